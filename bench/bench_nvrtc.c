@@ -83,11 +83,11 @@ static void run_ours(void* self, int64_t iterations) {
 }
 
 static size_t compile_text(qn__nvrtc_t* nvrtc, const char* text, qn_tier_t tier) {
-  const qn__cuda_options_t options = {.arch = "sm_90a", .is_fast_tier = tier == QN_TIER_FAST};
+  const qn__nvrtc_options_t options = {.arch = "sm_90a", .is_fast_tier = tier == QN_TIER_FAST};
   qn__buffer_t cubin, log;
   qn__buffer_init(&cubin, qn_allocator_default());
   qn__buffer_init(&log, qn_allocator_default());
-  bench_must(qn__cuda_compile(nvrtc->compiler, &options, "bench.cu", text, &cubin, &log));
+  bench_must(qn__nvrtc_compiler_compile(nvrtc->compiler, &options, "bench.cu", text, &cubin, &log));
   size_t size = cubin.size;
   qn__buffer_deinit(&cubin);
   qn__buffer_deinit(&log);

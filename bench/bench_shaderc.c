@@ -80,7 +80,7 @@ static void run_ours(void* self, int64_t iterations) {
 // Compiles the texts, which follow one another; each begins with a comment.
 static void run_floor(void* self, int64_t iterations) {
   work_t* work = self;
-  qn__spirv_options_t options = {
+  qn__shaderc_options_t options = {
       .vulkan_minor = 2, .spirv_minor = 5, .is_optimized = work->request.tier == QN_TIER_FULL};
   for (int64_t i = 0; i < iterations; ++i) {
     const char* at = (const char*)work->glsl.data;
@@ -92,8 +92,8 @@ static void run_floor(void* self, int64_t iterations) {
       qn__buffer_t words, messages;
       qn__buffer_init(&words, qn_allocator_default());
       qn__buffer_init(&messages, qn_allocator_default());
-      bench_must(qn__spirv_compile(work->shaderc->compiler, &options, "kernel.comp",
-                                   (qn_str_t){begin, size}, &words, &messages));
+      bench_must(qn__shaderc_compiler_compile(work->shaderc->compiler, &options, "kernel.comp",
+                                              (qn_str_t){begin, size}, &words, &messages));
       qn__buffer_deinit(&words);
       qn__buffer_deinit(&messages);
       at = next;

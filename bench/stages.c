@@ -31,9 +31,9 @@ typedef struct work {
   qn__llvm_worker_t* worker;
   LLVMTargetMachineRef machine;
   LLVMContextRef context;
-  qn__emit_result_t emitted;
+  qn__llvm_emit_result_t emitted;
   LLVMMemoryBufferRef object;
-  qn__image_t image;
+  qn__llvm_image_t image;
 } work_t;
 
 static qn_status_t decode(work_t* work) {
@@ -84,7 +84,7 @@ static bool has_feature(const work_t* work, const char* name) {
 
 static qn_status_t emit(work_t* work) {
   bool is_x86 = strcmp(work->target->arch->name, "x86_64") == 0;
-  qn__emit_options_t options = {
+  qn__llvm_emit_options_t options = {
       .context = work->context,
       .machine = work->machine,
       .module_name = "quern",
@@ -126,14 +126,15 @@ static qn_status_t optimize(work_t* work) {
 }
 
 static qn_status_t make_code(work_t* work) {
-  return qn__image_emit_file(work->emitted.module, work->machine, LLVMObjectFile, &work->object);
+  return qn__llvm_image_emit_file(work->emitted.module, work->machine, LLVMObjectFile,
+                                  &work->object);
 }
 
 static qn_status_t link_twice(work_t* work) {
   const char* entry = work->emitted.functions[0].symbol;
   qn_span_t object = {(const uint8_t*)LLVMGetBufferStart(work->object),
                       LLVMGetBufferSize(work->object)};
-  return qn__image_link(work->worker, object, &entry, 1, &work->arena, &work->image);
+  return qn__llvm_image_link(work->worker, object, &entry, 1, &work->arena, &work->image);
 }
 
 static qn_status_t run_all(work_t* work, stages_t* out) {
@@ -152,7 +153,7 @@ static qn_status_t run_all(work_t* work, stages_t* out) {
   return QN_OK;
 }
 
-qn_status_t stages_run(qn__worker_pool_t* pool, const qn_module_t* module,
+qn_status_t stages_run(qn__llvm_worker_pool_t* pool, const qn_module_t* module,
                        const qn_target_t* target, way_t way, stages_t* out) {
   memset(out, 0, sizeof *out);
   work_t work;
@@ -160,18 +161,18 @@ qn_status_t stages_run(qn__worker_pool_t* pool, const qn_module_t* module,
   work.module = module;
   work.target = target;
   work.way = way;
-  QN_TRY(qn__worker_take(pool, &work.worker));
+  QN_TRY(qn__llvm_worker_take(pool, &work.worker));
   qn__arena_init(&work.arena, qn_allocator_default());
-  qn__image_init(&work.image, qn_allocator_default());
+  qn__llvm_image_init(&work.image, qn_allocator_default());
   work.context = LLVMContextCreate();
-  qn_status_t status = qn__worker_machine(work.worker, target, tier_of(way), &work.machine);
+  qn_status_t status = qn__llvm_worker_machine(work.worker, target, tier_of(way), &work.machine);
   if (qn_ok(status)) status = run_all(&work, out);
   if (work.object) LLVMDisposeMemoryBuffer(work.object);
   if (work.emitted.module) LLVMDisposeModule(work.emitted.module);
   LLVMContextDispose(work.context);
-  qn__worker_give_back(pool, work.worker, false);
+  qn__llvm_worker_give_back(pool, work.worker, false);
   if (work.has_body) qn__body_deinit(&work.body);
-  qn__image_deinit(&work.image);
+  qn__llvm_image_deinit(&work.image);
   qn__arena_deinit(&work.arena);
   return status;
 }

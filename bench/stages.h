@@ -35,7 +35,7 @@ typedef struct stages {
 } stages_t;
 
 // Errors: those of the stages.
-qn_status_t stages_run(qn__worker_pool_t* pool, const qn_module_t* module,
+qn_status_t stages_run(qn__llvm_worker_pool_t* pool, const qn_module_t* module,
                        const qn_target_t* target, way_t way, stages_t* out);
 
 #endif  // QUERN_BENCH_STAGES_H_

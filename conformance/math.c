@@ -68,7 +68,7 @@ static const struct {
   double f64_bound;
   bool is_binary;
   double scale;  // arguments of the interesting range are within it
-} ops[] = {
+} math_ops[] = {
     {"rsqrt", exact_rsqrt, 1.5, 1.5, false, 100.0},
     {"exp", exact_exp, 1.5, 1.5, false, 90.0},
     {"exp2", exact_exp2, 1.5, 1.5, false, 130.0},
@@ -165,15 +165,15 @@ static void fill(const conf_t* c, qn_dtype_t dtype, double scale, uint64_t seed,
 
 static void check(conf_t* c, size_t op, qn_dtype_t dtype, const uint8_t* a, const uint8_t* b,
                   const uint8_t* y) {
-  double bound = dtype == QN_DTYPE_F64   ? ops[op].f64_bound
-                 : dtype == QN_DTYPE_F32 ? ops[op].f32_bound
+  double bound = dtype == QN_DTYPE_F64   ? math_ops[op].f64_bound
+                 : dtype == QN_DTYPE_F32 ? math_ops[op].f32_bound
                                          : 0.51;
   bool flushes = dtype == QN_DTYPE_F64 ? c->flushes_f64 : c->flushes_f32;
   double worst = 0.0;
   size_t at = 0;
   for (size_t i = 0; i < COUNT; i++) {
     exact_t x = (exact_t)conf_element(dtype, a, i);
-    exact_t exact = ops[op].exact(x, (exact_t)conf_element(dtype, b, i));
+    exact_t exact = math_ops[op].exact(x, (exact_t)conf_element(dtype, b, i));
     double got = conf_element(dtype, y, i);
     bool is_denormal = fabsl(exact) < ldexpl(1.0L, least_exponent(dtype));
     if (flushes && is_denormal && got == 0.0) continue;
@@ -184,7 +184,7 @@ static void check(conf_t* c, size_t op, qn_dtype_t dtype, const uint8_t* a, cons
   }
   if (worst <= bound) return;
   conf_fail(c, "%.3g ulp, the bound is %.3g: %s(%.17g%s%.17g) gave %.17g", worst, bound,
-            ops[op].text, conf_element(dtype, a, at), ops[op].is_binary ? ", " : "; ",
+            math_ops[op].text, conf_element(dtype, a, at), math_ops[op].is_binary ? ", " : "; ",
             conf_element(dtype, b, at), conf_element(dtype, y, at));
 }
 
@@ -208,7 +208,7 @@ static void run_case(conf_t* c, qn_executable_t* executable, qn_module_t* module
     host[k] = conf_host_memory(c, size);
     memory[k] = conf_device_memory(c, size);
     if (!host[k] || !memory[k]) return;
-    fill(c, dtype, ops[op].scale, 17 * k + 1, host[k]);
+    fill(c, dtype, math_ops[op].scale, 17 * k + 1, host[k]);
     if (!conf_upload(c, memory[k], 0, host[k], size)) return;
     tensors[k] = conf_tensor(c, memory[k], dtype, 1, shape);
     args[k] = qn_value_tensor(&tensors[k]);
@@ -220,19 +220,19 @@ static void run_case(conf_t* c, qn_executable_t* executable, qn_module_t* module
 }
 
 static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
-  static char all[CONF_COUNT_OF(ops) * TEXT_BYTES];
-  char texts[CONF_COUNT_OF(ops)][TEXT_BYTES];
-  char names[CONF_COUNT_OF(ops)][32];
+  static char all[CONF_COUNT_OF(math_ops) * TEXT_BYTES];
+  char texts[CONF_COUNT_OF(math_ops)][TEXT_BYTES];
+  char names[CONF_COUNT_OF(math_ops)][32];
   const char* t = qn_dtype_text(dtype);
   all[0] = '\0';
   bool is_wanted = false;
-  for (size_t i = 0; i < CONF_COUNT_OF(ops); i++) {
-    is_wanted |= !is_listing && conf_wants(c, conf_area_math.name, ops[i].text, t);
-    (void)snprintf(names[i], sizeof names[i], "ma_%s_%s", ops[i].text, t);
+  for (size_t i = 0; i < CONF_COUNT_OF(math_ops); i++) {
+    is_wanted |= !is_listing && conf_wants(c, conf_area_math.name, math_ops[i].text, t);
+    (void)snprintf(names[i], sizeof names[i], "ma_%s_%s", math_ops[i].text, t);
     (void)snprintf(texts[i], TEXT_BYTES,
                    "func %s(a: %s[n], b: %s[n], out y: %s[n]) {\n"
                    "  parallel i in 0..n { y[i] = %s(a[i]%s); } }\n",
-                   names[i], t, t, t, ops[i].text, ops[i].is_binary ? ", b[i]" : "");
+                   names[i], t, t, t, math_ops[i].text, math_ops[i].is_binary ? ", b[i]" : "");
     strcat(all, texts[i]);
   }
   qn_executable_t* executable = NULL;
@@ -247,8 +247,8 @@ static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
     // Whatever is wrong is told by the rows, each compiled alone.
     qn_status_free(status);
   }
-  for (size_t i = 0; i < CONF_COUNT_OF(ops); i++) {
-    if (!conf_begin(c, conf_area_math.name, ops[i].text, t)) continue;
+  for (size_t i = 0; i < CONF_COUNT_OF(math_ops); i++) {
+    if (!conf_begin(c, conf_area_math.name, math_ops[i].text, t)) continue;
     if (!c->options.form) {
       run_case(c, executable, module, texts[i], names[i], i, dtype);
     } else if (!is_emitted) {

@@ -30,7 +30,7 @@ static const struct {
   int arity;
   operator_rule_t rule;
   syntax_t syntax;
-} ops[] = {
+} operators[] = {
 #define QN_OP(name, value, text, arity, rule, syntax, doc) \
   {QN_OP_##name, #name, text, arity, rule, syntax},
 #include "quern/ops.inc"
@@ -78,19 +78,19 @@ static bool divides(qn_op_t op) {
 }
 
 static void write_call(char* out, size_t size, size_t at) {
-  const char* text = ops[at].text;
-  if (ops[at].op == QN_OP_SELECT) {
+  const char* text = operators[at].text;
+  if (operators[at].op == QN_OP_SELECT) {
     (void)snprintf(out, size, "select(c[i] != c[0], a[i], b[i])");
-  } else if (ops[at].rule == SCALE) {
+  } else if (operators[at].rule == SCALE) {
     (void)snprintf(out, size, "%s(a[i], i32(i %% 400) - 200)", text);
-  } else if (ops[at].syntax == INFIX) {
-    (void)snprintf(out, size, "a[i] %s %s", text, divides(ops[at].op) ? "d" : "b[i]");
-  } else if (ops[at].syntax == PREFIX) {
+  } else if (operators[at].syntax == INFIX) {
+    (void)snprintf(out, size, "a[i] %s %s", text, divides(operators[at].op) ? "d" : "b[i]");
+  } else if (operators[at].syntax == PREFIX) {
     (void)snprintf(out, size, "%s(a[i])", text);
-  } else if (ops[at].arity == 1) {
+  } else if (operators[at].arity == 1) {
     (void)snprintf(out, size, "%s(a[i])", text);
-  } else if (ops[at].arity == 2) {
-    (void)snprintf(out, size, "%s(a[i], %s)", text, divides(ops[at].op) ? "d" : "b[i]");
+  } else if (operators[at].arity == 2) {
+    (void)snprintf(out, size, "%s(a[i], %s)", text, divides(operators[at].op) ? "d" : "b[i]");
   } else {
     (void)snprintf(out, size, "%s(a[i], b[i], c[i])", text);
   }
@@ -101,21 +101,23 @@ static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
   static conf_program_t rows[ROW_LIMIT];
   const char* t = qn_dtype_text(dtype);
   size_t count = 0;
-  for (size_t i = 0; i < CONF_COUNT_OF(ops) && count < ROW_LIMIT; i++) {
-    if (!takes(ops[i].rule, dtype) || has_bound(ops[i].op)) continue;
-    bool is_bool = ops[i].rule == COMPARE || ops[i].rule == TEST || ops[i].rule == LOGIC;
+  for (size_t i = 0; i < CONF_COUNT_OF(operators) && count < ROW_LIMIT; i++) {
+    if (!takes(operators[i].rule, dtype) || has_bound(operators[i].op)) continue;
+    bool is_bool =
+        operators[i].rule == COMPARE || operators[i].rule == TEST || operators[i].rule == LOGIC;
     const char* to = is_bool ? "bool" : t;
     char call[128];
     write_call(call, sizeof call, i);
-    const char* divisor = divides(ops[i].op) ? "let d = b[i] == 0 ? 1 : b[i]; " : "";
+    const char* divisor = divides(operators[i].op) ? "let d = b[i] == 0 ? 1 : b[i]; " : "";
     (void)snprintf(texts[count], TEXT_BYTES,
                    "func op_%s_%s(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
                    "  parallel i in 0..n { %sy[i] = %s; } }",
-                   ops[i].name, t, t, t, t, to, divisor, call);
-    rows[count] = (conf_program_t){.feature = ops[i].op == QN_OP_NEG ? "negation" : ops[i].text,
-                                   .variant = t,
-                                   .text = texts[count],
-                                   .args = "bits:1200 bits:1200 bits:1200 junk:1200"};
+                   operators[i].name, t, t, t, t, to, divisor, call);
+    rows[count] =
+        (conf_program_t){.feature = operators[i].op == QN_OP_NEG ? "negation" : operators[i].text,
+                         .variant = t,
+                         .text = texts[count],
+                         .args = "bits:1200 bits:1200 bits:1200 junk:1200"};
     count++;
   }
   conf_programs(c, conf_area_operators.name, rows, count, is_listing);

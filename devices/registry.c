@@ -235,7 +235,7 @@ static qn_status_t target_property(int32_t type, int32_t id, const char* name,
   return QN_OK;
 }
 
-const qn__device_source_t qn__device_source = {qn_device_count, target_property, absence};
+const qn__target_device_source_t qn__device_source = {qn_device_count, target_property, absence};
 
 // ---------------------------------------------------------------------------------- memory
 

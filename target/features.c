@@ -9,19 +9,19 @@
 #define ZMM QN__STATE_ZMM
 #define QN_FEATURE(name, leaf, subleaf, reg, bit, state, is_baseline, implied, doc) \
   {name, leaf, subleaf, QN__##reg, bit, state, is_baseline, implied, doc},
-static const qn__feature_info_t x86_features[] = {
+static const qn__target_feature_t x86_features[] = {
 #include "target/x86_features.inc"
 };
-static const qn__feature_info_t arm_features[] = {
+static const qn__target_feature_t arm_features[] = {
 #include "target/arm_features.inc"
 };
 #undef QN_FEATURE
 
 #define QN_CPU(name, base, extra, preferred_bits) {name, base, extra, preferred_bits},
-static const qn__cpu_model_t x86_cpus[] = {
+static const qn__target_cpu_t x86_cpus[] = {
 #include "target/x86_cpus.inc"
 };
-static const qn__cpu_model_t arm_cpus[] = {
+static const qn__target_cpu_t arm_cpus[] = {
 #include "target/arm_cpus.inc"
 };
 #undef QN_CPU
@@ -29,18 +29,18 @@ static const qn__cpu_model_t arm_cpus[] = {
 static_assert(QN_COUNT_OF(x86_features) <= QN__FEATURE_LIMIT, "a set is 64 bits");
 static_assert(QN_COUNT_OF(arm_features) <= QN__FEATURE_LIMIT, "a set is 64 bits");
 
-static const qn__arch_t arches[] = {
+static const qn__target_arch_t arches[] = {
     {"x86_64", "amd64", "x86_64-unknown-linux-gnu", QN_COUNT_OF(x86_features), x86_features,
      QN_COUNT_OF(x86_cpus), x86_cpus},
     {"aarch64", "arm64", "aarch64-unknown-linux-gnu", QN_COUNT_OF(arm_features), arm_features,
      QN_COUNT_OF(arm_cpus), arm_cpus},
 };
 
-const qn__arch_t* qn__arch_at(size_t index) {
+const qn__target_arch_t* qn__arch_at(size_t index) {
   return index < QN_COUNT_OF(arches) ? &arches[index] : NULL;
 }
 
-const qn__arch_t* qn__arch_of_host(void) {
+const qn__target_arch_t* qn__arch_of_host(void) {
 #if defined(__x86_64__)
   return &arches[0];
 #elif defined(__aarch64__)
@@ -50,7 +50,7 @@ const qn__arch_t* qn__arch_of_host(void) {
 #endif
 }
 
-const qn__arch_t* qn__arch_of_triple(qn_str_t triple) {
+const qn__target_arch_t* qn__arch_of_triple(qn_str_t triple) {
   const char* dash = triple.size ? memchr(triple.data, '-', triple.size) : NULL;
   qn_str_t first = {triple.data, dash ? (size_t)(dash - triple.data) : triple.size};
   for (size_t i = 0; i < QN_COUNT_OF(arches); ++i) {
@@ -70,7 +70,7 @@ static int compare(qn_str_t a, const char* b) {
   return a.size < b_size ? -1 : a.size > b_size;
 }
 
-int qn__feature_find(const qn__arch_t* arch, qn_str_t name) {
+int qn__feature_find(const qn__target_arch_t* arch, qn_str_t name) {
   size_t low = 0, high = arch->feature_count;
   while (low < high) {
     size_t middle = (low + high) / 2;
@@ -85,7 +85,7 @@ int qn__feature_find(const qn__arch_t* arch, qn_str_t name) {
   return -1;
 }
 
-bool qn__features_has(const qn__arch_t* arch, qn__features_t set, const char* name) {
+bool qn__features_has(const qn__target_arch_t* arch, qn__target_features_t set, const char* name) {
   return qn__features_has_index(set, qn__feature_find(arch, qn__str(name)));
 }
 
@@ -99,8 +99,8 @@ static bool next_name(const char** inout_list, qn_str_t* out_name) {
   return true;
 }
 
-static qn__features_t direct(const qn__arch_t* arch, const char* list) {
-  qn__features_t set = {0};
+static qn__target_features_t direct(const qn__target_arch_t* arch, const char* list) {
+  qn__target_features_t set = {0};
   qn_str_t name;
   while (next_name(&list, &name)) {
     int index = qn__feature_find(arch, name);
@@ -110,7 +110,8 @@ static qn__features_t direct(const qn__arch_t* arch, const char* list) {
   return set;
 }
 
-qn__features_t qn__features_add(const qn__arch_t* arch, qn__features_t set, int index) {
+qn__target_features_t qn__features_add(const qn__target_arch_t* arch, qn__target_features_t set,
+                                       int index) {
   uint64_t bit = UINT64_C(1) << index;
   if (set.bits & bit) return set;
   set.bits |= bit;
@@ -121,7 +122,8 @@ qn__features_t qn__features_add(const qn__arch_t* arch, qn__features_t set, int 
   return set;
 }
 
-qn__features_t qn__features_consistent(const qn__arch_t* arch, qn__features_t set) {
+qn__target_features_t qn__features_consistent(const qn__target_arch_t* arch,
+                                              qn__target_features_t set) {
   uint64_t before;
   do {
     before = set.bits;
@@ -133,28 +135,29 @@ qn__features_t qn__features_consistent(const qn__arch_t* arch, qn__features_t se
   return set;
 }
 
-qn__features_t qn__features_remove(const qn__arch_t* arch, qn__features_t set, int index) {
+qn__target_features_t qn__features_remove(const qn__target_arch_t* arch, qn__target_features_t set,
+                                          int index) {
   set.bits &= ~(UINT64_C(1) << index);
   return qn__features_consistent(arch, set);
 }
 
-qn__features_t qn__features_baseline(const qn__arch_t* arch) {
-  qn__features_t set = {0};
+qn__target_features_t qn__features_baseline(const qn__target_arch_t* arch) {
+  qn__target_features_t set = {0};
   for (size_t i = 0; i < arch->feature_count; ++i) {
     if (arch->features[i].is_baseline) set.bits |= UINT64_C(1) << i;
   }
   return set;
 }
 
-const qn__cpu_model_t* qn__cpu_find(const qn__arch_t* arch, qn_str_t name) {
+const qn__target_cpu_t* qn__cpu_find(const qn__target_arch_t* arch, qn_str_t name) {
   for (size_t i = 0; i < arch->cpu_count; ++i) {
     if (qn__str_equal(name, qn__str(arch->cpus[i].name))) return &arch->cpus[i];
   }
   return NULL;
 }
 
-qn__features_t qn__cpu_features(const qn__arch_t* arch, const qn__cpu_model_t* cpu) {
-  qn__features_t set = qn__features_baseline(arch);
+qn__target_features_t qn__cpu_features(const qn__target_arch_t* arch, const qn__target_cpu_t* cpu) {
+  qn__target_features_t set = qn__features_baseline(arch);
   while (cpu) {
     const char* extra = cpu->extra;
     qn_str_t name;
@@ -167,7 +170,7 @@ qn__features_t qn__cpu_features(const qn__arch_t* arch, const qn__cpu_model_t* c
   return set;
 }
 
-uint32_t qn__features_vector_bits(const qn__arch_t* arch, qn__features_t set) {
+uint32_t qn__features_vector_bits(const qn__target_arch_t* arch, qn__target_features_t set) {
   // 512 bits need masks for narrow elements, too, or half of the element types would be split.
   if (qn__features_has(arch, set, "avx512bw") && qn__features_has(arch, set, "avx512vl"))
     return 512;
@@ -175,7 +178,8 @@ uint32_t qn__features_vector_bits(const qn__arch_t* arch, qn__features_t set) {
   return qn__features_has(arch, set, "avx") ? 256 : 128;
 }
 
-void qn__features_print_json(const qn__arch_t* arch, qn__features_t set, qn__buffer_t* out) {
+void qn__features_print_json(const qn__target_arch_t* arch, qn__target_features_t set,
+                             qn__buffer_t* out) {
   qn__buffer_char(out, '[');
   bool is_first = true;
   for (size_t i = 0; i < arch->feature_count; ++i) {

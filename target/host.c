@@ -27,53 +27,53 @@ static uint64_t real_xcr0(const void* self) {
   return (uint64_t)high << 32 | low;
 }
 
-static const qn__cpuid_source_t real_source = {NULL, real_cpuid, real_xcr0};
+static const qn__target_cpuid_source_t real_source = {NULL, real_cpuid, real_xcr0};
 
-static void detect(qn__host_cpu_t* out) {
+static void detect(qn__target_host_cpu_t* out) {
   qn__x86_detect(&real_source, out);
 }
 
-qn__host_caches_t qn__host_caches(void) {
+qn__target_host_caches_t qn__host_caches(void) {
   return qn__x86_caches(&real_source);
 }
 
 #elif defined(__aarch64__)
 
-static void detect(qn__host_cpu_t* out) {
-  const qn__arch_t* arch = qn__arch_of_host();
-  qn__features_t set = {0};
+static void detect(qn__target_host_cpu_t* out) {
+  const qn__target_arch_t* arch = qn__arch_of_host();
+  qn__target_features_t set = {0};
   for (size_t i = 0; i < arch->feature_count; ++i) {
-    const qn__feature_info_t* info = &arch->features[i];
+    const qn__target_feature_t* info = &arch->features[i];
     if (getauxval(info->leaf) >> info->bit & 1) set.bits |= UINT64_C(1) << i;
   }
   set.bits |= qn__features_baseline(arch).bits;
-  *out = (qn__host_cpu_t){arch, qn__features_consistent(arch, set), "generic"};
+  *out = (qn__target_host_cpu_t){arch, qn__features_consistent(arch, set), "generic"};
 }
 
-qn__host_caches_t qn__host_caches(void) {
-  return (qn__host_caches_t){0, 0, 0};
+qn__target_host_caches_t qn__host_caches(void) {
+  return (qn__target_host_caches_t){0, 0, 0};
 }
 
 #else
 
-static void detect(qn__host_cpu_t* out) {
-  *out = (qn__host_cpu_t){NULL, {0}, ""};
+static void detect(qn__target_host_cpu_t* out) {
+  *out = (qn__target_host_cpu_t){NULL, {0}, ""};
 }
 
-qn__host_caches_t qn__host_caches(void) {
-  return (qn__host_caches_t){0, 0, 0};
+qn__target_host_caches_t qn__host_caches(void) {
+  return (qn__target_host_caches_t){0, 0, 0};
 }
 
 #endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static qn__host_cpu_t host;
+static qn__target_host_cpu_t host;
 
 static void detect_once(void) {
   detect(&host);
 }
 
-const qn__host_cpu_t* qn__host_cpu(void) {
+const qn__target_host_cpu_t* qn__host_cpu(void) {
   (void)pthread_once(&once, detect_once);
   return &host;
 }

@@ -11,7 +11,7 @@
 enum { XCR0_YMM = 0x6, XCR0_ZMM = 0xe6 };
 
 typedef struct leaf_cache {
-  const qn__cpuid_source_t* source;
+  const qn__target_cpuid_source_t* source;
   uint32_t highest, highest_extended;
   struct {
     bool is_known;
@@ -48,23 +48,23 @@ static const uint32_t* read_leaf(leaf_cache_t* cache, uint32_t leaf, uint32_t su
 }
 
 static uint32_t read_register(leaf_cache_t* cache, uint32_t leaf, uint32_t subleaf,
-                              qn__cpuid_register_t reg) {
+                              qn__target_cpuid_register_t reg) {
   return read_leaf(cache, leaf, subleaf)[reg];
 }
 
-static leaf_cache_t open_source(const qn__cpuid_source_t* source) {
+static leaf_cache_t open_source(const qn__target_cpuid_source_t* source) {
   leaf_cache_t cache = {.source = source, .highest_extended = 0x80000000u};
   cache.highest = read_register(&cache, 0, 0, QN__EAX);
   cache.highest_extended = read_register(&cache, 0x80000000u, 0, QN__EAX);
   return cache;
 }
 
-static qn__features_t detect_features(leaf_cache_t* cache, const qn__arch_t* arch) {
+static qn__target_features_t detect_features(leaf_cache_t* cache, const qn__target_arch_t* arch) {
   bool has_xgetbv = (read_register(cache, 1, 0, QN__ECX) >> 27 & 1) != 0;  // OSXSAVE
   uint64_t xcr0 = has_xgetbv ? cache->source->xcr0(cache->source->self) : 0;
-  qn__features_t set = {0};
+  qn__target_features_t set = {0};
   for (size_t i = 0; i < arch->feature_count; ++i) {
-    const qn__feature_info_t* info = &arch->features[i];
+    const qn__target_feature_t* info = &arch->features[i];
     uint64_t needed = info->state == QN__STATE_ZMM   ? XCR0_ZMM
                       : info->state == QN__STATE_YMM ? XCR0_YMM
                                                      : 0;
@@ -125,7 +125,7 @@ static const char* find_model(const model_range_t* ranges, size_t count, uint32_
   return NULL;
 }
 
-static const char* level_of(const qn__arch_t* arch, qn__features_t set) {
+static const char* level_of(const qn__target_arch_t* arch, qn__target_features_t set) {
   static const char* const levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
   for (size_t i = 0; i < QN_COUNT_OF(levels); ++i) {
     uint64_t needed = qn__cpu_features(arch, qn__cpu_find(arch, qn__str(levels[i]))).bits;
@@ -134,7 +134,8 @@ static const char* level_of(const qn__arch_t* arch, qn__features_t set) {
   return "x86-64";
 }
 
-static const char* detect_model(leaf_cache_t* cache, const qn__arch_t* arch, qn__features_t set) {
+static const char* detect_model(leaf_cache_t* cache, const qn__target_arch_t* arch,
+                                qn__target_features_t set) {
   const uint32_t* vendor = read_leaf(cache, 0, 0);
   uint32_t signature = read_register(cache, 1, 0, QN__EAX);
   uint32_t family = signature >> 8 & 0xf;
@@ -162,16 +163,16 @@ static const char* detect_model(leaf_cache_t* cache, const qn__arch_t* arch, qn_
   return name ? name : level_of(arch, set);
 }
 
-void qn__x86_detect(const qn__cpuid_source_t* source, qn__host_cpu_t* out_cpu) {
+void qn__x86_detect(const qn__target_cpuid_source_t* source, qn__target_host_cpu_t* out_cpu) {
   leaf_cache_t cache = open_source(source);
-  const qn__arch_t* arch = qn__arch_of_triple(QN_STR("x86_64"));
-  qn__features_t set = detect_features(&cache, arch);
-  *out_cpu = (qn__host_cpu_t){arch, set, detect_model(&cache, arch, set)};
+  const qn__target_arch_t* arch = qn__arch_of_triple(QN_STR("x86_64"));
+  qn__target_features_t set = detect_features(&cache, arch);
+  *out_cpu = (qn__target_host_cpu_t){arch, set, detect_model(&cache, arch, set)};
 }
 
-qn__host_caches_t qn__x86_caches(const qn__cpuid_source_t* source) {
+qn__target_host_caches_t qn__x86_caches(const qn__target_cpuid_source_t* source) {
   leaf_cache_t cache = open_source(source);
-  qn__host_caches_t caches = {0, 0, 0};
+  qn__target_host_caches_t caches = {0, 0, 0};
   // Intel and AMD describe caches in one format, in different leaves; AMD's needs its topology bit.
   bool is_extended = (read_register(&cache, 0x80000001u, 0, QN__ECX) >> 22 & 1) != 0;
   uint32_t leaf = is_extended ? 0x8000001du : 4;

@@ -28,7 +28,7 @@ static qn_status_t unreadable(const char* isa_json) {
 
 // Both lists are sorted, so one pass over the table finds all names of the text. A name out of
 // order is not found, which is a refusal.
-static int find_from(const qn__arch_t* arch, qn_str_t name, size_t* inout_next) {
+static int find_from(const qn__target_arch_t* arch, qn_str_t name, size_t* inout_next) {
   for (size_t i = *inout_next; i < arch->feature_count; ++i) {
     const char* known = arch->features[i].name;
     if (strncmp(known, name.data, name.size) != 0 || known[name.size] != '\0') continue;
@@ -38,7 +38,8 @@ static int find_from(const qn__arch_t* arch, qn_str_t name, size_t* inout_next) 
   return -1;
 }
 
-static qn_status_t check_cpu(const char* isa_json, const char* at, const qn__host_cpu_t* host) {
+static qn_status_t check_cpu(const char* isa_json, const char* at,
+                             const qn__target_host_cpu_t* host) {
   qn_str_t missing = {NULL, 0};
   bool is_first = true;
   size_t next = 0;
@@ -66,7 +67,7 @@ static qn_status_t check_cpu(const char* isa_json, const char* at, const qn__hos
                         QN_STR_ARG(missing), host->model);
 }
 
-qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__host_cpu_t* host) {
+qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__target_host_cpu_t* host) {
   if (!isa_json) return unreadable("");
   const char* at = isa_json;
   if (take(&at, "{\"features\":[")) return check_cpu(isa_json, at, host);

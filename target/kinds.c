@@ -294,13 +294,13 @@ const char* qn__target_option_type_text(qn_option_type_t type) {
   return "nothing";
 }
 
-qn__nearest_t qn__nearest_make(qn_str_t wanted) {
+qn__target_nearest_t qn__nearest_make(qn_str_t wanted) {
   // Up to a third of the letters may differ; names that differ more do not help.
   size_t limit = wanted.size / 3 + 1;
-  return (qn__nearest_t){wanted, limit + 1, NULL};
+  return (qn__target_nearest_t){wanted, limit + 1, NULL};
 }
 
-void qn__nearest_offer(qn__nearest_t* nearest, const char* name) {
+void qn__nearest_offer(qn__target_nearest_t* nearest, const char* name) {
   if (nearest->wanted.size > 64) return;  // longer than any name, and the distance is quadratic
   size_t distance = qn__edit_distance(nearest->wanted, qn__str(name), nearest->best_distance);
   if (distance < nearest->best_distance) {

@@ -41,7 +41,7 @@ static qn_status_t with_hint(qn_status_code_t code, const char* best, const char
 // ------------------------------------------------------------------------------------ pieces
 
 static qn_status_t unknown_kind(qn_str_t name) {
-  qn__nearest_t nearest = qn__nearest_make(name);
+  qn__target_nearest_t nearest = qn__nearest_make(name);
   for (size_t i = 0; i < qn_target_kind_count(); ++i) {
     qn__nearest_offer(&nearest, qn_target_kind_at(i)->name);
   }
@@ -84,7 +84,7 @@ static qn_status_t set_name(parser_t* parser, qn_str_t name) {
 }
 
 static qn_status_t unknown_option(const qn__target_kind_t* kind, qn_str_t name) {
-  qn__nearest_t nearest = qn__nearest_make(name);
+  qn__target_nearest_t nearest = qn__nearest_make(name);
   for (size_t i = 0; i < kind->info->option_count; ++i) {
     qn__nearest_offer(&nearest, kind->options[i].name);
   }

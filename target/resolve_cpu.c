@@ -19,22 +19,23 @@ static qn_status_t set_text(qn_target_t* target, const char* name, const char* t
 
 // Finds the other architecture with a model of that name, for a hint, and for targets that name
 // only the model.
-static const qn__arch_t* arch_with_model(const char* name) {
-  const qn__arch_t* arch;
+static const qn__target_arch_t* arch_with_model(const char* name) {
+  const qn__target_arch_t* arch;
   for (size_t i = 0; (arch = qn__arch_at(i)) != NULL; ++i) {
     if (qn__cpu_find(arch, qn__str(name))) return arch;
   }
   return NULL;
 }
 
-static qn_status_t unknown_model(const qn__arch_t* arch, const char* option, const char* name) {
-  const qn__arch_t* other = arch_with_model(name);
+static qn_status_t unknown_model(const qn__target_arch_t* arch, const char* option,
+                                 const char* name) {
+  const qn__target_arch_t* other = arch_with_model(name);
   if (other) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "option '%s': '%.64s' is a processor of %s, but the target is %s", option,
                           name, other->name, arch->name);
   }
-  qn__nearest_t nearest = qn__nearest_make(qn__str(name));
+  qn__target_nearest_t nearest = qn__nearest_make(qn__str(name));
   for (size_t i = 0; i < arch->cpu_count; ++i) qn__nearest_offer(&nearest, arch->cpus[i].name);
   qn__nearest_offer(&nearest, "native");
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
@@ -73,9 +74,9 @@ static qn_status_t resolve_arch(qn_target_t* target, const char* mcpu) {
 
 // Returns the model of `option`, with `native` resolved.
 static qn_status_t resolve_model(const qn_target_t* target, const char* option,
-                                 const qn__cpu_model_t** out_model) {
+                                 const qn__target_cpu_t** out_model) {
   const qn__target_value_t* value = qn__target_value(target, option);
-  const qn__arch_t* arch = target->arch;
+  const qn__target_arch_t* arch = target->arch;
   const char* name = value->text;
   if (strcmp(name, "native") == 0) {
     if (arch == qn__host_cpu()->arch) {
@@ -92,11 +93,11 @@ static qn_status_t resolve_model(const qn_target_t* target, const char* option,
   return *out_model ? QN_OK : unknown_model(arch, option, name);
 }
 
-static qn_status_t find_feature(const qn__arch_t* arch, const char* option, const char* name,
+static qn_status_t find_feature(const qn__target_arch_t* arch, const char* option, const char* name,
                                 int* out_index) {
   *out_index = qn__feature_find(arch, qn__str(name));
   if (*out_index >= 0) return QN_OK;
-  qn__nearest_t nearest = qn__nearest_make(qn__str(name));
+  qn__target_nearest_t nearest = qn__nearest_make(qn__str(name));
   for (size_t i = 0; i < arch->feature_count; ++i) {
     qn__nearest_offer(&nearest, arch->features[i].name);
   }
@@ -106,11 +107,11 @@ static qn_status_t find_feature(const qn__arch_t* arch, const char* option, cons
                         nearest.best ? "'?" : "");
 }
 
-static qn_status_t resolve_features(qn_target_t* target, const qn__cpu_model_t* model) {
-  const qn__arch_t* arch = target->arch;
+static qn_status_t resolve_features(qn_target_t* target, const qn__target_cpu_t* model) {
+  const qn__target_arch_t* arch = target->arch;
   const qn__target_value_t* mcpu = qn__target_value(target, "mcpu");
   qn__target_value_t* features = qn__target_value(target, "features");
-  qn__features_t set;
+  qn__target_features_t set;
   if (features->layer != QN__LAYER_DEFAULT) {
     set = qn__features_baseline(arch);
     for (size_t i = 0; i < features->item_count; ++i) {
@@ -153,7 +154,7 @@ static qn_status_t resolve_features(qn_target_t* target, const qn__cpu_model_t* 
   return QN_OK;
 }
 
-static qn_status_t resolve_vector_width(const qn_target_t* target, const qn__cpu_model_t* tune) {
+static qn_status_t resolve_vector_width(const qn_target_t* target, const qn__target_cpu_t* tune) {
   qn__target_value_t* width = qn__target_value(target, "vector_width");
   if (width->number == 0) {
     uint32_t bits = qn__features_vector_bits(target->arch, target->features);
@@ -175,11 +176,11 @@ static void take_cache(const qn_target_t* target, const char* name, int64_t byte
 
 qn_status_t qn__target_resolve_cpu(qn_target_t* target) {
   QN_TRY(resolve_arch(target, qn__target_value(target, "mcpu")->text));
-  const qn__cpu_model_t* model;
+  const qn__target_cpu_t* model;
   QN_TRY(resolve_model(target, "mcpu", &model));
   QN_TRY(resolve_features(target, model));
   QN_TRY(set_text(target, "mcpu", model->name));
-  const qn__cpu_model_t* tune = model;
+  const qn__target_cpu_t* tune = model;
   if (qn__target_value(target, "tune")->text[0]) QN_TRY(resolve_model(target, "tune", &tune));
   QN_TRY(set_text(target, "tune", tune->name));
   QN_TRY(resolve_vector_width(target, tune));
@@ -189,7 +190,7 @@ qn_status_t qn__target_resolve_cpu(qn_target_t* target) {
                           "from_device: this machine is not %s; leave out mtriple",
                           target->arch->name);
   }
-  qn__host_caches_t caches = qn__host_caches();
+  qn__target_host_caches_t caches = qn__host_caches();
   take_cache(target, "l1_cache_bytes", caches.l1_bytes);
   take_cache(target, "l2_cache_bytes", caches.l2_bytes);
   return QN_OK;

@@ -171,7 +171,7 @@ bool qn__target_check(const qn_target_t* target) {
     if (QN_NEVER(!is_request && target->values[i].layer == QN__LAYER_NONE)) return false;
   }
   if (target->arch) {
-    qn__features_t consistent = qn__features_consistent(target->arch, target->features);
+    qn__target_features_t consistent = qn__features_consistent(target->arch, target->features);
     if (QN_NEVER(consistent.bits != target->features.bits)) return false;
   }
   if (QN_NEVER(target->host && target->host->host)) return false;

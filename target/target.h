@@ -64,13 +64,13 @@ int qn__target_option_find(const qn__target_kind_t* kind, qn_str_t name);
 const char* qn__target_tag_find(qn_str_t name);
 const char* qn__target_option_type_text(qn_option_type_t type);
 // Finds the name nearest to a wrong one, for "did you mean".
-typedef struct qn__nearest {
+typedef struct qn__target_nearest {
   qn_str_t wanted;
   size_t best_distance;
   const char* best;  // NULL: no name is near
-} qn__nearest_t;
-qn__nearest_t qn__nearest_make(qn_str_t wanted);
-void qn__nearest_offer(qn__nearest_t* nearest, const char* name);
+} qn__target_nearest_t;
+qn__target_nearest_t qn__nearest_make(qn_str_t wanted);
+void qn__nearest_offer(qn__target_nearest_t* nearest, const char* name);
 
 // ---- devices (devices.c)
 
@@ -78,15 +78,16 @@ void qn__nearest_offer(qn__nearest_t* nearest, const char* name);
 // component in a code generator, and tests without devices, have none; its address is NULL there.
 typedef qn_status_t (*qn__target_property_fn_t)(int32_t id, const char* name,
                                                 qn_attribute_value_t* out_value);
-typedef struct qn__device_source {
+typedef struct qn__target_device_source {
   int32_t (*count)(int32_t device_type);
   // Returns option `name` of device `id`; none when the device has no answer.
   qn_status_t (*property)(int32_t device_type, int32_t id, const char* name,
                           qn_attribute_value_t* out_value);
   // Returns why there is no device of a type, or NULL.
   const char* (*absence)(int32_t device_type);
-} qn__device_source_t;
-extern const qn__device_source_t qn__device_source __attribute__((weak, visibility("hidden")));
+} qn__target_device_source_t;
+extern const qn__target_device_source_t qn__device_source
+    __attribute__((weak, visibility("hidden")));
 
 // ---- values
 
@@ -113,9 +114,9 @@ struct qn_target {
   const qn__target_kind_t* kind;
   qn__target_value_t* values;  // one per option of the kind
   qn__target_value_t from_device;
-  qn_target_t* host;        // owned
-  const qn__arch_t* arch;   // kind cpu
-  qn__features_t features;  // kind cpu
+  qn_target_t* host;               // owned
+  const qn__target_arch_t* arch;   // kind cpu
+  qn__target_features_t features;  // kind cpu
   const char* json;
   const char* isa_json;
   qn_hash128_t digest;
@@ -164,7 +165,7 @@ const char* qn__target_isa_json(const qn_target_t* target);
 // text of another form.
 qn_status_t qn__isa_json_check(const char* isa_json);
 // Checks the same for a given machine.
-qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__host_cpu_t* host);
+qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__target_host_cpu_t* host);
 // Checks the same for device `id`, whose table answers by `property` (target_property of
 // qn_device_table_t; no answer means that it lacks the item). `kind` is the device's name in
 // targets. Allocates only for an error.

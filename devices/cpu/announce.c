@@ -52,15 +52,15 @@ static void add_entries(names_t* names, const qn_artifact_t* artifact) {
   }
 }
 
-qn__gdb_object_t* qn__cpu_announce(const qn_artifact_t* artifact, const qn_load_options_t* options,
-                                   uintptr_t base) {
+qn__cpu_gdb_object_t* qn__cpu_announce(const qn_artifact_t* artifact,
+                                       const qn_load_options_t* options, uintptr_t base) {
   if (!options || !(options->has_perf_map || options->has_gdb)) return NULL;
   const char* at = options->name ? strrchr(options->name, '@') : NULL;
   names_t names = {.suffix = at ? at : "", .base = base, .image_size = artifact->payload_size};
   qn__arena_init(&names.arena, qn_allocator_default());
   add_table(&names, (qn_span_t){artifact->metadata, artifact->metadata_size});
   if (names.count == 0) add_entries(&names, artifact);
-  qn__gdb_object_t* object = NULL;
+  qn__cpu_gdb_object_t* object = NULL;
   if (names.count != 0) {
     if (options->has_perf_map) qn__perf_map_add(names.symbols, names.count);
     if (options->has_gdb) object = qn__gdb_register(names.symbols, names.count);

@@ -69,7 +69,7 @@ static void answer_memory(qn_attribute_value_t* out, const char* label) {
 
 // Answers with the features of this processor, separated by commas, as many as fit.
 static void answer_features(qn_attribute_value_t* out) {
-  const qn__host_cpu_t* host = qn__host_cpu();
+  const qn__target_host_cpu_t* host = qn__host_cpu();
   size_t size = 0;
   for (size_t i = 0; host->arch && i < host->arch->feature_count; i++) {
     const char* name = host->arch->features[i].name;

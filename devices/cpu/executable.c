@@ -18,7 +18,7 @@
 typedef struct executable {
   size_t size_bytes;  // of this object
   qn__cpu_code_t code;
-  qn__gdb_object_t* gdb;
+  qn__cpu_gdb_object_t* gdb;
   size_t function_count;
   qn_cpu_kernel_t entries[];
 } executable_t;

@@ -36,7 +36,7 @@ __attribute__((noinline)) void __jit_debug_register_code(void) {
 
 // ---- object files
 
-struct qn__gdb_object {
+struct qn__cpu_gdb_object {
   jit_code_entry_t entry;
   qn__buffer_t file;
 };
@@ -132,9 +132,9 @@ static void notify(uint32_t action, jit_code_entry_t* entry) {
   __jit_debug_descriptor.relevant_entry = NULL;
 }
 
-qn__gdb_object_t* qn__gdb_register(const qn__cpu_symbol_t* symbols, size_t count) {
+qn__cpu_gdb_object_t* qn__gdb_register(const qn__cpu_symbol_t* symbols, size_t count) {
   qn_allocator_t allocator = qn_allocator_default();
-  qn__gdb_object_t* object = qn__alloc_zero(allocator, 1, sizeof *object);
+  qn__cpu_gdb_object_t* object = qn__alloc_zero(allocator, 1, sizeof *object);
   if (!object) return NULL;
   qn__buffer_init(&object->file, allocator);
   write_file(symbols, count, &object->file);
@@ -154,7 +154,7 @@ qn__gdb_object_t* qn__gdb_register(const qn__cpu_symbol_t* symbols, size_t count
   return object;
 }
 
-void qn__gdb_unregister(qn__gdb_object_t* object) {
+void qn__gdb_unregister(qn__cpu_gdb_object_t* object) {
   if (!object) return;
   qn__mutex_lock(&list_mutex);
   jit_code_entry_t* entry = &object->entry;

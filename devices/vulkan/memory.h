@@ -45,7 +45,7 @@ typedef struct qn__vk_block {
   qn__vk_pool_t pool;
   uint32_t index;              // in the table
   bool is_dedicated;           // the block is one allocation
-  qn__ranges_t ranges;         // if not dedicated
+  qn__vk_ranges_t ranges;      // if not dedicated
   uint64_t dedicated_bytes;    // the size of the one allocation
   struct qn__vk_block* next;   // in its pool, in `spare` or in `retired`
   struct qn__vk_fence* fence;  // retired: the work that may still use it; NULL: none

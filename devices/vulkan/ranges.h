@@ -23,7 +23,7 @@ typedef struct qn__vk_range {
   bool is_free;
 } qn__vk_range_t;
 
-typedef struct qn__ranges {
+typedef struct qn__vk_ranges {
   qn_allocator_t allocator;
   uint32_t size;
   uint32_t allocated;  // in granules
@@ -37,23 +37,23 @@ typedef struct qn__ranges {
   uint32_t bucket_count;  // a power of two
   uint64_t bin_mask[2];
   uint32_t bins[QN__RANGES_BINS];
-} qn__ranges_t;
+} qn__vk_ranges_t;
 
 // Makes one free range. `size_bytes`: a multiple of the granule, at most 2^40 - 256. False if
 // memory is exhausted.
-bool qn__ranges_init(qn__ranges_t* ranges, qn_allocator_t allocator, uint64_t size_bytes);
-void qn__ranges_deinit(qn__ranges_t* ranges);
+bool qn__ranges_init(qn__vk_ranges_t* ranges, qn_allocator_t allocator, uint64_t size_bytes);
+void qn__ranges_deinit(qn__vk_ranges_t* ranges);
 // Allocates the first range that fits. `alignment_bytes`: a power of two. False if no range fits or
 // the host has no memory for the nodes; nothing has changed then.
-bool qn__ranges_allocate(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
+bool qn__ranges_allocate(qn__vk_ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
                          uint64_t* out_offset);
 // Returns the size of the range allocated at `offset`; 0: no range starts there.
-uint64_t qn__ranges_size(const qn__ranges_t* ranges, uint64_t offset);
+uint64_t qn__ranges_size(const qn__vk_ranges_t* ranges, uint64_t offset);
 // Frees the range allocated at `offset`, and joins it with free neighbours. False if no range
 // starts there.
-bool qn__ranges_free(qn__ranges_t* ranges, uint64_t offset);
+bool qn__ranges_free(qn__vk_ranges_t* ranges, uint64_t offset);
 
 // Checks the requirements in ranges.c (debug builds, after each step on a block of few ranges).
-bool qn__ranges_check(const qn__ranges_t* ranges);
+bool qn__ranges_check(const qn__vk_ranges_t* ranges);
 
 #endif  // QUERN_DEVICES_VULKAN_RANGES_H_

@@ -8,50 +8,52 @@
 
 #include "jit/gpu/host.h"
 
-typedef struct qn__bound qn__bound_t;
-struct qn__bound {
+typedef struct qn__gpu_bound qn__gpu_bound_t;
+struct qn__gpu_bound {
   qn_op_t op;  // NONE: `var`, or where that is NULL `value`
-  const qn__bound_t* args[2];
+  const qn__gpu_bound_t* args[2];
   const qn__ir_var_t* var;
   int64_t value;
   uint32_t size;   // number of operations to evaluate it
   uint32_t depth;  // number of values on the stack
-  qn__bound_t* next;
+  qn__gpu_bound_t* next;
 };
 
-enum { QN__BOUND_BUCKETS = 64 };
-typedef struct qn__bounds {
+enum { QN__GPU_BOUND_BUCKETS = 64 };
+typedef struct qn__gpu_bounds {
   qn__arena_t* arena;
-  qn__bound_t* buckets[QN__BOUND_BUCKETS];
-} qn__bounds_t;
+  qn__gpu_bound_t* buckets[QN__GPU_BOUND_BUCKETS];
+} qn__gpu_bounds_t;
 
 // Both bounds are NULL where nothing is known.
-typedef struct qn__interval {
-  const qn__bound_t* lo;
-  const qn__bound_t* hi;
+typedef struct qn__gpu_interval {
+  const qn__gpu_bound_t* lo;
+  const qn__gpu_bound_t* hi;
   bool is_nonnegative;  // a fact of its own, since `lo` may be weaker
-} qn__interval_t;
+} qn__gpu_interval_t;
 
-static inline bool qn__interval_is_point(const qn__interval_t* interval) {
+static inline bool qn__gpu_interval_is_point(const qn__gpu_interval_t* interval) {
   return interval->lo && interval->lo == interval->hi;
 }
-static inline bool qn__bound_is_const(const qn__bound_t* bound) {
+static inline bool qn__gpu_bound_is_const(const qn__gpu_bound_t* bound) {
   return bound->op == QN_OP_NONE && !bound->var;
 }
 
-const qn__bound_t* qn__bound_const(qn__bounds_t* bounds, int64_t value);
-const qn__bound_t* qn__bound_var(qn__bounds_t* bounds, const qn__ir_var_t* var);
+const qn__gpu_bound_t* qn__gpu_bound_const(qn__gpu_bounds_t* bounds, int64_t value);
+const qn__gpu_bound_t* qn__gpu_bound_var(qn__gpu_bounds_t* bounds, const qn__ir_var_t* var);
 // ADD, SUB, MUL, MIN, MAX, the divisions, AND, OR, XOR, SHL, SHR. NULL when an operand is NULL, the
 // result is too large, or a constant overflows.
-const qn__bound_t* qn__bound_op(qn__bounds_t* bounds, qn_op_t op, const qn__bound_t* a,
-                                const qn__bound_t* b);
-void qn__bound_put(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__bound_t* bound);
+const qn__gpu_bound_t* qn__gpu_bound_op(qn__gpu_bounds_t* bounds, qn_op_t op,
+                                        const qn__gpu_bound_t* a, const qn__gpu_bound_t* b);
+void qn__gpu_bound_put(const qn__gpu_host_t* host, qn__gpu_ops_t* ops,
+                       const qn__gpu_bound_t* bound);
 
-qn__interval_t qn__interval_range(qn__bounds_t* bounds, int64_t lo, int64_t hi);
+qn__gpu_interval_t qn__gpu_interval_range(qn__gpu_bounds_t* bounds, int64_t lo, int64_t hi);
 // Returns the smallest interval that holds both.
-qn__interval_t qn__interval_hull(qn__bounds_t* bounds, qn__interval_t a, qn__interval_t b);
+qn__gpu_interval_t qn__gpu_interval_hull(qn__gpu_bounds_t* bounds, qn__gpu_interval_t a,
+                                         qn__gpu_interval_t b);
 // Returns the interval of an integer operator on i64 values. Unary operators ignore `b`.
-qn__interval_t qn__interval_op(qn__bounds_t* bounds, qn_op_t op, qn__interval_t a,
-                               qn__interval_t b);
+qn__gpu_interval_t qn__gpu_interval_op(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_interval_t a,
+                                       qn__gpu_interval_t b);
 
 #endif  // QUERN_JIT_GPU_BOUNDS_H_

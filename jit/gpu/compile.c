@@ -54,7 +54,7 @@ qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_
 }
 
 qn_status_t qn__gpu_compile_print(qn__gpu_compile_t* job, uint32_t first, uint32_t count,
-                                  qn__print_options_t options) {
+                                  qn__gpu_print_options_t options) {
   options.dialect = job->generator->dialect;
   options.program = &job->program;
   options.target = job->target;

@@ -15,7 +15,7 @@
 typedef struct qn__gpu_generator {
   const char* name;
   const char* kind;  // of the targets that it makes code for
-  const qn__dialect_t* dialect;
+  const qn__gpu_dialect_t* dialect;
   const char* const* forms;  // that can be written out
   size_t form_count;
 } qn__gpu_generator_t;
@@ -56,7 +56,7 @@ qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_
 // Prints kernels [first, first + count) into job->text. Of `options` it fills in all but what the
 // target has natively.
 qn_status_t qn__gpu_compile_print(qn__gpu_compile_t* job, uint32_t first, uint32_t count,
-                                  qn__print_options_t options);
+                                  qn__gpu_print_options_t options);
 // Annotates (consumed) what a compiler's INTERNAL says about job->text with the first error in
 // job->log; other codes stay as they are.
 qn_status_t qn__gpu_compile_explain(qn__gpu_compile_t* job, qn_status_t status);

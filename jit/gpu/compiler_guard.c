@@ -73,7 +73,7 @@ static void leave(void) {
 
 // ---- warm-up
 
-static void warm_up(qn__compiler_guard_t* guard) {
+static void warm_up(qn__gpu_compiler_guard_t* guard) {
   guard->warm(guard->self);
   atomic_store_explicit(&guard->is_warm, true, memory_order_release);
 }
@@ -88,7 +88,7 @@ static void* run_warm(void* self) {
 }
 
 // Waits for the thread; others wait for the one that joins.
-static void join(qn__compiler_guard_t* guard) {
+static void join(qn__gpu_compiler_guard_t* guard) {
   qn__mutex_lock(&shared.mutex);
   while (guard->is_joining) qn__cond_wait(&shared.changed, &shared.mutex);
   if (guard->has_thread) {
@@ -104,7 +104,7 @@ static void join(qn__compiler_guard_t* guard) {
 
 // ---- compiles
 
-qn_status_t qn__compiler_guard_begin(qn__compiler_guard_t* guard) {
+qn_status_t qn__gpu_compiler_guard_begin(qn__gpu_compiler_guard_t* guard) {
   // The thread is the parent's, and so is who may have been joining it.
   const bool is_child = guard->pid != getpid();
   if (is_child && !atomic_load_explicit(&guard->is_warm, memory_order_acquire)) {
@@ -119,20 +119,20 @@ qn_status_t qn__compiler_guard_begin(qn__compiler_guard_t* guard) {
   return QN_OK;
 }
 
-void qn__compiler_guard_end(qn__compiler_guard_t* guard) {
+void qn__gpu_compiler_guard_end(qn__gpu_compiler_guard_t* guard) {
   (void)guard;
   leave();
 }
 
 // ---- life
 
-void qn__compiler_guard_init(qn__compiler_guard_t* guard, const char* library) {
+void qn__gpu_compiler_guard_init(qn__gpu_compiler_guard_t* guard, const char* library) {
   guard->library = library;
   guard->pid = getpid();
 }
 
-void qn__compiler_guard_warm(qn__compiler_guard_t* guard, const char* thread_name,
-                             void (*warm)(void* self), void* self) {
+void qn__gpu_compiler_guard_warm(qn__gpu_compiler_guard_t* guard, const char* thread_name,
+                                 void (*warm)(void* self), void* self) {
   guard->warm = warm;
   guard->self = self;
   qn__exit_watch_caller();
@@ -146,6 +146,6 @@ void qn__compiler_guard_warm(qn__compiler_guard_t* guard, const char* thread_nam
   qn__exit_release();
 }
 
-void qn__compiler_guard_deinit(qn__compiler_guard_t* guard) {
+void qn__gpu_compiler_guard_deinit(qn__gpu_compiler_guard_t* guard) {
   if (guard->has_thread && guard->pid == getpid()) (void)pthread_join(guard->thread, NULL);
 }

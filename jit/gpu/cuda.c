@@ -12,7 +12,7 @@
 
 // ---- the text's beginning
 
-static void text_begin(qn__kprint_t* p) {
+static void text_begin(qn__gpu_printer_t* p) {
   // Behind the prelude, since it uses its types.
   p->at = &p->outer;
   if (p->dialect_bits & QN__CUDA_USES_RECORD) {
@@ -66,7 +66,7 @@ static void text_begin(qn__kprint_t* p) {
   }
 }
 
-static void table(qn__kprint_t* p, const char* name, const char* type, size_t count,
+static void table(qn__gpu_printer_t* p, const char* name, const char* type, size_t count,
                   const char* elements) {
   qn__kprint_line(p, "static __device__ const %s %s[%zu] = {%s};", type, name, count ? count : 1,
                   elements);
@@ -83,7 +83,7 @@ static uint64_t shared_size(const qn__ir_buffer_t* buffer) {
   return (uint64_t)(count > 0 ? count : 1) * qn_dtype_size_bytes(buffer->dtype);
 }
 
-static void declare_shared(qn__kprint_t* p) {
+static void declare_shared(qn__gpu_printer_t* p) {
   enum { ALIGN = 16 };
   uint64_t total = 0;
   for (uint32_t i = 0; i < p->shared_count; ++i) {
@@ -132,7 +132,7 @@ static bool is_buffer(const qn__gpu_arg_t* arg) {
 }
 
 // Buffers, the record, scalars, the tag (devices/gpu/plan.h).
-static const char* parameters(qn__kprint_t* p) {
+static const char* parameters(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   const char* text = "";
   const char* comma = "";
@@ -160,7 +160,7 @@ static const char* parameters(qn__kprint_t* p) {
   return text;
 }
 
-static void declare_scalars(qn__kprint_t* p) {
+static void declare_scalars(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
     if (is_buffer(&plan->args[i])) continue;
@@ -173,7 +173,7 @@ static void declare_scalars(qn__kprint_t* p) {
   }
 }
 
-static void kernel_begin(qn__kprint_t* p) {
+static void kernel_begin(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   int64_t threads = plan->thread_count;
   if (threads == 0) {
@@ -202,15 +202,15 @@ static void kernel_begin(qn__kprint_t* p) {
   declare_scalars(p);
 }
 
-static void kernel_end(qn__kprint_t* p) {
+static void kernel_end(qn__gpu_printer_t* p) {
   qn__kprint_line(p, "}");
 }
 
-static void barrier(qn__kprint_t* p) {
+static void barrier(qn__gpu_printer_t* p) {
   qn__kprint_line(p, "__syncthreads();");
 }
 
-static void fail(qn__kprint_t* p, uint32_t site, const char* index, const char* extent,
+static void fail(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,
                  bool is_wide) {
   (void)is_wide;
   if (!p->kernel->plan->has_record) {
@@ -222,7 +222,7 @@ static void fail(qn__kprint_t* p, uint32_t site, const char* index, const char* 
   qn__kprint_line(p, "qn_fail(qn_record, qn_tag, %uu, %s, %s);", site, index, extent);
 }
 
-const qn__dialect_t qn__dialect_cuda = {
+const qn__gpu_dialect_t qn__gpu_dialect_cuda = {
     .name = "cuda",
     .unroll = "#pragma unroll",
     .text_begin = text_begin,

@@ -17,23 +17,23 @@ enum { QN__CUDA_STATIC_SHARED_BYTES = 48 * 1024 };
 
 // cuda_memory.c
 const char* qn__cuda_memory_type(qn_dtype_t dtype);
-const char* qn__cuda_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index);
-void qn__cuda_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
+const char* qn__cuda_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index);
+void qn__cuda_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value);
-bool qn__cuda_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index,
+bool qn__cuda_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
 // An element of memory as a value of the compute type.
-const char* qn__cuda_from_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* element);
+const char* qn__cuda_from_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* element);
 // And back.
-const char* qn__cuda_to_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+const char* qn__cuda_to_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
 
 // cuda_wide.c
-extern const qn__dialect_wide_t qn__cuda_wide;
+extern const qn__gpu_dialect_wide_t qn__cuda_wide;
 // The helpers, for a text that uses them.
-void qn__cuda_wide_helpers(qn__kprint_t* p);
+void qn__cuda_wide_helpers(qn__gpu_printer_t* p);
 
 // cuda_lanes.c
-bool qn__cuda_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+bool qn__cuda_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result);
 
 #endif  // QUERN_JIT_GPU_CUDA_H_

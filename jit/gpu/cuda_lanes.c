@@ -13,22 +13,22 @@
 
 enum { WARP_SIZE = 32 };
 
-static bool has_whole_warps(const qn__kprint_t* p) {
+static bool has_whole_warps(const qn__gpu_printer_t* p) {
   uint32_t threads = p->kernel->plan->thread_count;
   return threads > 0 && threads % WARP_SIZE == 0;
 }
 
-static const char* mask_text(qn__kprint_t* p) {
+static const char* mask_text(qn__gpu_printer_t* p) {
   if (has_whole_warps(p)) return "0xffffffffu";
   p->dialect_bits |= QN__CUDA_USES_LANES;
   return "qn_lane_mask(qn_thread, qn_threads)";
 }
 
 // Converts a value to a type that shuffles take, and back.
-static const char* to_lane(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+static const char* to_lane(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   return dtype == QN_DTYPE_BOOL ? qn__kprint_text(p, "int(%s)", value) : value;
 }
-static const char* from_lane(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+static const char* from_lane(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   return dtype == QN_DTYPE_BOOL ? qn__kprint_text(p, "(%s != 0)", value) : value;
 }
 
@@ -36,7 +36,7 @@ static const char* from_lane(qn__kprint_t* p, qn_dtype_t dtype, const char* valu
 
 // Prints a shuffle by a constant below 32 in full warps as one instruction. NULL: it is not that
 // case.
-static const char* direct_shuffle(qn__kprint_t* p, qn_op_t op, const char* value,
+static const char* direct_shuffle(qn__gpu_printer_t* p, qn_op_t op, const char* value,
                                   const char* lane) {
   if (!has_whole_warps(p)) return NULL;
   uint32_t number = 0;
@@ -51,7 +51,7 @@ static const char* direct_shuffle(qn__kprint_t* p, qn_op_t op, const char* value
   return qn__kprint_text(p, "__shfl%s_sync(0xffffffffu, %s, %u)", form, value, number);
 }
 
-static void print_shuffle(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+static void print_shuffle(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                           const char* lane, const char* result) {
   const char* type = qn__kprint_type(dtype, false);
   value = to_lane(p, dtype, value);
@@ -83,7 +83,7 @@ static qn_op_t step_of(qn_op_t op) {
   }
 }
 
-static const char* neutral_of(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype) {
+static const char* neutral_of(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype) {
   qn_reduce_kind_t kind = step == QN_OP_MIN   ? QN_REDUCE_MIN
                           : step == QN_OP_MAX ? QN_REDUCE_MAX
                                               : QN_REDUCE_SUM;
@@ -94,7 +94,7 @@ static const char* neutral_of(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype) {
 
 // Prints the reduction of the variable `name` over the first `lanes` lanes of the warp, into all of
 // them.
-static void butterfly(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t lanes,
+static void butterfly(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t lanes,
                       const char* name) {
   for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
     const char* other = qn__kprint_text(p, "__shfl_xor_sync(0xffffffffu, %s, %u)", name, distance);
@@ -103,7 +103,7 @@ static void butterfly(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t 
 }
 
 // The same for a warp that may be smaller.
-static void tree(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
+static void tree(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
   p->dialect_bits |= QN__CUDA_USES_LANES;
   const char* type = qn__kprint_type(dtype, false);
   const char* mask = qn__kprint_name(p, "uint", mask_text(p));
@@ -117,7 +117,7 @@ static void tree(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, const char* na
   qn__kprint_line(p, "%s = __shfl_sync(%s, %s, 0);", name, mask, name);
 }
 
-static void reduce_warp(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
+static void reduce_warp(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
   if (has_whole_warps(p)) {
     butterfly(p, step, dtype, WARP_SIZE, name);
   } else {
@@ -131,13 +131,13 @@ static uint32_t power_from(uint32_t count) {
   return power;
 }
 
-static void reduce_block(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
+static void reduce_block(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
   uint32_t threads = p->kernel->plan->thread_count;
   reduce_warp(p, step, dtype, name);
   if (threads > 0 && threads <= WARP_SIZE) return;
   const char* type = qn__kprint_type(dtype, false);
   const char* scratch = qn__kprint_temp(p);
-  qn__klines_t* at = p->at;
+  qn__gpu_lines_t* at = p->at;
   uint32_t indent = p->indent;
   p->at = &p->extra;
   p->indent = 1;
@@ -169,7 +169,7 @@ static void reduce_block(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, const 
   qn__kprint_close(p);
 }
 
-bool qn__cuda_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+bool qn__cuda_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result) {
   (void)is_narrow_lane;  // functions of both types have one name
   if (lane) {

@@ -23,7 +23,7 @@ const char* qn__cuda_memory_type(qn_dtype_t dtype) {
   }
 }
 
-const char* qn__cuda_from_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* element) {
+const char* qn__cuda_from_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* element) {
   switch (dtype) {
     case QN_DTYPE_BOOL:
       return qn__kprint_text(p, "(%s != 0)", element);
@@ -42,12 +42,12 @@ const char* qn__cuda_from_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* 
   }
 }
 
-const char* qn__cuda_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
+const char* qn__cuda_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index) {
   const char* element = qn__kprint_text(p, "%s[%s]", qn__kprint_buffer(p, buffer), index);
   return qn__cuda_from_memory(p, buffer->dtype, element);
 }
 
-const char* qn__cuda_to_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+const char* qn__cuda_to_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   switch (dtype) {
     case QN_DTYPE_BOOL:
     case QN_DTYPE_I8:
@@ -66,7 +66,7 @@ const char* qn__cuda_to_memory(qn__kprint_t* p, qn_dtype_t dtype, const char* va
   }
 }
 
-void qn__cuda_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
+void qn__cuda_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value) {
   qn__kprint_line(p, "%s[%s] = %s;", qn__kprint_buffer(p, buffer), index,
                   qn__cuda_to_memory(p, buffer->dtype, value));
@@ -95,7 +95,7 @@ static const char* atomic_function(qn_atomic_op_t op) {
   }
 }
 
-bool qn__cuda_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index,
+bool qn__cuda_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
   const qn__ir_buffer_t* root = qn__buf_root(stmt->atomic.buffer);
   qn_dtype_t dtype = root->dtype;

@@ -4,7 +4,7 @@
 // as ld.global.v4.b32). The elements keep their type, so the aliasing rules of C hold.
 #include "jit/gpu/cuda.h"
 
-void qn__cuda_wide_helpers(qn__kprint_t* p) {
+void qn__cuda_wide_helpers(qn__gpu_printer_t* p) {
   static const char* const lines[] = {
       "template <class T, int N>",
       "struct __align__(sizeof(T) * N) qn_wide_t {",
@@ -40,14 +40,14 @@ void qn__cuda_wide_helpers(qn__kprint_t* p) {
   for (size_t i = 0; i < QN_COUNT_OF(lines); ++i) qn__kprint_line(p, "%s", lines[i]);
 }
 
-static void move(qn__kprint_t* p, uint32_t count, bool is_wide, bool is_store, const char* to,
+static void move(qn__gpu_printer_t* p, uint32_t count, bool is_wide, bool is_store, const char* to,
                  const char* from) {
   p->dialect_bits |= QN__CUDA_USES_WIDE;
   const char* helper = !is_wide ? "qn_each_move" : is_store ? "qn_wide_store" : "qn_wide_load";
   qn__kprint_line(p, "%s<%u>(%s, %s);", helper, count, to, from);
 }
 
-const qn__dialect_wide_t qn__cuda_wide = {
+const qn__gpu_dialect_wide_t qn__cuda_wide = {
     .memory_type = qn__cuda_memory_type,
     .from_memory = qn__cuda_from_memory,
     .to_memory = qn__cuda_to_memory,

@@ -11,12 +11,12 @@
 // Naming an unused extension costs nothing, since SPIR-V's capabilities follow from use.
 #include "jit/gpu/glsl.h"
 
-bool qn__glsl_has(const qn__kprint_t* p, const char* option) {
+bool qn__glsl_has(const qn__gpu_printer_t* p, const char* option) {
   bool value = false;
   return qn_target_get_bool(p->options->target, option, &value) && value;
 }
 
-int64_t qn__glsl_number(const qn__kprint_t* p, const char* option) {
+int64_t qn__glsl_number(const qn__gpu_printer_t* p, const char* option) {
   int64_t value = 0;
   (void)qn_target_get_int(p->options->target, option, &value);
   return value;
@@ -42,11 +42,11 @@ static const struct {
     {"supports_rounding_rte_float32", 4467, 4462, 32},
 };
 
-static void require(qn__kprint_t* p, const char* extension) {
+static void require(qn__gpu_printer_t* p, const char* extension) {
   qn__kprint_line(p, "#extension %s : require", extension);
 }
 
-static void text_begin(qn__kprint_t* p) {
+static void text_begin(qn__gpu_printer_t* p) {
   qn__kprint_line(p, "#version 450");
   require(p, "GL_EXT_control_flow_attributes");
   require(p, "GL_KHR_memory_scope_semantics");
@@ -87,7 +87,7 @@ static bool is_buffer(const qn__gpu_arg_t* arg) {
   return arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORKSPACE;
 }
 
-static bool lay_out(qn__kprint_t* p, bindings_t* out) {
+static bool lay_out(qn__gpu_printer_t* p, bindings_t* out) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   if (plan->arg_count > QN__GPU_MAX_ARGS) {
     qn__kprint_unsupported(p, "a kernel has %u arguments; the most is %u", plan->arg_count,
@@ -103,11 +103,11 @@ static bool lay_out(qn__kprint_t* p, bindings_t* out) {
   return true;
 }
 
-static void declare_buffers(qn__kprint_t* p, const bindings_t* bindings) {
+static void declare_buffers(qn__gpu_printer_t* p, const bindings_t* bindings) {
   const qn__gpu_kernel_ir_t* kernel = p->kernel;
   for (uint32_t i = 0; i < bindings->buffer_count; ++i) {
     const qn__ir_buffer_t* buffer = kernel->nodes[i].buffer;
-    qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
+    qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
     bool is_written = kernel->plan->args[i].is_written;
     const char* access = !is_written ? "readonly " : p->has_barrier ? "coherent " : "";
     const char* name = qn__kprint_buffer(p, buffer);
@@ -136,11 +136,11 @@ static void declare_buffers(qn__kprint_t* p, const bindings_t* bindings) {
   }
 }
 
-static void declare_shared(qn__kprint_t* p) {
+static void declare_shared(qn__gpu_printer_t* p) {
   uint64_t total = 0;
   for (uint32_t i = 0; i < p->shared_count; ++i) {
     const qn__ir_buffer_t* buffer = p->shared[i];
-    qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
+    qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
     int64_t count = qn__kprint_element_count(buffer);
     if (count < 1) count = 1;
     // The verifier limits the size of what is shared.
@@ -163,7 +163,7 @@ static void declare_shared(qn__kprint_t* p) {
 }
 
 // The words of a scalar as a value of its compute type.
-static const char* scalar(qn__kprint_t* p, const qn__ir_var_t* var, uint32_t offset) {
+static const char* scalar(qn__gpu_printer_t* p, const qn__ir_var_t* var, uint32_t offset) {
   const char* word = qn__kprint_text(p, "qn_push[%u]", offset / 4);
   const char* high = qn__kprint_text(p, "qn_push[%u]", offset / 4 + 1);
   const char* byte = qn__kprint_text(p, "int(%s), %u", word, offset % 4 * 8);
@@ -200,7 +200,7 @@ static const char* scalar(qn__kprint_t* p, const qn__ir_var_t* var, uint32_t off
   }
 }
 
-static void check_scalar(qn__kprint_t* p, const qn__ir_var_t* var) {
+static void check_scalar(qn__gpu_printer_t* p, const qn__ir_var_t* var) {
   bool is_int = (var->dtype == QN_DTYPE_I64 && !qn__kprint_is_narrow_var(p, var)) ||
                 var->dtype == QN_DTYPE_U64;
   const char* missing = NULL;
@@ -211,7 +211,7 @@ static void check_scalar(qn__kprint_t* p, const qn__ir_var_t* var) {
                          qn_dtype_text(var->dtype), missing);
 }
 
-static void read_constants(qn__kprint_t* p, const bindings_t* bindings) {
+static void read_constants(qn__gpu_printer_t* p, const bindings_t* bindings) {
   const qn__gpu_kernel_ir_t* kernel = p->kernel;
   const qn__gpu_kernel_t* plan = kernel->plan;
   for (uint32_t i = 0; i < bindings->buffer_count; ++i) {
@@ -237,7 +237,7 @@ static void read_constants(qn__kprint_t* p, const bindings_t* bindings) {
   }
 }
 
-static void kernel_begin(qn__kprint_t* p) {
+static void kernel_begin(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_ir_t* kernel = p->kernel;
   bindings_t* bindings = qn__arena_alloc(p->arena, sizeof *bindings);
   if (!bindings) {
@@ -267,16 +267,16 @@ static void kernel_begin(qn__kprint_t* p) {
   qn__kprint_line(p, "const %s qn_block_step = %s(gl_NumWorkGroups.x);", type, type);
 }
 
-static void kernel_end(qn__kprint_t* p) {
+static void kernel_end(qn__gpu_printer_t* p) {
   qn__kprint_line(p, "}");
 }
 
-static void table(qn__kprint_t* p, const char* name, const char* type, size_t count,
+static void table(qn__gpu_printer_t* p, const char* name, const char* type, size_t count,
                   const char* elements) {
   qn__kprint_line(p, "const %s %s[%zu] = %s[%zu](%s);", type, name, count, type, count, elements);
 }
 
-const qn__dialect_t qn__dialect_glsl = {
+const qn__gpu_dialect_t qn__gpu_dialect_glsl = {
     .name = "glsl",
     .is_glsl = true,
     .wraps_signed = true,

@@ -18,38 +18,38 @@ enum {
 };
 
 // The storage of the elements of a PARAM, GLOBAL or SHARED buffer.
-typedef struct qn__glsl_storage {
+typedef struct qn__gpu_glsl_storage {
   const char* type;        // of an element of the GLSL array; NULL: the target has none
   uint32_t element_bytes;  // of that
   uint32_t bits_in_word;   // 8, 16: the array is of 32-bit words that hold several elements
   bool is_bits;            // the bits of a float, because it is changed by compare-and-swap
   const char* missing;     // the option of the target that `type` needs
-} qn__glsl_storage_t;
-qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
+} qn__gpu_glsl_storage_t;
+qn__gpu_glsl_storage_t qn__gpu_glsl_storage(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
 
-bool qn__glsl_has(const qn__kprint_t* p, const char* option);
-int64_t qn__glsl_number(const qn__kprint_t* p, const char* option);
+bool qn__glsl_has(const qn__gpu_printer_t* p, const char* option);
+int64_t qn__glsl_number(const qn__gpu_printer_t* p, const char* option);
 // Write the helper functions before main and after the buffers: elements that share a word, and
 // exact arithmetic.
-void qn__glsl_word_helpers(qn__kprint_t* p, const qn__ir_buffer_t* buffer, bool is_written);
-void qn__glsl_exact_helpers(qn__kprint_t* p);
+void qn__glsl_word_helpers(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, bool is_written);
+void qn__glsl_exact_helpers(qn__gpu_printer_t* p);
 // The function that writes the record; the words of qn_push where its place and the tag are.
-void qn__glsl_fail_helper(qn__kprint_t* p, uint32_t record_at, uint32_t tag_at);
+void qn__glsl_fail_helper(qn__gpu_printer_t* p, uint32_t record_at, uint32_t tag_at);
 
 // Refuses values of types that the target lacks.
-void qn__glsl_check_types(qn__kprint_t* p);
+void qn__glsl_check_types(qn__gpu_printer_t* p);
 
-const char* qn__glsl_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index);
-void qn__glsl_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
+const char* qn__glsl_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index);
+void qn__glsl_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value);
-bool qn__glsl_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index,
+bool qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
-bool qn__glsl_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+bool qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result);
-void qn__glsl_barrier(qn__kprint_t* p);
-void qn__glsl_fail(qn__kprint_t* p, uint32_t site, const char* index, const char* extent,
+void qn__glsl_barrier(qn__gpu_printer_t* p);
+void qn__glsl_fail(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,
                    bool is_wide);
-const char* qn__glsl_arithmetic(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
+const char* qn__glsl_arithmetic(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
                                 const char* b);
 
 #endif  // QUERN_JIT_GPU_GLSL_H_

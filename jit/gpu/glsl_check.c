@@ -6,12 +6,12 @@
 #include "jit/gpu/needs.h"
 
 typedef struct glsl_search {
-  qn__kprint_t* p;
+  qn__gpu_printer_t* p;
   qn_dtype_t dtype;  // the first that the target has not; NONE: none was met
   const char* name;  // of the variable or buffer; NULL: a nameless value
 } glsl_search_t;
 
-static bool has_dtype(const qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow) {
+static bool has_dtype(const qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow) {
   if (dtype == QN_DTYPE_I64) return is_narrow || p->options->has_int64;
   if (dtype == QN_DTYPE_U64) return p->options->has_int64;
   return dtype != QN_DTYPE_F64 || p->options->has_float64;
@@ -45,14 +45,14 @@ static bool check_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   }
   // A literal that fits is printed as wide as what is around it.
   bool is_narrow = qn__kprint_is_narrow(search->p, expr) ||
-                   (expr->kind == QN__EXPR_INT && qn__is_within_32_bits(expr->int_value));
+                   (expr->kind == QN__EXPR_INT && qn__gpu_is_within_32_bits(expr->int_value));
   const char* name = expr->kind == QN__EXPR_LOAD  ? expr->load.buffer->name
                      : expr->kind == QN__EXPR_VAR ? expr->var->name
                                                   : NULL;
   return meet(search, expr->dtype, is_narrow, name);
 }
 
-void qn__glsl_check_types(qn__kprint_t* p) {
+void qn__glsl_check_types(qn__gpu_printer_t* p) {
   glsl_search_t search = {.p = p};
   qn__ir_walker_t walker = {check_stmt, check_expr, &search};
   if (qn__walk_block(&walker, &p->kernel->root->loop.body)) return;

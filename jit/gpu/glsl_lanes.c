@@ -13,7 +13,7 @@
 //    of a function with a precise variable.
 #include "jit/gpu/glsl.h"
 
-void qn__glsl_barrier(qn__kprint_t* p) {
+void qn__glsl_barrier(qn__gpu_printer_t* p) {
   qn__kprint_line(
       p,
       "controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, gl_StorageSemanticsShared | "
@@ -22,7 +22,7 @@ void qn__glsl_barrier(qn__kprint_t* p) {
 
 // ---- exchanges
 
-static const char* shuffled(qn__kprint_t* p, qn_dtype_t dtype, const char* value,
+static const char* shuffled(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value,
                             const char* lane) {
   switch (dtype) {
     case QN_DTYPE_I64:
@@ -38,7 +38,7 @@ static const char* shuffled(qn__kprint_t* p, qn_dtype_t dtype, const char* value
   }
 }
 
-static bool reduce(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t warp_size,
+static bool reduce(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t warp_size,
                    const char* value, const char* result) {
   const char* type = qn__kprint_type(dtype, false);
   const char* mask = qn__kprint_temp(p);
@@ -51,7 +51,7 @@ static bool reduce(qn__kprint_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t war
   return true;
 }
 
-bool qn__glsl_exchange(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+bool qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result) {
   uint32_t warp_size = (uint32_t)qn__glsl_number(p, "warp_size");
   uint32_t threads = p->kernel->plan->thread_count;
@@ -106,7 +106,7 @@ static const char* const exact_names[] = {"qn_exact_add_f32", "qn_exact_sub_f32"
                                           "qn_exact_mul_f32", "qn_exact_add_f64",
                                           "qn_exact_sub_f64", "qn_exact_mul_f64"};
 
-const char* qn__glsl_arithmetic(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
+const char* qn__glsl_arithmetic(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
                                 const char* b) {
   uint32_t index = op == QN_OP_ADD ? 0 : op == QN_OP_SUB ? 1 : 2;
   if (dtype == QN_DTYPE_F64) index += 3;
@@ -114,7 +114,7 @@ const char* qn__glsl_arithmetic(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, c
   return qn__kprint_text(p, "%s(%s, %s)", exact_names[index], a, b);
 }
 
-void qn__glsl_exact_helpers(qn__kprint_t* p) {
+void qn__glsl_exact_helpers(qn__gpu_printer_t* p) {
   static const char operators[] = {'+', '-', '*'};
   for (uint32_t i = 0; i < QN_COUNT_OF(exact_names); ++i) {
     if (!(p->dialect_bits >> i & 1)) continue;
@@ -127,7 +127,7 @@ void qn__glsl_exact_helpers(qn__kprint_t* p) {
 // ---- failures
 
 // The record's words: site, then index and extent with their low halves first.
-void qn__glsl_fail_helper(qn__kprint_t* p, uint32_t record_at, uint32_t tag_at) {
+void qn__glsl_fail_helper(qn__gpu_printer_t* p, uint32_t record_at, uint32_t tag_at) {
   qn__kprint_open(p, "void qn_fail(uint site, uvec2 index, uvec2 extent)");
   qn__kprint_line(p, "const uint at = qn_push[%u];", record_at);
   qn__kprint_line(p, "if (atomicCompSwap(qn_record[at], 0u, qn_push[%u]) != 0u) return;", tag_at);
@@ -138,7 +138,7 @@ void qn__glsl_fail_helper(qn__kprint_t* p, uint32_t record_at, uint32_t tag_at) 
   qn__kprint_close(p);
 }
 
-void qn__glsl_fail(qn__kprint_t* p, uint32_t site, const char* index, const char* extent,
+void qn__glsl_fail(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,
                    bool is_wide) {
   uint32_t shift = is_wide ? 32 : 31;
   qn__kprint_line(p, "qn_fail(%uu, uvec2(%s, (%s) >> %u), uvec2(%s, (%s) >> %u));", site, index,

@@ -16,7 +16,7 @@ static bool find_atomic(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return stmt->kind != QN__STMT_ATOMIC || qn__buf_root(stmt->atomic.buffer) != buffer;
 }
 
-static bool has_atomic(const qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
+static bool has_atomic(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   // The walk only reads; its callbacks take nodes that they might change.
   union {
     const qn__ir_buffer_t* constant;
@@ -31,17 +31,17 @@ static bool is_shared(const qn__ir_buffer_t* buffer) {
 }
 
 // Returns whether a float atomic is one instruction.
-static bool has_float_atomic(const qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
+static bool has_float_atomic(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   return buffer->dtype == QN_DTYPE_F32 && !is_shared(buffer) &&
          qn__glsl_has(p, "supports_atomic_float32");
 }
 
-static qn__glsl_storage_t plain(const char* type, uint32_t element_bytes) {
-  return (qn__glsl_storage_t){.type = type, .element_bytes = element_bytes};
+static qn__gpu_glsl_storage_t plain(const char* type, uint32_t element_bytes) {
+  return (qn__gpu_glsl_storage_t){.type = type, .element_bytes = element_bytes};
 }
 
-static qn__glsl_storage_t small(const qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                                bool is_signed, uint32_t bits) {
+static qn__gpu_glsl_storage_t small(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
+                                    bool is_signed, uint32_t bits) {
   if (is_shared(buffer)) return plain(is_signed ? "int" : "uint", 4);
   if (bits == 8 && qn__glsl_has(p, "supports_storage_8bit")) {
     return plain(is_signed ? "int8_t" : "uint8_t", 1);
@@ -49,11 +49,11 @@ static qn__glsl_storage_t small(const qn__kprint_t* p, const qn__ir_buffer_t* bu
   if (bits == 16 && qn__glsl_has(p, "supports_storage_16bit")) {
     return plain(is_signed ? "int16_t" : "uint16_t", 2);
   }
-  return (qn__glsl_storage_t){.type = "uint", .element_bytes = 4, .bits_in_word = bits};
+  return (qn__gpu_glsl_storage_t){.type = "uint", .element_bytes = 4, .bits_in_word = bits};
 }
 
-qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
-  qn__glsl_storage_t missing = {0};
+qn__gpu_glsl_storage_t qn__gpu_glsl_storage(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
+  qn__gpu_glsl_storage_t missing = {0};
   switch (buffer->dtype) {
     case QN_DTYPE_BOOL:
       return is_shared(buffer) ? plain("bool", 4) : small(p, buffer, false, 8);
@@ -80,7 +80,7 @@ qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buff
     case QN_DTYPE_F64: {
       missing.missing = "supports_float64";
       if (!p->options->has_float64) return missing;
-      qn__glsl_storage_t storage = plain("double", 8);
+      qn__gpu_glsl_storage_t storage = plain("double", 8);
       storage.is_bits = has_atomic(p, buffer);
       if (storage.is_bits) storage.type = "uint64_t";
       missing.missing = "supports_int64";
@@ -88,7 +88,7 @@ qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buff
       return storage;
     }
     default: {
-      qn__glsl_storage_t storage = plain("float", 4);
+      qn__gpu_glsl_storage_t storage = plain("float", 4);
       storage.is_bits = has_atomic(p, buffer) && !has_float_atomic(p, buffer);
       if (storage.is_bits) storage.type = "uint";
       return storage;
@@ -96,8 +96,8 @@ qn__glsl_storage_t qn__glsl_storage(qn__kprint_t* p, const qn__ir_buffer_t* buff
   }
 }
 
-static qn__glsl_storage_t storage_or_fail(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
-  qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
+static qn__gpu_glsl_storage_t storage_or_fail(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
+  qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
   if (!storage.type) {
     qn__kprint_unsupported(p, "buffer '%s' holds %s, which this target cannot (option %s)",
                            buffer->name, qn_dtype_text(buffer->dtype), storage.missing);
@@ -107,17 +107,18 @@ static qn__glsl_storage_t storage_or_fail(qn__kprint_t* p, const qn__ir_buffer_t
 }
 
 // Returns the place of an element in the bound array, a uint.
-static const char* place_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
+static const char* place_of(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
+                            const char* index) {
   if (is_shared(buffer)) return qn__kprint_text(p, "uint(%s)", index);
   return qn__kprint_text(p, "uint(%s) + %s_at", index, qn__kprint_buffer(p, buffer));
 }
 
-static const char* element(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
+static const char* element(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index) {
   return qn__kprint_text(p, "%s[%s]", qn__kprint_buffer(p, buffer), place_of(p, buffer, index));
 }
 
-const char* qn__glsl_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index) {
-  qn__glsl_storage_t storage = storage_or_fail(p, buffer);
+const char* qn__glsl_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index) {
+  qn__gpu_glsl_storage_t storage = storage_or_fail(p, buffer);
   const char* raw = storage.bits_in_word
                         ? qn__kprint_text(p, "%s_get(%s)", qn__kprint_buffer(p, buffer),
                                           place_of(p, buffer, index))
@@ -148,8 +149,8 @@ const char* qn__glsl_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const 
 }
 
 // Converts a value of the compute type to the stored form.
-static const char* stored(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
-                          const qn__glsl_storage_t* storage, const char* value) {
+static const char* stored(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
+                          const qn__gpu_glsl_storage_t* storage, const char* value) {
   switch (buffer->dtype) {
     case QN_DTYPE_BOOL:
       if (is_shared(buffer)) return value;
@@ -174,9 +175,9 @@ static const char* stored(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
   return storage->element_bytes < 4 ? qn__kprint_text(p, "%s(%s)", storage->type, value) : value;
 }
 
-void qn__glsl_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
+void qn__glsl_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value) {
-  qn__glsl_storage_t storage = storage_or_fail(p, buffer);
+  qn__gpu_glsl_storage_t storage = storage_or_fail(p, buffer);
   const char* raw = stored(p, buffer, &storage, value);
   if (storage.bits_in_word) {
     qn__kprint_line(p, "%s_set(%s, %s);", qn__kprint_buffer(p, buffer), place_of(p, buffer, index),
@@ -186,8 +187,8 @@ void qn__glsl_store(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* 
   }
 }
 
-void qn__glsl_word_helpers(qn__kprint_t* p, const qn__ir_buffer_t* buffer, bool is_written) {
-  qn__glsl_storage_t storage = qn__glsl_storage(p, buffer);
+void qn__glsl_word_helpers(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, bool is_written) {
+  qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
   if (!storage.bits_in_word) return;
   const char* name = qn__kprint_buffer(p, buffer);
   bool is_byte = storage.bits_in_word == 8;
@@ -232,7 +233,7 @@ static const char* function_of(qn_atomic_op_t op) {
 }
 
 // The loop ends when no other thread has changed the element between the load and the exchange.
-static void add_float(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* place,
+static void add_float(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* place,
                       const char* operand, const char* old) {
   bool is_double = buffer->dtype == QN_DTYPE_F64;
   const char* type = is_double ? "qn_u64" : "uint";
@@ -256,7 +257,7 @@ static void add_float(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char
   if (old) qn__kprint_line(p, "const %s %s = %s(%s);", value_type, old, from, expected);
 }
 
-bool qn__glsl_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index,
+bool qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
   const qn__ir_buffer_t* buffer = qn__buf_root(stmt->atomic.buffer);
   bool is_wide = buffer->dtype == QN_DTYPE_I64 || buffer->dtype == QN_DTYPE_U64 ||

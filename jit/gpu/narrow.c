@@ -36,25 +36,25 @@
 
 // ---- expressions
 
-static void mark(qn__narrow_t* self, const qn__ir_expr_t* expr) {
+static void mark(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
   if (!qn__gpu_widths_add(self->widths, self->arena, expr)) self->has_no_memory = true;
 }
 
 // Visits an expression and marks the narrow parts. `is_low`: only the low 32 bits of the value
 // count (rule 1).
-static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low);
-static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer);
-static void visit_loop(qn__narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+static void visit(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low);
+static void visit_buffer(qn__gpu_narrow_t* self, const qn__ir_buffer_t* buffer);
+static void visit_loop(qn__gpu_narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
                        const qn__ir_expr_t* end, bool is_needed);
-static void visit_let(qn__narrow_t* self, const qn__ir_stmt_t* stmt);
+static void visit_let(qn__gpu_narrow_t* self, const qn__ir_stmt_t* stmt);
 
-static void visit_access(qn__narrow_t* self, const qn__ir_buffer_t* buffer,
+static void visit_access(qn__gpu_narrow_t* self, const qn__ir_buffer_t* buffer,
                          qn__ir_expr_t* const* indices) {
   visit_buffer(self, buffer);
   for (uint32_t i = 0; i < buffer->rank; i++) visit(self, indices[i], !self->is_checked);
 }
 
-static void visit_reduce(qn__narrow_t* self, const qn__ir_expr_t* expr) {
+static void visit_reduce(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
   visit_loop(self, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end, false);
   for (const qn__ir_stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
     visit_let(self, stmt);
@@ -62,12 +62,12 @@ static void visit_reduce(qn__narrow_t* self, const qn__ir_expr_t* expr) {
   visit(self, expr->reduce.value, false);
 }
 
-static bool is_proven(qn__narrow_t* self, const qn__ir_expr_t* expr) {
-  qn__interval_t interval = qn__narrow_interval(self, expr);
-  return qn__narrow_prove(self, &interval);
+static bool is_proven(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
+  qn__gpu_interval_t interval = qn__gpu_narrow_interval(self, expr);
+  return qn__gpu_narrow_prove(self, &interval);
 }
 
-static void visit_wide_op(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
+static void visit_wide_op(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   bool is_select = expr->op == QN_OP_SELECT;
   bool is_narrow = !qn__expr_is_exchange(expr) && (is_low || is_proven(self, expr));
   if (is_narrow) mark(self, expr);
@@ -81,10 +81,10 @@ static void visit_wide_op(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is
 }
 
 // Visits an expression of dtype i64.
-static void visit_wide(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
+static void visit_wide(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   switch (expr->kind) {
     case QN__EXPR_INT:
-      if (is_low || qn__is_within_32_bits(expr->int_value)) mark(self, expr);
+      if (is_low || qn__gpu_is_within_32_bits(expr->int_value)) mark(self, expr);
       break;
     case QN__EXPR_VAR:
       // A narrow variable of the kernel is proven. A variable of the host needs the guard where its
@@ -127,7 +127,7 @@ static void visit_wide(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_lo
   }
 }
 
-static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
+static void visit(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   if (expr->dtype == QN_DTYPE_I64) {
     visit_wide(self, expr, is_low);
     return;
@@ -167,15 +167,17 @@ static void visit(qn__narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
 
 // Adds the needs of a buffer's span. The number of elements must fit, not just the last index,
 // since loops compare with it.
-static void need_span(qn__narrow_t* self, const qn__bound_t* lo, const qn__bound_t* hi) {
-  qn__bounds_t* bounds = &self->bounds;
-  qn__narrow_need_least(self, lo);
-  qn__narrow_need_most(self, qn__bound_op(bounds, QN_OP_ADD, hi, qn__bound_const(bounds, 1)));
+static void need_span(qn__gpu_narrow_t* self, const qn__gpu_bound_t* lo,
+                      const qn__gpu_bound_t* hi) {
+  qn__gpu_bounds_t* bounds = &self->bounds;
+  qn__gpu_narrow_need_least(self, lo);
+  qn__gpu_narrow_need_most(self,
+                           qn__gpu_bound_op(bounds, QN_OP_ADD, hi, qn__gpu_bound_const(bounds, 1)));
 }
 
 // Visits the expressions that each access of the buffer computes besides its indices: extents,
 // strides, and the origin of a view.
-static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
+static void visit_buffer(qn__gpu_narrow_t* self, const qn__ir_buffer_t* buffer) {
   if (self->is_buffer_seen[buffer->id]) return;
   self->is_buffer_seen[buffer->id] = true;
   bool is_low = !self->is_checked;
@@ -183,21 +185,21 @@ static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
     visit(self, buffer->shape[i], is_low);
     if (buffer->strides) visit(self, buffer->strides[i], true);
   }
-  const qn__bound_t *lo, *hi;
+  const qn__gpu_bound_t *lo, *hi;
   if (buffer->scope != QN__SCOPE_VIEW) {
-    qn__narrow_span(self, buffer, &lo, &hi);
+    qn__gpu_narrow_span(self, buffer, &lo, &hi);
     need_span(self, lo, hi);
     return;
   }
   visit_access(self, buffer->base, buffer->base_indices);
   if (!self->is_checked) return;
   // No offset that the view's extents allow may wrap around (rule 6).
-  qn__narrow_span(self, buffer, &lo, &hi);
+  qn__gpu_narrow_span(self, buffer, &lo, &hi);
   for (const qn__ir_buffer_t* base = buffer->base;; base = base->base) {
-    const qn__bound_t *base_lo, *base_hi;
-    qn__narrow_span(self, base, &base_lo, &base_hi);
-    lo = qn__bound_op(&self->bounds, QN_OP_ADD, lo, base_lo);
-    hi = qn__bound_op(&self->bounds, QN_OP_ADD, hi, base_hi);
+    const qn__gpu_bound_t *base_lo, *base_hi;
+    qn__gpu_narrow_span(self, base, &base_lo, &base_hi);
+    lo = qn__gpu_bound_op(&self->bounds, QN_OP_ADD, lo, base_lo);
+    hi = qn__gpu_bound_op(&self->bounds, QN_OP_ADD, hi, base_hi);
     if (base->scope != QN__SCOPE_VIEW) break;
   }
   need_span(self, lo, hi);
@@ -206,16 +208,18 @@ static void visit_buffer(qn__narrow_t* self, const qn__ir_buffer_t* buffer) {
 // ---- statements
 
 // Bounds a loop's variable. `is_needed`: the loop must be counted in 32 bits (rule 4).
-static void visit_loop(qn__narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+static void visit_loop(qn__gpu_narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
                        const qn__ir_expr_t* end, bool is_needed) {
-  qn__interval_t from = qn__narrow_interval(self, begin), to = qn__narrow_interval(self, end);
+  qn__gpu_interval_t from = qn__gpu_narrow_interval(self, begin),
+                     to = qn__gpu_narrow_interval(self, end);
   self->is_inside[var->id] = true;
-  bool is_narrow = qn__narrow_prove(self, &from) && qn__narrow_prove(self, &to);
+  bool is_narrow = qn__gpu_narrow_prove(self, &from) && qn__gpu_narrow_prove(self, &to);
   if (is_narrow) {
-    self->intervals[var->id] = (qn__interval_t){
-        from.lo, qn__bound_op(&self->bounds, QN_OP_ADD, to.hi, qn__bound_const(&self->bounds, -1)),
+    self->intervals[var->id] = (qn__gpu_interval_t){
+        from.lo,
+        qn__gpu_bound_op(&self->bounds, QN_OP_ADD, to.hi, qn__gpu_bound_const(&self->bounds, -1)),
         from.is_nonnegative};
-    if (!self->intervals[var->id].hi) self->intervals[var->id] = QN__INTERVAL_UNKNOWN;
+    if (!self->intervals[var->id].hi) self->intervals[var->id] = QN__GPU_INTERVAL_UNKNOWN;
   }
   self->widths->vars[var->id] = is_narrow;
   if (!is_narrow && is_needed) self->is_impossible = true;
@@ -223,38 +227,40 @@ static void visit_loop(qn__narrow_t* self, const qn__ir_var_t* var, const qn__ir
   visit(self, end, false);
 }
 
-static void visit_let(qn__narrow_t* self, const qn__ir_stmt_t* stmt) {
+static void visit_let(qn__gpu_narrow_t* self, const qn__ir_stmt_t* stmt) {
   const qn__ir_var_t* var = stmt->let.var;
   self->is_inside[var->id] = true;
   bool is_narrow = false;
   if (var->dtype == QN_DTYPE_I64) {
-    self->intervals[var->id] = qn__narrow_interval(self, stmt->let.value);
-    is_narrow = qn__narrow_prove(self, &self->intervals[var->id]);
+    self->intervals[var->id] = qn__gpu_narrow_interval(self, stmt->let.value);
+    is_narrow = qn__gpu_narrow_prove(self, &self->intervals[var->id]);
     self->widths->vars[var->id] = is_narrow;
   }
   visit(self, stmt->let.value, is_narrow);
 }
 
 // Adds the need that the product of a nest's extents fits (rule 4).
-static void need_count(qn__narrow_t* self, const qn__ir_stmt_t* loop) {
-  qn__bounds_t* bounds = &self->bounds;
-  const qn__bound_t *product = qn__bound_const(bounds, 1), *zero = qn__bound_const(bounds, 0);
+static void need_count(qn__gpu_narrow_t* self, const qn__ir_stmt_t* loop) {
+  qn__gpu_bounds_t* bounds = &self->bounds;
+  const qn__gpu_bound_t *product = qn__gpu_bound_const(bounds, 1),
+                        *zero = qn__gpu_bound_const(bounds, 0);
   // Bounds of inner loops may use outer variables, whose greatest values count.
   for (; loop; loop = qn__gpu_nest_inner(loop)) {
-    qn__interval_t from = qn__narrow_interval(self, loop->loop.begin);
-    qn__interval_t to = qn__narrow_interval(self, loop->loop.end);
-    const qn__bound_t* extent = qn__bound_op(bounds, QN_OP_SUB, to.hi, from.lo);
+    qn__gpu_interval_t from = qn__gpu_narrow_interval(self, loop->loop.begin);
+    qn__gpu_interval_t to = qn__gpu_narrow_interval(self, loop->loop.end);
+    const qn__gpu_bound_t* extent = qn__gpu_bound_op(bounds, QN_OP_SUB, to.hi, from.lo);
     bool is_plain = to.is_nonnegative && from.lo == zero;
-    if (!is_plain) extent = qn__bound_op(bounds, QN_OP_MAX, extent, zero);
-    product = qn__bound_op(bounds, QN_OP_MUL, product, extent);
+    if (!is_plain) extent = qn__gpu_bound_op(bounds, QN_OP_MAX, extent, zero);
+    product = qn__gpu_bound_op(bounds, QN_OP_MUL, product, extent);
   }
-  qn__narrow_need_most(self, product);
+  qn__gpu_narrow_need_most(self, product);
 }
 
-static void visit_block(qn__narrow_t* self, const qn__ir_block_t* block,
+static void visit_block(qn__gpu_narrow_t* self, const qn__ir_block_t* block,
                         const qn__ir_stmt_t* parent);
 
-static void visit_stmt(qn__narrow_t* self, const qn__ir_stmt_t* stmt, const qn__ir_stmt_t* parent) {
+static void visit_stmt(qn__gpu_narrow_t* self, const qn__ir_stmt_t* stmt,
+                       const qn__ir_stmt_t* parent) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       visit_let(self, stmt);
@@ -301,7 +307,7 @@ static void visit_stmt(qn__narrow_t* self, const qn__ir_stmt_t* stmt, const qn__
   }
 }
 
-static void visit_block(qn__narrow_t* self, const qn__ir_block_t* block,
+static void visit_block(qn__gpu_narrow_t* self, const qn__ir_block_t* block,
                         const qn__ir_stmt_t* parent) {
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     visit_stmt(self, stmt, parent);
@@ -312,7 +318,7 @@ static void visit_block(qn__narrow_t* self, const qn__ir_block_t* block,
 
 // Marks what comes from the host: symbols and values of host lets are narrow, scalar parameters
 // keep their width.
-static void note_outside(qn__narrow_t* self) {
+static void note_outside(qn__gpu_narrow_t* self) {
   const qn__gpu_split_t* split = self->split;
   for (size_t i = 0; i < split->function->symbol_count; i++) {
     self->widths->vars[split->function->symbols[i]->id] = true;
@@ -328,10 +334,10 @@ bool qn__gpu_narrow(qn__gpu_split_t* split, qn__ir_stmt_t* root,
   qn__arena_t* arena = split->arena;
   uint32_t var_count = split->function->var_count;
   uint32_t buffer_count = split->function->buffer_count;
-  qn__narrow_t self = {.split = split,
-                       .arena = arena,
-                       .bounds = {.arena = arena},
-                       .is_checked = split->options->passes.is_checked};
+  qn__gpu_narrow_t self = {.split = split,
+                           .arena = arena,
+                           .bounds = {.arena = arena},
+                           .is_checked = split->options->passes.is_checked};
   self.needs.bounds = &self.bounds;
   self.widths = QN__ARENA_NEW(arena, qn__gpu_widths_t);
   self.intervals = qn__arena_alloc_array(arena, var_count + 1U, sizeof *self.intervals);
@@ -348,7 +354,7 @@ bool qn__gpu_narrow(qn__gpu_split_t* split, qn__ir_stmt_t* root,
   note_outside(&self);
   visit_stmt(&self, root, NULL);
   if (self.has_no_memory || self.needs.has_no_memory || arena->is_exhausted) return false;
-  if (self.is_impossible || !qn__needs_put_guard(&self.needs, &split->host, out_guard)) {
+  if (self.is_impossible || !qn__gpu_needs_put_guard(&self.needs, &split->host, out_guard)) {
     *out_guard = (qn__gpu_ops_t){.arena = arena};
     return true;
   }

@@ -7,40 +7,40 @@
 #include "jit/gpu/split.h"
 #include "jit/gpu/widths.h"
 
-typedef struct qn__narrow {
+typedef struct qn__gpu_narrow {
   qn__gpu_split_t* split;
   qn__arena_t* arena;
   qn__gpu_widths_t* widths;
-  qn__bounds_t bounds;
-  qn__interval_t* intervals;  // of the kernel's variables, by id
-  bool* is_inside;            // variables of the kernel, by id
-  bool* is_buffer_seen;       // by id
-  uint8_t* host_signs;        // of values of the host, by id; used by narrow_interval.c only
-  qn__needs_t needs;
+  qn__gpu_bounds_t bounds;
+  qn__gpu_interval_t* intervals;  // of the kernel's variables, by id
+  bool* is_inside;                // variables of the kernel, by id
+  bool* is_buffer_seen;           // by id
+  uint8_t* host_signs;            // of values of the host, by id; used by narrow_interval.c only
+  qn__gpu_needs_t needs;
   bool is_checked;
   bool is_impossible;
   bool has_no_memory;
-} qn__narrow_t;
+} qn__gpu_narrow_t;
 
 // ---- narrow_interval.c
 
 // The interval of a value of which nothing is known.
-#define QN__INTERVAL_UNKNOWN ((qn__interval_t){NULL, NULL, false})
+#define QN__GPU_INTERVAL_UNKNOWN ((qn__gpu_interval_t){NULL, NULL, false})
 
 // Returns bounds of an i64 expression, UNKNOWN for any other. Assumes that values of the host are
 // not negative where that helps, and adds each assumption to the needs.
-qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__ir_expr_t* expr);
+qn__gpu_interval_t qn__gpu_narrow_interval(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr);
 // Returns bounds of the linear index of a buffer or view, if each extent is at least 1. NULL:
 // unknown.
-void qn__narrow_span(qn__narrow_t* self, const qn__ir_buffer_t* buffer, const qn__bound_t** out_lo,
-                     const qn__bound_t** out_hi);
+void qn__gpu_narrow_span(qn__gpu_narrow_t* self, const qn__ir_buffer_t* buffer,
+                         const qn__gpu_bound_t** out_lo, const qn__gpu_bound_t** out_hi);
 
 // Returns whether values of this interval can be proven to fit 32 bits, and adds the needs of that
 // proof.
-bool qn__narrow_prove(qn__narrow_t* self, const qn__interval_t* interval);
+bool qn__gpu_narrow_prove(qn__gpu_narrow_t* self, const qn__gpu_interval_t* interval);
 // Adds the need that a bound is at most INT32_MAX, or at least INT32_MIN. Without a bound (NULL)
 // there can be no narrow kernel.
-void qn__narrow_need_most(qn__narrow_t* self, const qn__bound_t* bound);
-void qn__narrow_need_least(qn__narrow_t* self, const qn__bound_t* bound);
+void qn__gpu_narrow_need_most(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound);
+void qn__gpu_narrow_need_least(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound);
 
 #endif  // QUERN_JIT_GPU_NARROW_H_

@@ -9,31 +9,31 @@
 
 // ---- needs
 
-bool qn__narrow_prove(qn__narrow_t* self, const qn__interval_t* interval) {
+bool qn__gpu_narrow_prove(qn__gpu_narrow_t* self, const qn__gpu_interval_t* interval) {
   if (!interval->lo || !interval->hi) return false;
-  bool is_lo_const = qn__bound_is_const(interval->lo);
-  bool is_hi_const = qn__bound_is_const(interval->hi);
+  bool is_lo_const = qn__gpu_bound_is_const(interval->lo);
+  bool is_hi_const = qn__gpu_bound_is_const(interval->hi);
   if (is_lo_const && interval->lo->value < INT32_MIN) return false;
   if (is_hi_const && interval->hi->value > INT32_MAX) return false;
-  if (!is_hi_const) qn__needs_add_most(&self->needs, interval->hi);
-  bool is_same = interval->is_nonnegative && qn__interval_is_point(interval);
-  if (!is_lo_const && !is_same) qn__needs_add_least(&self->needs, interval->lo);
+  if (!is_hi_const) qn__gpu_needs_add_most(&self->needs, interval->hi);
+  bool is_same = interval->is_nonnegative && qn__gpu_interval_is_point(interval);
+  if (!is_lo_const && !is_same) qn__gpu_needs_add_least(&self->needs, interval->lo);
   return true;
 }
 
-void qn__narrow_need_most(qn__narrow_t* self, const qn__bound_t* bound) {
-  if (!bound || (qn__bound_is_const(bound) && bound->value > INT32_MAX)) {
+void qn__gpu_narrow_need_most(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound) {
+  if (!bound || (qn__gpu_bound_is_const(bound) && bound->value > INT32_MAX)) {
     self->is_impossible = true;
-  } else if (!qn__bound_is_const(bound)) {
-    qn__needs_add_most(&self->needs, bound);
+  } else if (!qn__gpu_bound_is_const(bound)) {
+    qn__gpu_needs_add_most(&self->needs, bound);
   }
 }
 
-void qn__narrow_need_least(qn__narrow_t* self, const qn__bound_t* bound) {
-  if (!bound || (qn__bound_is_const(bound) && bound->value < INT32_MIN)) {
+void qn__gpu_narrow_need_least(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound) {
+  if (!bound || (qn__gpu_bound_is_const(bound) && bound->value < INT32_MIN)) {
     self->is_impossible = true;
-  } else if (!qn__bound_is_const(bound)) {
-    qn__needs_add_least(&self->needs, bound);
+  } else if (!qn__gpu_bound_is_const(bound)) {
+    qn__gpu_needs_add_least(&self->needs, bound);
   }
 }
 
@@ -45,110 +45,112 @@ typedef enum sign { SIGN_UNASKED, SIGN_ANY, SIGN_NONNEGATIVE } sign_t;
 
 // The interval of a host value is the value itself. A symbol, an unsigned value, or one whose
 // expression has no negative part is assumed to be not negative; the guard tests that.
-static qn__interval_t interval_of_host(qn__narrow_t* self, const qn__ir_var_t* var) {
-  const qn__bound_t* bound = qn__bound_var(&self->bounds, var);
-  if (!bound) return QN__INTERVAL_UNKNOWN;
+static qn__gpu_interval_t interval_of_host(qn__gpu_narrow_t* self, const qn__ir_var_t* var) {
+  const qn__gpu_bound_t* bound = qn__gpu_bound_var(&self->bounds, var);
+  if (!bound) return QN__GPU_INTERVAL_UNKNOWN;
   uint8_t* sign = &self->host_signs[var->id];
   if (*sign == SIGN_UNASKED) {
     const qn__ir_expr_t* value = self->split->values[var->id];
     bool is_believed = var->kind == QN__VAR_SYMBOL ||
                        qn__dtype_class(var->dtype) == QN__CLASS_UNSIGNED ||
-                       (value && qn__narrow_interval(self, value).is_nonnegative);
+                       (value && qn__gpu_narrow_interval(self, value).is_nonnegative);
     *sign = is_believed ? SIGN_NONNEGATIVE : SIGN_ANY;
   }
   bool is_nonnegative = *sign == SIGN_NONNEGATIVE;
-  if (is_nonnegative) qn__needs_add_sign(&self->needs, bound);
-  return (qn__interval_t){bound, bound, is_nonnegative};
+  if (is_nonnegative) qn__gpu_needs_add_sign(&self->needs, bound);
+  return (qn__gpu_interval_t){bound, bound, is_nonnegative};
 }
 
-static qn__interval_t interval_of_var(qn__narrow_t* self, const qn__ir_var_t* var) {
+static qn__gpu_interval_t interval_of_var(qn__gpu_narrow_t* self, const qn__ir_var_t* var) {
   if (self->is_inside[var->id]) return self->intervals[var->id];
-  if (!qn__gpu_host_knows_var(&self->split->host, var)) return QN__INTERVAL_UNKNOWN;
+  if (!qn__gpu_host_knows_var(&self->split->host, var)) return QN__GPU_INTERVAL_UNKNOWN;
   return interval_of_host(self, var);
 }
 
-static qn__interval_t interval_of_cast(qn__narrow_t* self, const qn__ir_expr_t* from) {
+static qn__gpu_interval_t interval_of_cast(qn__gpu_narrow_t* self, const qn__ir_expr_t* from) {
   bool is_plain = from->kind == QN__EXPR_VAR && !self->is_inside[from->var->id] &&
                   qn__gpu_host_knows_var(&self->split->host, from->var) &&
                   from->dtype != QN_DTYPE_U64 && from->dtype != QN_DTYPE_I64;
   switch (from->dtype) {
     case QN_DTYPE_BOOL:
-      return qn__interval_range(&self->bounds, 0, 1);
+      return qn__gpu_interval_range(&self->bounds, 0, 1);
     case QN_DTYPE_I8:
-      return qn__interval_range(&self->bounds, INT8_MIN, INT8_MAX);
+      return qn__gpu_interval_range(&self->bounds, INT8_MIN, INT8_MAX);
     case QN_DTYPE_I16:
-      return qn__interval_range(&self->bounds, INT16_MIN, INT16_MAX);
+      return qn__gpu_interval_range(&self->bounds, INT16_MIN, INT16_MAX);
     case QN_DTYPE_U8:
-      return qn__interval_range(&self->bounds, 0, UINT8_MAX);
+      return qn__gpu_interval_range(&self->bounds, 0, UINT8_MAX);
     case QN_DTYPE_U16:
-      return qn__interval_range(&self->bounds, 0, UINT16_MAX);
+      return qn__gpu_interval_range(&self->bounds, 0, UINT16_MAX);
     case QN_DTYPE_I32:
       if (is_plain) return interval_of_host(self, from->var);
-      return qn__interval_range(&self->bounds, INT32_MIN, INT32_MAX);
+      return qn__gpu_interval_range(&self->bounds, INT32_MIN, INT32_MAX);
     case QN_DTYPE_U32:
       if (is_plain) return interval_of_host(self, from->var);
-      return qn__interval_range(&self->bounds, 0, UINT32_MAX);
+      return qn__gpu_interval_range(&self->bounds, 0, UINT32_MAX);
     default:
-      return QN__INTERVAL_UNKNOWN;
+      return QN__GPU_INTERVAL_UNKNOWN;
   }
 }
 
-qn__interval_t qn__narrow_interval(qn__narrow_t* self, const qn__ir_expr_t* expr) {
-  if (expr->dtype != QN_DTYPE_I64) return QN__INTERVAL_UNKNOWN;
+qn__gpu_interval_t qn__gpu_narrow_interval(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
+  if (expr->dtype != QN_DTYPE_I64) return QN__GPU_INTERVAL_UNKNOWN;
   switch (expr->kind) {
     case QN__EXPR_INT:
-      return qn__interval_range(&self->bounds, expr->int_value, expr->int_value);
+      return qn__gpu_interval_range(&self->bounds, expr->int_value, expr->int_value);
     case QN__EXPR_VAR:
       return interval_of_var(self, expr->var);
     case QN__EXPR_CAST:
       return interval_of_cast(self, expr->args[0]);
     case QN__EXPR_COND:
-      return qn__interval_hull(&self->bounds, qn__narrow_interval(self, expr->args[1]),
-                               qn__narrow_interval(self, expr->args[2]));
+      return qn__gpu_interval_hull(&self->bounds, qn__gpu_narrow_interval(self, expr->args[1]),
+                                   qn__gpu_narrow_interval(self, expr->args[2]));
     case QN__EXPR_OP: {
       if (expr->op == QN_OP_SELECT) {
-        return qn__interval_hull(&self->bounds, qn__narrow_interval(self, expr->args[1]),
-                                 qn__narrow_interval(self, expr->args[2]));
+        return qn__gpu_interval_hull(&self->bounds, qn__gpu_narrow_interval(self, expr->args[1]),
+                                     qn__gpu_narrow_interval(self, expr->args[2]));
       }
       uint32_t arity = qn__op_info(expr->op)->arity;
-      qn__interval_t a = qn__narrow_interval(self, expr->args[0]);
-      qn__interval_t b =
-          arity > 1 ? qn__narrow_interval(self, expr->args[1]) : QN__INTERVAL_UNKNOWN;
-      return qn__interval_op(&self->bounds, expr->op, a, b);
+      qn__gpu_interval_t a = qn__gpu_narrow_interval(self, expr->args[0]);
+      qn__gpu_interval_t b =
+          arity > 1 ? qn__gpu_narrow_interval(self, expr->args[1]) : QN__GPU_INTERVAL_UNKNOWN;
+      return qn__gpu_interval_op(&self->bounds, expr->op, a, b);
     }
     default:
-      return QN__INTERVAL_UNKNOWN;
+      return QN__GPU_INTERVAL_UNKNOWN;
   }
 }
 
 // ---- buffers
 
-void qn__narrow_span(qn__narrow_t* self, const qn__ir_buffer_t* buffer, const qn__bound_t** out_lo,
-                     const qn__bound_t** out_hi) {
-  qn__bounds_t* bounds = &self->bounds;
-  const qn__bound_t *lo = qn__bound_const(bounds, 0), *hi = lo;
-  const qn__bound_t *minus_one = qn__bound_const(bounds, -1), *zero = lo;
+void qn__gpu_narrow_span(qn__gpu_narrow_t* self, const qn__ir_buffer_t* buffer,
+                         const qn__gpu_bound_t** out_lo, const qn__gpu_bound_t** out_hi) {
+  qn__gpu_bounds_t* bounds = &self->bounds;
+  const qn__gpu_bound_t *lo = qn__gpu_bound_const(bounds, 0), *hi = lo;
+  const qn__gpu_bound_t *minus_one = qn__gpu_bound_const(bounds, -1), *zero = lo;
   if (!buffer->strides) {
     // Extents are not negative: the call, or the allocation, has checked them.
-    hi = qn__bound_const(bounds, 1);
+    hi = qn__gpu_bound_const(bounds, 1);
     for (uint32_t i = 0; i < buffer->rank; i++) {
-      hi = qn__bound_op(bounds, QN_OP_MUL, hi, qn__narrow_interval(self, buffer->shape[i]).hi);
+      hi = qn__gpu_bound_op(bounds, QN_OP_MUL, hi,
+                            qn__gpu_narrow_interval(self, buffer->shape[i]).hi);
     }
     *out_lo = lo;
-    *out_hi = qn__bound_op(bounds, QN_OP_ADD, hi, minus_one);
+    *out_hi = qn__gpu_bound_op(bounds, QN_OP_ADD, hi, minus_one);
     return;
   }
   for (uint32_t i = 0; i < buffer->rank; i++) {
-    const qn__bound_t* reach =
-        qn__bound_op(bounds, QN_OP_ADD, qn__narrow_interval(self, buffer->shape[i]).hi, minus_one);
-    qn__interval_t stride = qn__narrow_interval(self, buffer->strides[i]);
-    const qn__bound_t* up = stride.hi;
+    const qn__gpu_bound_t* reach = qn__gpu_bound_op(
+        bounds, QN_OP_ADD, qn__gpu_narrow_interval(self, buffer->shape[i]).hi, minus_one);
+    qn__gpu_interval_t stride = qn__gpu_narrow_interval(self, buffer->strides[i]);
+    const qn__gpu_bound_t* up = stride.hi;
     if (!stride.is_nonnegative) {
-      up = qn__bound_op(bounds, QN_OP_MAX, stride.hi, zero);
-      const qn__bound_t* down = qn__bound_op(bounds, QN_OP_MIN, stride.lo, zero);
-      lo = qn__bound_op(bounds, QN_OP_ADD, lo, qn__bound_op(bounds, QN_OP_MUL, reach, down));
+      up = qn__gpu_bound_op(bounds, QN_OP_MAX, stride.hi, zero);
+      const qn__gpu_bound_t* down = qn__gpu_bound_op(bounds, QN_OP_MIN, stride.lo, zero);
+      lo =
+          qn__gpu_bound_op(bounds, QN_OP_ADD, lo, qn__gpu_bound_op(bounds, QN_OP_MUL, reach, down));
     }
-    hi = qn__bound_op(bounds, QN_OP_ADD, hi, qn__bound_op(bounds, QN_OP_MUL, reach, up));
+    hi = qn__gpu_bound_op(bounds, QN_OP_ADD, hi, qn__gpu_bound_op(bounds, QN_OP_MUL, reach, up));
   }
   *out_lo = lo;
   *out_hi = hi;

@@ -4,43 +4,44 @@
 // need may become slightly stricter for that: the guard then refuses a few calls at the limit.
 #include "jit/gpu/needs.h"
 
-static const qn__bound_t* base_of(const qn__bound_t* bound, int64_t* out_shift) {
-  bool is_sum = bound->op == QN_OP_ADD && qn__bound_is_const(bound->args[1]);
+static const qn__gpu_bound_t* base_of(const qn__gpu_bound_t* bound, int64_t* out_shift) {
+  bool is_sum = bound->op == QN_OP_ADD && qn__gpu_bound_is_const(bound->args[1]);
   *out_shift = is_sum ? bound->args[1]->value : 0;
   return is_sum ? bound->args[0] : bound;
 }
 
 // Adds a need. Of two needs that differ by a constant, only the stricter one is kept.
-static void add_need(qn__needs_t* self, qn__need_t** list, const qn__bound_t* bound, bool is_most) {
+static void add_need(qn__gpu_needs_t* self, qn__gpu_need_t** list, const qn__gpu_bound_t* bound,
+                     bool is_most) {
   // max(a, b) <= c holds if a <= c and b <= c. Constants are in range already.
   qn_op_t join = is_most ? QN_OP_MAX : QN_OP_MIN;
-  while (list != &self->signs && bound->op == join && qn__bound_is_const(bound->args[1]) &&
-         qn__is_within_32_bits(bound->args[1]->value)) {
+  while (list != &self->signs && bound->op == join && qn__gpu_bound_is_const(bound->args[1]) &&
+         qn__gpu_is_within_32_bits(bound->args[1]->value)) {
     bound = bound->args[0];
   }
   int64_t shift, other_shift;
-  const qn__bound_t* base = base_of(bound, &shift);
-  for (qn__need_t* need = *list; need; need = need->next) {
+  const qn__gpu_bound_t* base = base_of(bound, &shift);
+  for (qn__gpu_need_t* need = *list; need; need = need->next) {
     if (base_of(need->bound, &other_shift) != base) continue;
     if (is_most ? shift > other_shift : shift < other_shift) need->bound = bound;
     return;
   }
-  qn__need_t* need = QN__ARENA_NEW(self->bounds->arena, qn__need_t);
+  qn__gpu_need_t* need = QN__ARENA_NEW(self->bounds->arena, qn__gpu_need_t);
   if (!need) {
     self->has_no_memory = true;
     return;
   }
-  *need = (qn__need_t){bound, *list};
+  *need = (qn__gpu_need_t){bound, *list};
   *list = need;
 }
 
-void qn__needs_add_most(qn__needs_t* self, const qn__bound_t* bound) {
+void qn__gpu_needs_add_most(qn__gpu_needs_t* self, const qn__gpu_bound_t* bound) {
   add_need(self, &self->most, bound, true);
 }
-void qn__needs_add_least(qn__needs_t* self, const qn__bound_t* bound) {
+void qn__gpu_needs_add_least(qn__gpu_needs_t* self, const qn__gpu_bound_t* bound) {
   add_need(self, &self->least, bound, false);
 }
-void qn__needs_add_sign(qn__needs_t* self, const qn__bound_t* variable) {
+void qn__gpu_needs_add_sign(qn__gpu_needs_t* self, const qn__gpu_bound_t* variable) {
   add_need(self, &self->signs, variable, false);
 }
 
@@ -53,7 +54,7 @@ static bool is_modest(int64_t shift) {
   return shift >= -MAX_SHIFT && shift <= MAX_SHIFT;
 }
 
-static qn__need_t* find_base(qn__need_t* needs, const qn__bound_t* base) {
+static qn__gpu_need_t* find_base(qn__gpu_need_t* needs, const qn__gpu_bound_t* base) {
   int64_t shift;
   for (; needs; needs = needs->next) {
     if (base_of(needs->bound, &shift) == base && is_modest(shift)) return needs;
@@ -62,32 +63,32 @@ static qn__need_t* find_base(qn__need_t* needs, const qn__bound_t* base) {
 }
 
 // Returns whether the bound is x / k, rounded up or down, with a constant k of at least 2.
-static bool is_quotient(const qn__bound_t* bound) {
+static bool is_quotient(const qn__gpu_bound_t* bound) {
   if (bound->op != QN_OP_CEILDIV && bound->op != QN_OP_FLOORDIV && bound->op != QN_OP_SHR) {
     return false;
   }
-  if (!qn__bound_is_const(bound->args[1])) return false;
+  if (!qn__gpu_bound_is_const(bound->args[1])) return false;
   int64_t by = bound->args[1]->value;
   return bound->op == QN_OP_SHR ? by >= 1 && by < 63 : by >= 2;
 }
 
 // Returns whether the bound is x rounded up to a multiple of a constant k.
-static bool is_rounded(const qn__bound_t* bound) {
+static bool is_rounded(const qn__gpu_bound_t* bound) {
   return bound->op == QN_OP_MUL && is_quotient(bound->args[0]) &&
          bound->args[0]->op == QN_OP_CEILDIV && bound->args[1] == bound->args[0]->args[1];
 }
 
 // Returns whether the need of x + c follows from one of ceildiv(x, k) * k + d, which is at least x
 // + d. Raises d to c if it is smaller.
-static bool moves_into_rounded(qn__needs_t* self, const qn__need_t* need) {
+static bool moves_into_rounded(qn__gpu_needs_t* self, const qn__gpu_need_t* need) {
   int64_t shift, other_shift;
-  const qn__bound_t* base = base_of(need->bound, &shift);
-  for (qn__need_t* other = self->most; other; other = other->next) {
-    const qn__bound_t* rounded = base_of(other->bound, &other_shift);
+  const qn__gpu_bound_t* base = base_of(need->bound, &shift);
+  for (qn__gpu_need_t* other = self->most; other; other = other->next) {
+    const qn__gpu_bound_t* rounded = base_of(other->bound, &other_shift);
     if (!is_rounded(rounded) || rounded->args[0]->args[0] != base) continue;
     if (other_shift < shift) {
-      const qn__bound_t* moved =
-          qn__bound_op(self->bounds, QN_OP_ADD, rounded, qn__bound_const(self->bounds, shift));
+      const qn__gpu_bound_t* moved = qn__gpu_bound_op(self->bounds, QN_OP_ADD, rounded,
+                                                      qn__gpu_bound_const(self->bounds, shift));
       if (!moved) return false;
       other->bound = moved;
     }
@@ -98,14 +99,14 @@ static bool moves_into_rounded(qn__needs_t* self, const qn__need_t* need) {
 
 // Returns whether x / k + c follows from a need of x or of a multiple of it: with k >= 2 the
 // quotient is at most half of the range, so the limited c fits too.
-static bool follows_from_dividend(const qn__need_t* needs, const qn__need_t* need) {
+static bool follows_from_dividend(const qn__gpu_need_t* needs, const qn__gpu_need_t* need) {
   int64_t shift, other_shift;
-  const qn__bound_t* base = base_of(need->bound, &shift);
+  const qn__gpu_bound_t* base = base_of(need->bound, &shift);
   if (!is_quotient(base) || !is_modest(shift)) return false;
-  const qn__bound_t* dividend = base_of(base->args[0], &other_shift);
+  const qn__gpu_bound_t* dividend = base_of(base->args[0], &other_shift);
   if (!is_modest(other_shift)) return false;
-  for (const qn__need_t* other = needs; other; other = other->next) {
-    const qn__bound_t* found = base_of(other->bound, &other_shift);
+  for (const qn__gpu_need_t* other = needs; other; other = other->next) {
+    const qn__gpu_bound_t* found = base_of(other->bound, &other_shift);
     if (!is_modest(other_shift)) continue;
     if (found == dividend || (is_rounded(found) && found->args[0] == base)) return true;
   }
@@ -113,15 +114,15 @@ static bool follows_from_dividend(const qn__need_t* needs, const qn__need_t* nee
 }
 
 // Returns whether a lower bound follows because its symbol is not negative.
-static bool follows_from_sign(const qn__needs_t* self, const qn__need_t* need) {
+static bool follows_from_sign(const qn__gpu_needs_t* self, const qn__gpu_need_t* need) {
   int64_t shift;
-  const qn__bound_t* base = base_of(need->bound, &shift);
+  const qn__gpu_bound_t* base = base_of(need->bound, &shift);
   return is_modest(shift) && find_base(self->signs, base) != NULL;
 }
 
-static void drop_needs(qn__needs_t* self, qn__need_t** list, bool is_most) {
-  for (qn__need_t** at = list; *at;) {
-    qn__need_t* need = *at;
+static void drop_needs(qn__gpu_needs_t* self, qn__gpu_need_t** list, bool is_most) {
+  for (qn__gpu_need_t** at = list; *at;) {
+    qn__gpu_need_t* need = *at;
     bool follows = is_most ? moves_into_rounded(self, need) : false;
     follows = follows || follows_from_dividend(*list, need);
     if (follows) {
@@ -132,9 +133,9 @@ static void drop_needs(qn__needs_t* self, qn__need_t** list, bool is_most) {
   }
 }
 
-static void drop_what_signs_give(qn__needs_t* self) {
-  for (qn__need_t** at = &self->least; *at;) {
-    qn__need_t* need = *at;
+static void drop_what_signs_give(qn__gpu_needs_t* self) {
+  for (qn__gpu_need_t** at = &self->least; *at;) {
+    qn__gpu_need_t* need = *at;
     if (follows_from_sign(self, need)) {
       *at = need->next;
     } else {
@@ -145,12 +146,12 @@ static void drop_what_signs_give(qn__needs_t* self) {
 
 // ---- the guard
 
-static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const qn__need_t* needs,
+static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const qn__gpu_need_t* needs,
                         qn_op_t join, qn_op_t compare, int64_t limit) {
   if (!needs) return;
   bool is_joined = out->count != 0;
-  for (const qn__need_t* need = needs; need; need = need->next) {
-    qn__bound_put(host, out, need->bound);
+  for (const qn__gpu_need_t* need = needs; need; need = need->next) {
+    qn__gpu_bound_put(host, out, need->bound);
     if (need != needs) qn__gpu_put_apply(out, join);
   }
   qn__gpu_put_const(out, limit);
@@ -161,7 +162,8 @@ static void put_extreme(const qn__gpu_host_t* host, qn__gpu_ops_t* out, const qn
 // A longer guard costs more at each launch than the narrow kernel saves.
 enum { MAX_GUARD_OPS = 400 };
 
-bool qn__needs_put_guard(qn__needs_t* self, const qn__gpu_host_t* host, qn__gpu_ops_t* out) {
+bool qn__gpu_needs_put_guard(qn__gpu_needs_t* self, const qn__gpu_host_t* host,
+                             qn__gpu_ops_t* out) {
   drop_needs(self, &self->most, true);
   drop_needs(self, &self->least, false);
   drop_what_signs_give(self);

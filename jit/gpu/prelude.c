@@ -71,7 +71,7 @@ static const row_t ROWS[] = {
 #undef QN_MATH
 };
 enum { ROW_COUNT = sizeof(ROWS) / sizeof(ROWS[0]) };
-static_assert((int)ROW_COUNT <= (int)QN__PRELUDE_MAX, "a use has a place for every row");
+static_assert((int)ROW_COUNT <= (int)QN__GPU_PRELUDE_MAX, "a use has a place for every row");
 
 static const char CUDA_WORDS[] =
     "typedef unsigned int uint;\n"
@@ -132,7 +132,7 @@ static int find(const char* name, size_t length) {
   return -1;
 }
 
-int qn__prelude_find(const char* name) {
+int qn__gpu_prelude_find(const char* name) {
   return find(name, strlen(name));
 }
 
@@ -205,14 +205,14 @@ static const char* compute_type(qn_dtype_t dtype) {
   }
 }
 
-const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype) {
+const char* qn__gpu_prelude_op(qn_op_t op, qn_dtype_t dtype) {
   const char* type = compute_type(dtype);
   if (type == NULL) return NULL;
   char name[32];
   qn__math_id_t id;
   if (type[0] == 'f' && qn__math_find(op, dtype, &id)) {
     snprintf(name, sizeof name, "qn_%s_%s", qn__math_info(id)->name, type);
-    return ROWS[qn__prelude_find(name)].name;
+    return ROWS[qn__gpu_prelude_find(name)].name;
   }
   for (size_t i = 0; i < sizeof(OPS) / sizeof(OPS[0]); i++) {
     const op_row_t* row = &OPS[i];
@@ -222,7 +222,7 @@ const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype) {
                                      : row->for_unsigned;
     if (!is_meant) return NULL;
     snprintf(name, sizeof name, "qn_%s_%s", row->name, type);
-    int at = qn__prelude_find(name);
+    int at = qn__gpu_prelude_find(name);
     return at < 0 ? NULL : ROWS[at].name;
   }
   return NULL;
@@ -302,11 +302,11 @@ static void make_text(const row_t* row, bool is_glsl, bool has_fma, qn__buffer_t
   } else if (row->kind == TABLE) {
     write_table(row, is_glsl, out);
   } else {
-    qn__prelude_write_function(row->id, row->dtype, has_fma, out);
+    qn__gpu_prelude_write_function(row->id, row->dtype, has_fma, out);
   }
 }
 
-bool qn__prelude_is_without_int64(const char* name) {
+bool qn__gpu_prelude_is_without_int64(const char* name) {
   for (int i = 0; i < ROW_COUNT; i++) {
     bool is_any = (ROWS[i].when & (QN_ON_CUDA | QN_WITH_I64)) == 0;
     if (is_any && strcmp(ROWS[i].name, name) == 0) return true;
@@ -314,8 +314,8 @@ bool qn__prelude_is_without_int64(const char* name) {
   return false;
 }
 
-void qn__prelude_write(const qn__prelude_use_t* use, bool is_glsl, bool has_native_fma,
-                       bool has_int64, bool has_float64, qn__buffer_t* out) {
+void qn__gpu_prelude_write(const qn__gpu_prelude_use_t* use, bool is_glsl, bool has_native_fma,
+                           bool has_int64, bool has_float64, qn__buffer_t* out) {
   uint32_t what_is = is_glsl ? QN_ON_GLSL : QN_ON_CUDA;
   if (has_int64 || !is_glsl) what_is |= QN_WITH_I64;
   if (has_float64 || !is_glsl) what_is |= QN_WITH_F64;

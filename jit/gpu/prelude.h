@@ -38,27 +38,27 @@
 #include "base/buffer.h"
 #include "ir/math/math.h"
 
-enum { QN__PRELUDE_MAX = 384 };
+enum { QN__GPU_PRELUDE_MAX = 384 };
 
 // Which helpers a text uses.
-typedef struct qn__prelude_use {
-  bool is_used[QN__PRELUDE_MAX];
-} qn__prelude_use_t;
+typedef struct qn__gpu_prelude_use {
+  bool is_used[QN__GPU_PRELUDE_MAX];
+} qn__gpu_prelude_use_t;
 
 // The position of the helper of this name; -1: there is none (a defect of the caller).
-int qn__prelude_find(const char* name);
+int qn__gpu_prelude_find(const char* name);
 // Can a GLSL target without 64-bit integers have it? (What it uses, it then has too.)
-bool qn__prelude_is_without_int64(const char* name);
+bool qn__gpu_prelude_is_without_int64(const char* name);
 // The name of the helper that computes `op` on operands of `dtype` (compute types: f32 for f16 and
 // bf16), NULL when the language's own operator or built-in function is right on every device.
-const char* qn__prelude_op(qn_op_t op, qn_dtype_t dtype);
+const char* qn__gpu_prelude_op(qn_op_t op, qn_dtype_t dtype);
 // Writes the macros of the dialect and all used helpers with what they need, in order. `has_int64`
 // and `has_float64` say what the GLSL target has; a helper that needs more is not written.
-void qn__prelude_write(const qn__prelude_use_t* use, bool is_glsl, bool has_native_fma,
-                       bool has_int64, bool has_float64, qn__buffer_t* out);
+void qn__gpu_prelude_write(const qn__gpu_prelude_use_t* use, bool is_glsl, bool has_native_fma,
+                           bool has_int64, bool has_float64, qn__buffer_t* out);
 
 // Writes a function of ir/math (prelude_math.c).
-void qn__prelude_write_function(qn__math_id_t id, qn_dtype_t dtype, bool has_fma,
-                                qn__buffer_t* out);
+void qn__gpu_prelude_write_function(qn__math_id_t id, qn_dtype_t dtype, bool has_fma,
+                                    qn__buffer_t* out);
 
 #endif  // QUERN_JIT_GPU_PRELUDE_H_

@@ -215,7 +215,7 @@ static void write_operator(const writer_t* w, const qn__ir_expr_t* expr) {
     default:
       break;
   }
-  const char* helper = qn__prelude_op((qn_op_t)op, dtype);
+  const char* helper = qn__gpu_prelude_op((qn_op_t)op, dtype);
   if (QN_NEVER(!helper)) return;
   write_call(w, helper, expr);
 }
@@ -312,8 +312,8 @@ static bool write_function(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtyp
   return true;
 }
 
-void qn__prelude_write_function(qn__math_id_t id, qn_dtype_t dtype, bool has_fma,
-                                qn__buffer_t* out) {
+void qn__gpu_prelude_write_function(qn__math_id_t id, qn_dtype_t dtype, bool has_fma,
+                                    qn__buffer_t* out) {
   qn__arena_t arena;
   qn__arena_init(&arena, out->allocator);
   if (!write_function(&arena, id, dtype, has_fma, out)) out->has_failed = true;

@@ -11,17 +11,17 @@
 
 // ---- runs of lines
 
-static void lines_init(qn__klines_t* lines, qn_allocator_t allocator) {
+static void lines_init(qn__gpu_lines_t* lines, qn_allocator_t allocator) {
   qn__buffer_init(&lines->text, allocator);
   qn__buffer_init(&lines->lines, allocator);
 }
 
-static void lines_deinit(qn__klines_t* lines) {
+static void lines_deinit(qn__gpu_lines_t* lines) {
   qn__buffer_deinit(&lines->text);
   qn__buffer_deinit(&lines->lines);
 }
 
-static void lines_move(qn__klines_t* to, qn__klines_t* from) {
+static void lines_move(qn__gpu_lines_t* to, qn__gpu_lines_t* from) {
   qn__buffer_bytes(&to->text, from->text.data, from->text.size);
   qn__buffer_bytes(&to->lines, from->lines.data, from->lines.size);
   to->text.has_failed |= from->text.has_failed;
@@ -30,13 +30,13 @@ static void lines_move(qn__klines_t* to, qn__klines_t* from) {
   qn__buffer_clear(&from->lines);
 }
 
-void qn__kprint_extra(qn__kprint_t* p) {
+void qn__kprint_extra(qn__gpu_printer_t* p) {
   lines_move(p->at, &p->extra);
 }
 
 // ---- one kernel
 
-static bool make_names(qn__kprint_t* p) {
+static bool make_names(qn__gpu_printer_t* p) {
   qn__ir_func_t* function = p->kernel->function;
   qn__function_number(function);
   p->var_count = function->var_count;
@@ -50,7 +50,7 @@ static bool make_names(qn__kprint_t* p) {
   return false;
 }
 
-static void print_kernel(qn__kprint_t* p, uint32_t index) {
+static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   p->kernel = &p->program->kernels[index];
   p->kernel_index = index;
   p->temp_count = 0;
@@ -92,11 +92,11 @@ static void print_kernel(qn__kprint_t* p, uint32_t index) {
 
 // ---- the text
 
-static void put_prelude(const qn__kprint_t* p, qn__klines_t* to) {
+static void put_prelude(const qn__gpu_printer_t* p, qn__gpu_lines_t* to) {
   qn__buffer_t text;
   qn__buffer_init(&text, p->arena->allocator);
-  qn__prelude_write(&p->use, p->dialect->is_glsl, p->options->has_native_fma, p->options->has_int64,
-                    p->options->has_float64, &text);
+  qn__gpu_prelude_write(&p->use, p->dialect->is_glsl, p->options->has_native_fma,
+                        p->options->has_int64, p->options->has_float64, &text);
   for (size_t i = 0; i < text.size; ++i) {
     if (text.data[i] == '\n') qn__buffer_u32(&to->lines, 0);
   }
@@ -105,7 +105,7 @@ static void put_prelude(const qn__kprint_t* p, qn__klines_t* to) {
   qn__buffer_deinit(&text);
 }
 
-static void put_text(qn__kprint_t* p, qn__buffer_t* out, qn__buffer_t* out_lines) {
+static void put_text(qn__gpu_printer_t* p, qn__buffer_t* out, qn__buffer_t* out_lines) {
   p->ir_line = 0;
   p->at = &p->begin;
   p->indent = 0;
@@ -127,7 +127,7 @@ static bool remember_place(void* self, const qn__ir_stmt_t* stmt, uint32_t line)
   return qn__ptrmap_put(self, stmt, (void*)(uintptr_t)line);
 }
 
-static qn_status_t find_places(qn__kprint_t* p, qn__ptrmap_t* places) {
+static qn_status_t find_places(qn__gpu_printer_t* p, qn__ptrmap_t* places) {
   qn__buffer_t text;
   qn__buffer_init(&text, p->arena->allocator);
   bool is_whole = qn__text_print_places(p->program->body, &text, remember_place, places);
@@ -135,17 +135,17 @@ static qn_status_t find_places(qn__kprint_t* p, qn__ptrmap_t* places) {
   return is_whole ? QN_OK : qn__out_of_memory("the places of statements");
 }
 
-qn_status_t qn__print_kernels(const qn__print_options_t* options, uint32_t first, uint32_t count,
-                              qn__buffer_t* out, qn__buffer_t* out_lines) {
+qn_status_t qn__print_kernels(const qn__gpu_print_options_t* options, uint32_t first,
+                              uint32_t count, qn__buffer_t* out, qn__buffer_t* out_lines) {
   qn__gpu_program_t* program = options->program;
   qn_allocator_t allocator = program->arena->allocator;
-  qn__kprint_t printer = {.options = options,
-                          .dialect = options->dialect,
-                          .program = program,
-                          .arena = program->arena,
-                          .status = QN_OK};
-  qn__klines_t* runs[] = {&printer.begin, &printer.outer, &printer.head,
-                          &printer.body,  &printer.extra, &printer.kernels};
+  qn__gpu_printer_t printer = {.options = options,
+                               .dialect = options->dialect,
+                               .program = program,
+                               .arena = program->arena,
+                               .status = QN_OK};
+  qn__gpu_lines_t* runs[] = {&printer.begin, &printer.outer, &printer.head,
+                             &printer.body,  &printer.extra, &printer.kernels};
   for (size_t i = 0; i < QN_COUNT_OF(runs); ++i) lines_init(runs[i], allocator);
   qn__ptrmap_t places;
   qn__ptrmap_init(&places, allocator);

@@ -12,26 +12,26 @@
 #include "jit/gpu/prelude.h"
 #include "jit/gpu/program.h"
 
-typedef struct qn__kprint qn__kprint_t;
+typedef struct qn__gpu_printer qn__gpu_printer_t;
 
 // Wide accesses to buffers of elements (print_wide.c). NULL: the language has none.
-typedef struct qn__dialect_wide {
+typedef struct qn__gpu_dialect_wide {
   // The type of an element in memory, and an element as a value of the compute type, and back.
   const char* (*memory_type)(qn_dtype_t dtype);
-  const char* (*from_memory)(qn__kprint_t* p, qn_dtype_t dtype, const char* element);
-  const char* (*to_memory)(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+  const char* (*from_memory)(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* element);
+  const char* (*to_memory)(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
   // A statement that copies `count` elements between an array and memory, both by a pointer to the
   // first; `is_wide`: the memory is aligned for as much as they are, at most 16 bytes.
-  void (*move)(qn__kprint_t* p, uint32_t count, bool is_wide, bool is_store, const char* to,
+  void (*move)(qn__gpu_printer_t* p, uint32_t count, bool is_wide, bool is_store, const char* to,
                const char* from);
-} qn__dialect_wide_t;
+} qn__gpu_dialect_wide_t;
 
 // A dialect. Its functions write lines with qn__kprint_line or return a text from qn__kprint_text
 // (print_inner.h); errors stick in p->status. Names of buffers and variables come from
 // qn__kprint_buffer and qn__kprint_var. Values have the *compute type* of their dtype: bool; int
 // for i8, i16, i32; uint for u8, u16, u32; qn_i64, qn_u64; float for f16, bf16, f32; double. An
 // index is `int` in a narrow kernel (kernel->is_narrow), else `qn_i64`.
-typedef struct qn__dialect {
+typedef struct qn__gpu_dialect {
   const char* name;  // "cuda", "glsl"
   bool is_glsl;
   bool wraps_signed;       // int arithmetic wraps around by itself; else it is done in uint
@@ -40,10 +40,10 @@ typedef struct qn__dialect {
   // a + b, a - b, a * b of float or double (f32, f64; the narrow floats compute as f32) that must
   // be neither contracted nor reassociated, as an expression. NULL: the operator itself is right.
   // Not used in `fast` functions.
-  const char* (*arithmetic)(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
+  const char* (*arithmetic)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
                             const char* b);
   // Writes the beginning of a text, before the prelude: version, extensions, compiler options.
-  void (*text_begin)(qn__kprint_t* p);
+  void (*text_begin)(qn__gpu_printer_t* p);
   // The kernel's head, up to and with its opening brace: parameters, bindings, the buffers of
   // p->shared, the variables of the kernel's scalars under their names, and the constants
   //   const uint qn_thread, qn_threads;  // of this thread in its block; of the block
@@ -51,37 +51,38 @@ typedef struct qn__dialect {
   // Called after the body is printed, when all that it uses is known. The head tests the error
   // record: the kernel does nothing if an earlier launch has failed, that is, if the record's tag
   // is neither 0 nor this launch's.
-  void (*kernel_begin)(qn__kprint_t* p);
-  void (*kernel_end)(qn__kprint_t* p);
+  void (*kernel_begin)(qn__gpu_printer_t* p);
+  void (*kernel_end)(qn__gpu_printer_t* p);
   // A constant table: `type` is uint or qn_u64 for floats (their bits; f16, bf16: 16 of a uint),
   // else the compute type. `elements` are literals with commas. At the text's outermost level.
-  void (*table)(qn__kprint_t* p, const char* name, const char* type, size_t count,
+  void (*table)(qn__gpu_printer_t* p, const char* name, const char* type, size_t count,
                 const char* elements);
   // Element `index` of a PARAM, GLOBAL or SHARED buffer as a value of the compute type, and a
   // statement that stores one.
-  const char* (*load)(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index);
-  void (*store)(qn__kprint_t* p, const qn__ir_buffer_t* buffer, const char* index,
+  const char* (*load)(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index);
+  void (*store)(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                 const char* value);
-  const qn__dialect_wide_t* wide;
+  const qn__gpu_dialect_wide_t* wide;
   // An atomic statement; `old`: the name of a variable that it declares with the old value, NULL
   // when that is not used. False: the target cannot; the printer makes the status.
-  bool (*atomic)(qn__kprint_t* p, const qn__ir_stmt_t* stmt, const char* index, const char* operand,
-                 const char* operand2, const char* old);
+  bool (*atomic)(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
+                 const char* operand, const char* operand2, const char* old);
   // LANE, WARP_* and BLOCK_* operators on a value of the compute type: statements that declare
   // `result`. `lane` is a qn_i64 (LANE operators only; an int if `is_narrow_lane`).
-  bool (*exchange)(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+  bool (*exchange)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                    const char* lane, bool is_narrow_lane, const char* result);
-  void (*barrier)(qn__kprint_t* p);
+  void (*barrier)(qn__gpu_printer_t* p);
   // Writes the statement that fills the error record. Index and extent are both qn_i64 (`is_wide`)
   // or int. After it the printer leaves the kernel.
-  void (*fail)(qn__kprint_t* p, uint32_t site, const char* index, const char* extent, bool is_wide);
-} qn__dialect_t;
+  void (*fail)(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,
+               bool is_wide);
+} qn__gpu_dialect_t;
 
-extern const qn__dialect_t qn__dialect_cuda;
-extern const qn__dialect_t qn__dialect_glsl;
+extern const qn__gpu_dialect_t qn__gpu_dialect_cuda;
+extern const qn__gpu_dialect_t qn__gpu_dialect_glsl;
 
-typedef struct qn__print_options {
-  const qn__dialect_t* dialect;
+typedef struct qn__gpu_print_options {
+  const qn__gpu_dialect_t* dialect;
   qn__gpu_program_t* program;
   // The target, whose options decide the extensions of GLSL.
   const qn_target_t* target;
@@ -89,14 +90,14 @@ typedef struct qn__print_options {
   bool is_fast_tier;
   bool has_int64;
   bool has_float64;
-} qn__print_options_t;
+} qn__gpu_print_options_t;
 
 // Prints a complete text: the prelude, then the kernels [first, first + count). CUDA prints all
 // kernels of a program in one text, GLSL one a text. Also fills `shared_bytes` and
 // `dynamic_shared_bytes` of their plans. `out_lines`: for each line of the text a u32, the line of
 // the mapped module's text (--emit ir) that it comes from, 0 where none; may be NULL. Errors:
 // UNSUPPORTED, OUT_OF_MEMORY.
-qn_status_t qn__print_kernels(const qn__print_options_t* options, uint32_t first, uint32_t count,
-                              qn__buffer_t* out, qn__buffer_t* out_lines);
+qn_status_t qn__print_kernels(const qn__gpu_print_options_t* options, uint32_t first,
+                              uint32_t count, qn__buffer_t* out, qn__buffer_t* out_lines);
 
 #endif  // QUERN_JIT_GPU_PRINT_H_

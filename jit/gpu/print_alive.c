@@ -45,7 +45,7 @@ static bool visit_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return rule != QN__RULE_LANE && rule != QN__RULE_GROUP;
 }
 
-void qn__kprint_begin_alive(qn__kprint_t* p) {
+void qn__kprint_begin_alive(qn__gpu_printer_t* p) {
   uint32_t nest_count = 0;
   qn__ir_walker_t walker = {visit_stmt, visit_expr, &nest_count};
   qn__ir_block_t* body = &p->kernel->root->loop.body;
@@ -54,18 +54,18 @@ void qn__kprint_begin_alive(qn__kprint_t* p) {
   if (p->is_predicated) qn__kprint_line(p, "bool qn_alive = true;");
 }
 
-const char* qn__kprint_alive_index(qn__kprint_t* p, const char* index) {
+const char* qn__kprint_alive_index(qn__gpu_printer_t* p, const char* index) {
   return p->is_predicated ? qn__kprint_text(p, "(qn_alive ? %s : 0)", index) : index;
 }
 
-const char* qn__kprint_alive_value(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+const char* qn__kprint_alive_value(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   if (!p->is_predicated) return value;
   const char* zero = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, 0)
                                                : qn__kprint_int(p, dtype, false, 0);
   return qn__kprint_text(p, "(qn_alive ? %s : %s)", value, zero);
 }
 
-bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__ir_stmt_t* loop) {
+bool qn__kprint_can_end_alone(const qn__gpu_printer_t* p, const qn__ir_stmt_t* loop) {
   if (!p->is_predicated) return false;
   uint32_t nest_count = 0;
   qn__ir_walker_t walker = {visit_stmt, visit_expr, &nest_count};

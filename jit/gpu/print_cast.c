@@ -4,12 +4,13 @@
 // bf16 rounds once, also from f64 and from 64-bit integers.
 #include "jit/gpu/print_inner.h"
 
-static const char* call(qn__kprint_t* p, const char* helper, const char* value) {
+static const char* call(qn__gpu_printer_t* p, const char* helper, const char* value) {
   return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, helper), value);
 }
 
 // "qn_TO_from_FROM"
-static const char* convert(qn__kprint_t* p, qn_dtype_t to, qn_dtype_t from, const char* value) {
+static const char* convert(qn__gpu_printer_t* p, qn_dtype_t to, qn_dtype_t from,
+                           const char* value) {
   return call(p, qn__kprint_text(p, "qn_%s_from_%s", qn_dtype_text(to), qn_dtype_text(from)),
               value);
 }
@@ -29,11 +30,12 @@ static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
 
 // Converts to f16 or bf16 in one step, by a helper that returns the bits: f32 cannot hold the
 // source.
-static const char* round_once(qn__kprint_t* p, qn_dtype_t to, qn_dtype_t from, const char* value) {
+static const char* round_once(qn__gpu_printer_t* p, qn_dtype_t to, qn_dtype_t from,
+                              const char* value) {
   return convert(p, QN_DTYPE_F32, to, convert(p, to, from, value));
 }
 
-static const char* float_to_float(qn__kprint_t* p, qn_dtype_t from, qn_dtype_t to,
+static const char* float_to_float(qn__gpu_printer_t* p, qn_dtype_t from, qn_dtype_t to,
                                   const char* value) {
   if (from == to) return value;
   if (to == QN_DTYPE_F64) return convert(p, QN_DTYPE_F64, QN_DTYPE_F32, value);
@@ -42,7 +44,7 @@ static const char* float_to_float(qn__kprint_t* p, qn_dtype_t from, qn_dtype_t t
   return qn__kprint_round(p, to, value);
 }
 
-static const char* int_to_float(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow,
+static const char* int_to_float(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
                                 qn_dtype_t to, const char* value) {
   if (from == QN_DTYPE_BOOL) {
     return qn__kprint_text(p, "(%s ? %s : %s)", value, qn__kprint_float(p, to, 1),
@@ -55,8 +57,8 @@ static const char* int_to_float(qn__kprint_t* p, qn_dtype_t from, bool is_from_n
   return qn__kprint_round(p, to, convert(p, computed, taken, value));
 }
 
-static const char* float_to_int(qn__kprint_t* p, qn_dtype_t from, qn_dtype_t to, bool is_to_narrow,
-                                const char* value) {
+static const char* float_to_int(qn__gpu_printer_t* p, qn_dtype_t from, qn_dtype_t to,
+                                bool is_to_narrow, const char* value) {
   qn_dtype_t computed = from == QN_DTYPE_F64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
   // Without 64-bit integers all i64 are narrow: convert straight to 32 bits.
   if (to == QN_DTYPE_I64 && is_to_narrow && !p->options->has_int64) {
@@ -66,8 +68,8 @@ static const char* float_to_int(qn__kprint_t* p, qn_dtype_t from, qn_dtype_t to,
   return to == QN_DTYPE_I64 ? qn__kprint_adapt(p, value, false, is_to_narrow) : value;
 }
 
-static const char* int_to_int(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
-                              bool is_to_narrow, const char* value) {
+static const char* int_to_int(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
+                              qn_dtype_t to, bool is_to_narrow, const char* value) {
   const char* from_type = qn__kprint_type(from, is_from_narrow);
   const char* type = qn__kprint_type(to, is_to_narrow);
   const char* same = value;
@@ -87,8 +89,8 @@ static const char* int_to_int(qn__kprint_t* p, qn_dtype_t from, bool is_from_nar
   return is_in_range ? same : qn__kprint_wrap(p, to, same);
 }
 
-const char* qn__kprint_cast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
-                            bool is_to_narrow, const char* value) {
+const char* qn__kprint_cast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
+                            qn_dtype_t to, bool is_to_narrow, const char* value) {
   bool is_from_float = qn__dtype_is_float(from);
   if (to == QN_DTYPE_BOOL) {
     if (from == QN_DTYPE_BOOL) return value;
@@ -108,7 +110,7 @@ const char* qn__kprint_cast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narro
 
 // Returns the bits below a load of f16 or bf16, if the load is the whole text. Converting there and
 // back would change a signalling NaN. NULL: it is something else.
-static const char* loaded_bits(qn__kprint_t* p, const char* loader, const char* value) {
+static const char* loaded_bits(qn__gpu_printer_t* p, const char* loader, const char* value) {
   size_t size = strlen(loader), length = strlen(value), depth = 0;
   if (strncmp(value, loader, size) != 0 || value[size] != '(') return NULL;
   for (size_t i = size; i < length; ++i) {
@@ -120,7 +122,8 @@ static const char* loaded_bits(qn__kprint_t* p, const char* loader, const char* 
 }
 
 // Returns the bits of a value in a uint or qn_u64. Bits above its width are unspecified.
-static const char* bits_of(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, const char* value) {
+static const char* bits_of(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow,
+                           const char* value) {
   switch (dtype) {
     case QN_DTYPE_F16: {
       const char* bits = loaded_bits(p, "qn_f32_from_f16", value);
@@ -146,8 +149,8 @@ static const char* bits_of(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, co
   }
 }
 
-const char* qn__kprint_bitcast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
-                               bool is_to_narrow, const char* value) {
+const char* qn__kprint_bitcast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
+                               qn_dtype_t to, bool is_to_narrow, const char* value) {
   if (from == to) {
     return to == QN_DTYPE_I64 ? qn__kprint_adapt(p, value, is_from_narrow, is_to_narrow) : value;
   }

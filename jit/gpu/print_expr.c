@@ -12,7 +12,7 @@
 // ---- what needs lines
 
 typedef struct line_search {
-  const qn__kprint_t* p;
+  const qn__gpu_printer_t* p;
 } line_search_t;
 
 static bool has_none(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
@@ -24,7 +24,7 @@ static bool has_none(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return true;
 }
 
-bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
+bool qn__kprint_needs_lines(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   line_search_t search = {p};
   qn__ir_walker_t walker = {NULL, has_none, &search};
   // The walk changes nothing.
@@ -37,17 +37,18 @@ bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
 
 // ---- widths of i64
 
-const char* qn__kprint_widen(qn__kprint_t* p, const char* text) {
+const char* qn__kprint_widen(qn__gpu_printer_t* p, const char* text) {
   if (!p->dialect->is_glsl) return qn__kprint_text(p, "qn_i64(%s)", text);
   return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, "qn_widen"), qn__kprint_bare(p, text));
 }
 
-const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow) {
+const char* qn__kprint_adapt(qn__gpu_printer_t* p, const char* text, bool is_narrow,
+                             bool to_narrow) {
   if (is_narrow == to_narrow) return text;
   return to_narrow ? qn__kprint_text(p, "int(%s)", text) : qn__kprint_widen(p, text);
 }
 
-const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
+const char* qn__kprint_i64(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->kind == QN__EXPR_INT) {
     return qn__kprint_int(p, QN_DTYPE_I64, is_narrow, expr->int_value);
   }
@@ -63,12 +64,12 @@ const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_n
 // ---- choices
 
 // Prints a value; an i64 has the width of `is_narrow`.
-static const char* as_wide(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
+static const char* as_wide(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, expr, is_narrow);
   return qn__kprint_expr(p, expr);
 }
 
-static const char* print_cond(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_cond(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   const char* condition = qn__kprint_expr(p, expr->args[0]);
   if (!qn__kprint_needs_lines(p, expr->args[1]) && !qn__kprint_needs_lines(p, expr->args[2])) {
@@ -87,7 +88,7 @@ static const char* print_cond(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   return name;
 }
 
-static const char* print_logic(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_logic(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   const char* a = qn__kprint_expr(p, expr->args[0]);
   if (expr->op == QN_OP_LOGIC_NOT) return qn__kprint_text(p, "(!%s)", a);
   bool is_and = expr->op == QN_OP_LOGIC_AND;
@@ -103,7 +104,7 @@ static const char* print_logic(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   return name;
 }
 
-static const char* print_select(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_select(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   const char* condition = qn__kprint_expr(p, expr->args[0]);
   const char* a = as_wide(p, expr->args[1], is_narrow);
@@ -111,7 +112,7 @@ static const char* print_select(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   return qn__kprint_text(p, "(%s ? %s : %s)", condition, a, b);
 }
 
-static const char* print_compare(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_compare(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   static const char* const signs[] = {"==", "!=", "<", "<=", ">", ">="};
   const char* sign = signs[expr->op - QN_OP_EQ];
   const qn__ir_expr_t* left = expr->args[0];
@@ -131,7 +132,7 @@ static const char* print_compare(qn__kprint_t* p, const qn__ir_expr_t* expr) {
 
 // ---- operators
 
-static const char* print_bool_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_bool_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   const char* a = qn__kprint_expr(p, expr->args[0]);
   if (expr->op == QN_OP_NOT) return qn__kprint_text(p, "(!%s)", a);
   const char* b = qn__kprint_expr(p, expr->args[1]);
@@ -140,7 +141,7 @@ static const char* print_bool_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
   return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
 }
 
-static bool can_contract(const qn__kprint_t* p, qn_dtype_t dtype) {
+static bool can_contract(const qn__gpu_printer_t* p, qn_dtype_t dtype) {
   return p->kernel->function->is_fast && p->options->has_native_fma &&
          (dtype == QN_DTYPE_F32 || dtype == QN_DTYPE_F64);
 }
@@ -149,14 +150,14 @@ static bool is_product(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_OP && expr->op == QN_OP_MUL;
 }
 
-static const char* fused(qn__kprint_t* p, qn_dtype_t dtype, const char* a, const char* b,
+static const char* fused(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* a, const char* b,
                          const char* c) {
   const char* helper = qn__kprint_use(p, dtype == QN_DTYPE_F64 ? "qn_fma_f64" : "qn_fma_f32");
   return qn__kprint_text(p, "%s(%s, %s, %s)", helper, a, b, c);
 }
 
 // Prints a * b + c, and sums like it, as a fused product in a `fast` function. NULL: no such sum.
-static const char* print_contracted(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_contracted(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   if (!can_contract(p, expr->dtype)) return NULL;
   if (expr->op != QN_OP_ADD && expr->op != QN_OP_SUB) return NULL;
   bool is_left = is_product(expr->args[0]);
@@ -170,7 +171,7 @@ static const char* print_contracted(qn__kprint_t* p, const qn__ir_expr_t* expr) 
   return fused(p, expr->dtype, a, b, c);
 }
 
-static const char* print_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
   switch (info->rule) {
     case QN__RULE_COMPARE:
@@ -199,7 +200,7 @@ static const char* print_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
 
 // ---- reductions
 
-const char* qn__kprint_step(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
+const char* qn__kprint_step(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
                             const char* a, const char* b) {
   if (qn__dtype_is_float(dtype)) {
     return qn__kprint_float_op(p, op, dtype, (const char*[]){a, b, NULL});
@@ -211,7 +212,7 @@ const char* qn__kprint_step(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, bool 
   if (dtype == QN_DTYPE_U8 || dtype == QN_DTYPE_U16) compute = QN_DTYPE_U32;
   // Sums and products of 8 and 16 bits are within 32.
   bool is_plain = qn__dtype_bits(dtype) < 32 && (op == QN_OP_ADD || op == QN_OP_MUL);
-  const char* helper = is_plain ? NULL : qn__prelude_op(op, compute);
+  const char* helper = is_plain ? NULL : qn__gpu_prelude_op(op, compute);
   const char* result;
   if (helper) {
     result = qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
@@ -230,7 +231,7 @@ static const qn_op_t reduce_ops[] = {
     [QN_REDUCE_MAX] = QN_OP_MAX,
 };
 
-static const char* print_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static const char* print_reduce(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
   const qn__ir_var_t* var = expr->reduce.reduce_var;
   bool is_ring =
@@ -271,7 +272,7 @@ static const char* print_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr) {
 
 // ---- all
 
-const char* qn__kprint_expr(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+const char* qn__kprint_expr(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   if (!qn__kprint_ok(p)) return "0";
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   switch (expr->kind) {

@@ -5,7 +5,7 @@
 // the dialect), except fused products in `fast` functions (print_expr.c).
 #include "jit/gpu/print_inner.h"
 
-const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+const char* qn__kprint_round(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   if (dtype == QN_DTYPE_F16) {
     return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, "qn_roundto_f16"), value);
   }
@@ -39,7 +39,7 @@ static bool is_exact(qn_op_t op) {
   }
 }
 
-static const char* infix(qn__kprint_t* p, qn_op_t op, qn_dtype_t compute, const char* a,
+static const char* infix(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t compute, const char* a,
                          const char* b) {
   const char* zero = qn__kprint_float(p, compute, 0);
   if (p->dialect->is_glsl && op == QN_OP_MUL && (strcmp(a, zero) == 0 || strcmp(b, zero) == 0)) {
@@ -56,7 +56,8 @@ static const char* infix(qn__kprint_t* p, qn_op_t op, qn_dtype_t compute, const 
   return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
 }
 
-static const char* compute(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const char* const* args) {
+static const char* compute(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
+                           const char* const* args) {
   bool is_double = dtype == QN_DTYPE_F64;
   qn_dtype_t computed = is_double ? QN_DTYPE_F64 : QN_DTYPE_F32;
   switch (op) {
@@ -69,7 +70,7 @@ static const char* compute(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const 
     default:
       break;
   }
-  const char* helper = qn__prelude_op(op, dtype);
+  const char* helper = qn__gpu_prelude_op(op, dtype);
   if (QN_NEVER(!helper)) return args[0];
   (void)qn__kprint_use(p, helper);
   switch (qn__op_info(op)->arity) {
@@ -82,7 +83,7 @@ static const char* compute(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, const 
   }
 }
 
-const char* qn__kprint_float_op(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype,
+const char* qn__kprint_float_op(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
                                 const char* const* args) {
   const char* value = compute(p, op, dtype, args);
   return is_exact(op) ? value : qn__kprint_round(p, dtype, value);

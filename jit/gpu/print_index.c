@@ -21,17 +21,17 @@ static bool is_literal(const qn__ir_expr_t* expr, int64_t value) {
   return expr->kind == QN__EXPR_INT && expr->int_value == value;
 }
 
-static const char* sum(qn__kprint_t* p, const char* a, const char* b) {
+static const char* sum(qn__gpu_printer_t* p, const char* a, const char* b) {
   return a ? qn__kprint_text(p, "(%s + %s)", a, b) : b;
 }
 
 // Prints i0 * s0 + i1 * s1 + ..., in the type of qn__kprint_ring; NULL: 0. Row-major indices are
 // combined from the outside in, which needs no products of extents.
-static const char* offset_in(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+static const char* offset_in(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                              const char* const* indices) {
   const char* total = NULL;
   bool is_narrow = p->kernel->is_narrow;
-  const qn__kview_t* view = buffer->scope == QN__SCOPE_VIEW ? p->views[buffer->id] : NULL;
+  const qn__gpu_view_t* view = buffer->scope == QN__SCOPE_VIEW ? p->views[buffer->id] : NULL;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     if (!buffer->strides) {
       if (total) {
@@ -55,8 +55,8 @@ static const char* offset_in(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
 
 // ---- checks
 
-void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
-                        const char* extent, bool is_wide) {
+void qn__kprint_require(qn__gpu_printer_t* p, const char* condition, uint32_t site,
+                        const char* index, const char* extent, bool is_wide) {
   p->has_fail = true;
   qn__kprint_open(p, p->is_predicated ? "if (qn_alive && !(%s))" : "if (!(%s))", condition);
   if (!index) is_wide = false;
@@ -67,7 +67,7 @@ void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, c
 
 // Prints an index checked against its extent, and returns its name. The comparison is unsigned, so
 // that negative indices are beyond every extent.
-static const char* check_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer, uint32_t dim,
+static const char* check_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, uint32_t dim,
                                const qn__ir_expr_t* index) {
   const qn__ir_expr_t* extent = buffer->shape[dim];
   bool is_certain = index->kind == QN__EXPR_INT && extent->kind == QN__EXPR_INT &&
@@ -93,7 +93,7 @@ static const char* check_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer, u
 }
 
 // Prints one more than the linear index of the last element of a root buffer.
-static const char* span_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
+static const char* span_of(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   bool is_narrow = p->kernel->is_narrow;
   const char* one = qn__kprint_int(p,
                                    p->dialect->wraps_signed ? QN_DTYPE_I64
@@ -115,7 +115,8 @@ static const char* span_of(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
 
 // Checks the offset through a view. A view may have any shape, so an index within it does not prove
 // that the element exists.
-static const char* check_offset(qn__kprint_t* p, const qn__ir_buffer_t* root, const char* offset) {
+static const char* check_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* root,
+                                const char* offset) {
   const char* type = qn__kprint_index_type(p);
   const char* name = qn__kprint_name(p, type, offset);
   const char* bound = qn__kprint_name(p, type, span_of(p, root));
@@ -130,7 +131,7 @@ static const char* check_offset(qn__kprint_t* p, const qn__ir_buffer_t* root, co
 // ---- accesses
 
 // In the type of qn__kprint_ring; NULL: 0.
-static const char* ring_offset(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+static const char* ring_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                                qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   const char** texts = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *texts);
   if (!texts) {
@@ -147,7 +148,7 @@ static const char* ring_offset(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
     *out_root = buffer;
     return offset;
   }
-  const qn__kview_t* view = p->views[buffer->id];
+  const qn__gpu_view_t* view = p->views[buffer->id];
   const char* shift = NULL;
   if (view) {
     *out_root = qn__buf_root(buffer);
@@ -160,7 +161,7 @@ static const char* ring_offset(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
   return offset ? qn__kprint_text(p, "(%s + %s)", shift, offset) : shift;
 }
 
-static const char* zero(qn__kprint_t* p) {
+static const char* zero(qn__gpu_printer_t* p) {
   return qn__kprint_int(p, QN_DTYPE_I64, p->kernel->is_narrow, 0);
 }
 
@@ -191,7 +192,7 @@ static bool constant_offset(const qn__ir_buffer_t* buffer, qn__ir_expr_t* const*
 // GLSL has no text for an element that an array certainly lacks, not even in code that is never
 // reached, such as the unrolled tail of a loop under its guard. (In checked builds the check that
 // leaves the kernel stands before the access.)
-static bool is_certainly_outside(const qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+static bool is_certainly_outside(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices) {
   int64_t offset;
   if (!p->dialect->is_glsl || !constant_offset(buffer, indices, &offset)) return false;
@@ -200,7 +201,7 @@ static bool is_certainly_outside(const qn__kprint_t* p, const qn__ir_buffer_t* b
   return offset < 0 || (has_size && offset >= qn__kprint_element_count(root));
 }
 
-const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+const char* qn__kprint_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   bool is_plain = buffer->rank == 1 && !buffer->strides && buffer->scope != QN__SCOPE_VIEW;
   bool is_outside = is_certainly_outside(p, buffer, indices);
@@ -221,8 +222,8 @@ static bool is_stable(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return expr->kind != QN__EXPR_LOAD && expr->kind != QN__EXPR_REDUCE;
 }
 
-void qn__kprint_view(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
-  qn__kview_t* view = QN__ARENA_NEW(p->arena, qn__kview_t);
+void qn__kprint_view(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
+  qn__gpu_view_t* view = QN__ARENA_NEW(p->arena, qn__gpu_view_t);
   const char** strides = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *strides);
   if (!view || !strides || QN_NEVER(buffer->id >= p->buffer_count)) {
     qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
@@ -245,12 +246,12 @@ void qn__kprint_view(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   p->views[buffer->id] = view;
 }
 
-const char* qn__kprint_array_index(qn__kprint_t* p, const char* index) {
+const char* qn__kprint_array_index(qn__gpu_printer_t* p, const char* index) {
   bool is_cut = p->dialect->is_glsl && !p->kernel->is_narrow;
   return is_cut ? qn__kprint_text(p, "int(%s)", index) : index;
 }
 
-const char* qn__kprint_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+const char* qn__kprint_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                             qn__ir_expr_t* const* indices) {
   const char* lane = qn__kprint_wide_load(p, buffer, indices);
   if (lane) return lane;

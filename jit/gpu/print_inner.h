@@ -10,36 +10,36 @@
 #include "jit/gpu/print.h"
 
 // A run of lines and, for each, the line of the IR's text that it comes from.
-typedef struct qn__klines {
+typedef struct qn__gpu_lines {
   qn__buffer_t text;
   qn__buffer_t lines;  // u32 each
-} qn__klines_t;
+} qn__gpu_lines_t;
 
 // Values computed at a view's declaration, which later stores do not change. Texts of index type.
-typedef struct qn__kview {
+typedef struct qn__gpu_view {
   const char* shift;  // of the first element from that of the buffer underneath all views
   const char** strides;
-} qn__kview_t;
+} qn__gpu_view_t;
 
 // A loop whose lanes move neighbouring elements together (print_wide.c).
-typedef struct qn__kwide qn__kwide_t;
+typedef struct qn__gpu_wide qn__gpu_wide_t;
 
-struct qn__kprint {
-  const qn__print_options_t* options;
-  const qn__dialect_t* dialect;
+struct qn__gpu_printer {
+  const qn__gpu_print_options_t* options;
+  const qn__gpu_dialect_t* dialect;
   qn__gpu_program_t* program;
   qn__arena_t* arena;
-  qn__prelude_use_t use;
-  qn_status_t status;  // the first failure, sticky
-  qn__klines_t begin;  // of the text: what dialect->text_begin writes
-  qn__klines_t outer;  // the outermost level of the text, after the prelude: tables, helpers
-  qn__klines_t head;   // of the kernel
-  qn__klines_t body;   // of the kernel
+  qn__gpu_prelude_use_t use;
+  qn_status_t status;     // the first failure, sticky
+  qn__gpu_lines_t begin;  // of the text: what dialect->text_begin writes
+  qn__gpu_lines_t outer;  // the outermost level of the text, after the prelude: tables, helpers
+  qn__gpu_lines_t head;   // of the kernel
+  qn__gpu_lines_t body;   // of the kernel
   // Declarations that the body needs; the dialect puts them into the head (qn__kprint_extra).
-  qn__klines_t extra;
+  qn__gpu_lines_t extra;
   uint32_t extra_shared_bytes;
-  qn__klines_t kernels;  // those that are done
-  qn__klines_t* at;      // where qn__kprint_line appends
+  qn__gpu_lines_t kernels;  // those that are done
+  qn__gpu_lines_t* at;      // where qn__kprint_line appends
   uint32_t indent;
   const void* places;     // qn__ptrmap_t: statement to its line in the IR's text; NULL: not wanted
   uint32_t ir_line;       // of the statement that is printed
@@ -56,7 +56,7 @@ struct qn__kprint {
   const char** var_names;     // by var->id; NULL: has none yet
   bool* is_nonnegative;       // by var->id
   const char** buffer_names;  // by buffer->id
-  qn__kview_t** views;        // by buffer->id; NULL: not declared in the kernel
+  qn__gpu_view_t** views;     // by buffer->id; NULL: not declared in the kernel
   // Buffers in shared memory, in the order of their declaration.
   uint32_t shared_count;
   uint32_t shared_capacity;
@@ -68,108 +68,109 @@ struct qn__kprint {
   bool has_exchange;        // the body has a LANE or GROUP operator
   bool has_block_exchange;  // BLOCK_*
   bool has_fail;
-  bool is_predicated;  // print_alive.c
-  qn__kwide_t* wide;   // print_wide.c: of the loop around; NULL: none
+  bool is_predicated;    // print_alive.c
+  qn__gpu_wide_t* wide;  // print_wide.c: of the loop around; NULL: none
 };
 
 // ---- writing (print_text.c)
 
 // Appends a line at the current indent.
-void qn__kprint_line(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
+void qn__kprint_line(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // "HEAD {" and "}".
-void qn__kprint_open(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
-void qn__kprint_close(qn__kprint_t* p);
+void qn__kprint_open(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
+void qn__kprint_close(qn__gpu_printer_t* p);
 // Moves p->extra to where lines are appended.
-void qn__kprint_extra(qn__kprint_t* p);
+void qn__kprint_extra(qn__gpu_printer_t* p);
 // Formats a text in the arena. Out of memory: "", and the status is set.
-const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
+const char* qn__kprint_text(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // Returns the text without its outermost parentheses.
-const char* qn__kprint_bare(qn__kprint_t* p, const char* text);
+const char* qn__kprint_bare(qn__gpu_printer_t* p, const char* text);
 // Makes a name "t0", "t1", ... that is unique in the kernel.
-const char* qn__kprint_temp(qn__kprint_t* p);
+const char* qn__kprint_temp(qn__gpu_printer_t* p);
 // Marks a helper of the prelude as used and returns its name. An unknown helper is a bug
 // (INTERNAL).
-const char* qn__kprint_use(qn__kprint_t* p, const char* name);
-void qn__kprint_fail_status(qn__kprint_t* p, qn_status_t status);  // consumed
+const char* qn__kprint_use(qn__gpu_printer_t* p, const char* name);
+void qn__kprint_fail_status(qn__gpu_printer_t* p, qn_status_t status);  // consumed
 // UNSUPPORTED: "function 'f': WHAT".
-void qn__kprint_unsupported(qn__kprint_t* p, const char* format, ...) QN_PRINTF(2, 3);
-bool qn__kprint_ok(const qn__kprint_t* p);
+void qn__kprint_unsupported(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
+bool qn__kprint_ok(const qn__gpu_printer_t* p);
 
 // ---- names and types
 
 // "v3": variables, symbols and scalar parameters. "b2": buffers that are no views.
-const char* qn__kprint_var(qn__kprint_t* p, const qn__ir_var_t* var);
-const char* qn__kprint_buffer(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
+const char* qn__kprint_var(qn__gpu_printer_t* p, const qn__ir_var_t* var);
+const char* qn__kprint_buffer(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
 // The compute type: "int", "float", ... `is_narrow` matters for i64 only.
 const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
 // "int" or "qn_i64": of indices in this kernel.
-const char* qn__kprint_index_type(const qn__kprint_t* p);
-bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__ir_var_t* var);
-bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__ir_expr_t* expr);
+const char* qn__kprint_index_type(const qn__gpu_printer_t* p);
+bool qn__kprint_is_narrow_var(const qn__gpu_printer_t* p, const qn__ir_var_t* var);
+bool qn__kprint_is_narrow(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Returns whether the value is certainly not negative. Variables are known after their declaration.
-bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__ir_expr_t* expr);
-void qn__kprint_note_var(qn__kprint_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least);
+bool qn__kprint_is_nonnegative(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
+void qn__kprint_note_var(qn__gpu_printer_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least);
 // Sites of the kernel's function (qn__gpu_site).
-uint32_t qn__kprint_site(qn__kprint_t* p, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
-                         const char* message);
+uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_site_kind_t kind, uint32_t buffer_id,
+                         uint32_t dim, const char* message);
 
 // ---- literals of the compute types
 
-const char* qn__kprint_int(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, int64_t value);
-const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value);
+const char* qn__kprint_int(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow, int64_t value);
+const char* qn__kprint_float(qn__gpu_printer_t* p, qn_dtype_t dtype, double value);
 
 // ---- expressions
 
 // Prints an expression; an i64 has the width that narrow.c found (qn__kprint_is_narrow). Statements
 // that it needs, for reductions and checks, are written before it.
-const char* qn__kprint_expr(qn__kprint_t* p, const qn__ir_expr_t* expr);
+const char* qn__kprint_expr(qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Prints an integer expression as an i64 of the given width.
-const char* qn__kprint_i64(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow);
+const char* qn__kprint_i64(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow);
 // Returns whether printing the expression writes statements.
-bool qn__kprint_needs_lines(const qn__kprint_t* p, const qn__ir_expr_t* expr);
+bool qn__kprint_needs_lines(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Returns a name or literal for a value: itself if it is one, else a new constant.
-const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text);
+const char* qn__kprint_name(qn__gpu_printer_t* p, const char* type, const char* text);
 // Converts an i64 between its two widths.
 // Converts an int to qn_i64.
-const char* qn__kprint_widen(qn__kprint_t* p, const char* text);
-const char* qn__kprint_adapt(qn__kprint_t* p, const char* text, bool is_narrow, bool to_narrow);
+const char* qn__kprint_widen(qn__gpu_printer_t* p, const char* text);
+const char* qn__kprint_adapt(qn__gpu_printer_t* p, const char* text, bool is_narrow,
+                             bool to_narrow);
 // print_int.c: an integer operator.
-const char* qn__kprint_int_op(qn__kprint_t* p, const qn__ir_expr_t* expr);
+const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Prints an integer expression (`is_narrow`: of 32 bits) in the *ring* type, whose sums,
 // differences and products wrap: uint or qn_u64, or int or qn_i64 if those wrap in the language.
 // And back.
-const char* qn__kprint_ring(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow);
-const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow);
+const char* qn__kprint_ring(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow);
+const char* qn__kprint_unring(qn__gpu_printer_t* p, const char* text, bool is_narrow);
 // print_float.c: an operator on values of the compute type, rounded to dtype.
-const char* qn__kprint_float_op(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype,
+const char* qn__kprint_float_op(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
                                 const char* const* args);
 // Prints one step of a reduction on values of the compute type.
-const char* qn__kprint_step(qn__kprint_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
+const char* qn__kprint_step(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
                             const char* a, const char* b);
 // print_cast.c
-const char* qn__kprint_cast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
-                            bool is_to_narrow, const char* value);
-const char* qn__kprint_bitcast(qn__kprint_t* p, qn_dtype_t from, bool is_from_narrow, qn_dtype_t to,
-                               bool is_to_narrow, const char* value);
+const char* qn__kprint_cast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
+                            qn_dtype_t to, bool is_to_narrow, const char* value);
+const char* qn__kprint_bitcast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
+                               qn_dtype_t to, bool is_to_narrow, const char* value);
 // Cuts a value of the compute type to the width of i8, i16, u8 or u16; rounds it to f16 or bf16.
-const char* qn__kprint_wrap(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
-const char* qn__kprint_round(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+const char* qn__kprint_wrap(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
+const char* qn__kprint_round(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
 
 // ---- accesses (print_index.c)
 
 // Prints the linear index of an element in the root buffer, which is the buffer below all views. In
 // checked builds writes the checks first.
-const char* qn__kprint_index(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+const char* qn__kprint_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root);
-const char* qn__kprint_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+const char* qn__kprint_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                             qn__ir_expr_t* const* indices);
 // Converts a linear index to one of an array: GLSL takes 32 bits only.
-const char* qn__kprint_array_index(qn__kprint_t* p, const char* index);
+const char* qn__kprint_array_index(qn__gpu_printer_t* p, const char* index);
 // "if (!(CONDITION)) { fail; return; }"
-void qn__kprint_require(qn__kprint_t* p, const char* condition, uint32_t site, const char* index,
-                        const char* extent, bool is_wide);
+void qn__kprint_require(qn__gpu_printer_t* p, const char* condition, uint32_t site,
+                        const char* index, const char* extent, bool is_wide);
 // Prints the values that the declaration of a view computes.
-void qn__kprint_view(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
+void qn__kprint_view(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
 // Elements of a buffer whose shape is constant (local, shared, const).
 int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer);
 
@@ -177,33 +178,33 @@ int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer);
 
 // Loads the runs of a VECTOR loop or reduction; the lanes then read the arrays. Returns false if
 // nothing was written. Otherwise call qn__kprint_wide_end after the loop.
-bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__ir_stmt_t* loop);
-bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr);
-void qn__kprint_wide_end(qn__kprint_t* p);
+bool qn__kprint_wide_loop(qn__gpu_printer_t* p, const qn__ir_stmt_t* loop);
+bool qn__kprint_wide_reduce(qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
+void qn__kprint_wide_end(qn__gpu_printer_t* p);
 // Returns the element from its run's array, as a value of the compute type; NULL if it has none.
-const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+const char* qn__kprint_wide_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices);
 // Stores into a run's array until all lanes have run. False: there is none; store at once.
-bool qn__kprint_wide_store(qn__kprint_t* p, const qn__ir_stmt_t* store, const char* value);
+bool qn__kprint_wide_store(qn__gpu_printer_t* p, const qn__ir_stmt_t* store, const char* value);
 
 // ---- threads that failed (print_alive.c). The texts as they are where a thread leaves its kernel.
 
 // Decides it for the kernel, and declares qn_alive.
-void qn__kprint_begin_alive(qn__kprint_t* p);
-const char* qn__kprint_alive_index(qn__kprint_t* p, const char* index);
-const char* qn__kprint_alive_value(qn__kprint_t* p, qn_dtype_t dtype, const char* value);
+void qn__kprint_begin_alive(qn__gpu_printer_t* p);
+const char* qn__kprint_alive_index(qn__gpu_printer_t* p, const char* index);
+const char* qn__kprint_alive_value(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
 // Returns whether a `while` ends for a failed thread.
-bool qn__kprint_can_end_alone(const qn__kprint_t* p, const qn__ir_stmt_t* loop);
+bool qn__kprint_can_end_alone(const qn__gpu_printer_t* p, const qn__ir_stmt_t* loop);
 
 // ---- statements (print_stmt.c, print_loop.c)
 
-void qn__kprint_block(qn__kprint_t* p, const qn__ir_block_t* block);
-void qn__kprint_let(qn__kprint_t* p, const qn__ir_stmt_t* stmt);
+void qn__kprint_block(qn__gpu_printer_t* p, const qn__ir_block_t* block);
+void qn__kprint_let(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt);
 // Prints the table of a CONST buffer, once for each text.
-void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer);
-void qn__kprint_loop(qn__kprint_t* p, const qn__ir_stmt_t* stmt);
-void qn__kprint_barrier(qn__kprint_t* p);
+void qn__kprint_table(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
+void qn__kprint_loop(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt);
+void qn__kprint_barrier(qn__gpu_printer_t* p);
 // The kernel: its block loops and what is in them.
-void qn__kprint_launch(qn__kprint_t* p);
+void qn__kprint_launch(qn__gpu_printer_t* p);
 
 #endif  // QUERN_JIT_GPU_PRINT_INNER_H_

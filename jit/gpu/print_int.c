@@ -29,7 +29,7 @@ static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
   }
 }
 
-const char* qn__kprint_wrap(qn__kprint_t* p, qn_dtype_t dtype, const char* value) {
+const char* qn__kprint_wrap(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   switch (dtype) {
     case QN_DTYPE_I8:
       return qn__kprint_text(p, "(int(uint(%s) << 24) >> 24)", qn__kprint_bare(p, value));
@@ -51,17 +51,17 @@ static bool is_ring_op(qn_op_t op) {
 }
 
 // Its type: int or qn_i64, where the language itself does not wrap uint or qn_u64.
-static const char* ring_type(const qn__kprint_t* p, bool is_narrow) {
+static const char* ring_type(const qn__gpu_printer_t* p, bool is_narrow) {
   if (p->dialect->wraps_signed) return is_narrow ? "int" : "qn_i64";
   return is_narrow ? "uint" : "qn_u64";
 }
 
-static const char* ring_literal(qn__kprint_t* p, bool is_narrow, int64_t value) {
+static const char* ring_literal(qn__gpu_printer_t* p, bool is_narrow, int64_t value) {
   if (p->dialect->wraps_signed) return qn__kprint_int(p, QN_DTYPE_I64, is_narrow, value);
   return qn__kprint_int(p, is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64, false, value);
 }
 
-static const char* ring_op(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
+static const char* ring_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   const char* a = qn__kprint_ring(p, expr->args[0], is_narrow);
   if (expr->op == QN_OP_NEG)
     return qn__kprint_text(p, "(%s - %s)", ring_literal(p, is_narrow, 0), a);
@@ -76,7 +76,7 @@ static const char* ring_op(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_n
   return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
 }
 
-const char* qn__kprint_ring(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
+const char* qn__kprint_ring(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->kind == QN__EXPR_INT) return ring_literal(p, is_narrow, expr->int_value);
   // A part that may be wider than the whole is cut afterwards, which is as right: but only where it
   // is printed in 32 bits anyway.
@@ -91,14 +91,14 @@ const char* qn__kprint_ring(qn__kprint_t* p, const qn__ir_expr_t* expr, bool is_
   return qn__kprint_text(p, "%s(%s)", ring_type(p, is_narrow), qn__kprint_bare(p, value));
 }
 
-const char* qn__kprint_unring(qn__kprint_t* p, const char* text, bool is_narrow) {
+const char* qn__kprint_unring(qn__gpu_printer_t* p, const char* text, bool is_narrow) {
   if (p->dialect->wraps_signed) return text;
   return qn__kprint_text(p, is_narrow ? "int(%s)" : "qn_i64(%s)", qn__kprint_bare(p, text));
 }
 
 // ---- division
 
-static bool is_extent(const qn__kprint_t* p, const qn__ir_var_t* symbol) {
+static bool is_extent(const qn__gpu_printer_t* p, const qn__ir_var_t* symbol) {
   const qn__ir_func_t* function = p->kernel->function;
   for (size_t i = 0; i < function->param_count; ++i) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
@@ -110,7 +110,7 @@ static bool is_extent(const qn__kprint_t* p, const qn__ir_var_t* symbol) {
   return false;
 }
 
-bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
+bool qn__kprint_is_nonnegative(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   switch (qn__dtype_class(expr->dtype)) {
     case QN__CLASS_UNSIGNED:
     case QN__CLASS_BOOL:
@@ -160,21 +160,22 @@ bool qn__kprint_is_nonnegative(const qn__kprint_t* p, const qn__ir_expr_t* expr)
   }
 }
 
-void qn__kprint_note_var(qn__kprint_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least) {
+void qn__kprint_note_var(qn__gpu_printer_t* p, const qn__ir_var_t* var,
+                         const qn__ir_expr_t* least) {
   if (var->id < p->var_count) p->is_nonnegative[var->id] = qn__kprint_is_nonnegative(p, least);
 }
 
 // Division by a positive power of two.
-static const char* divide_by_power(qn__kprint_t* p, qn_op_t op, qn_dtype_t compute, const char* a,
-                                   int64_t divisor) {
+static const char* divide_by_power(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t compute,
+                                   const char* a, int64_t divisor) {
   if (op == QN_OP_FLOORMOD) {
     return qn__kprint_text(p, "(%s & %s)", a, qn__kprint_int(p, compute, false, divisor - 1));
   }
   return qn__kprint_text(p, "(%s >> %d)", a, __builtin_ctzll((uint64_t)divisor));
 }
 
-static const char* print_division(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
-                                  const char* a, const char* b) {
+static const char* print_division(qn__gpu_printer_t* p, const qn__ir_expr_t* expr,
+                                  qn_dtype_t compute, const char* a, const char* b) {
   const qn__ir_expr_t* right = expr->args[1];
   if (p->program->is_checked && !(right->kind == QN__EXPR_INT && right->int_value != 0)) {
     b = qn__kprint_name(p, qn__kprint_type(compute, false), b);
@@ -200,7 +201,7 @@ static const char* print_division(qn__kprint_t* p, const qn__ir_expr_t* expr, qn
   bool is_signed = compute == QN_DTYPE_I32 || compute == QN_DTYPE_I64;
   bool is_unsigned = is_signed && is_left_nonnegative && qn__kprint_is_nonnegative(p, right);
   qn_dtype_t by = !is_unsigned ? compute : compute == QN_DTYPE_I32 ? QN_DTYPE_U32 : QN_DTYPE_U64;
-  const char* helper = qn__prelude_op(expr->op, by);
+  const char* helper = qn__gpu_prelude_op(expr->op, by);
   if (QN_NEVER(!helper)) return a;
   (void)qn__kprint_use(p, helper);
   if (!is_unsigned) return qn__kprint_text(p, "%s(%s, %s)", helper, a, b);
@@ -212,16 +213,16 @@ static const char* print_division(qn__kprint_t* p, const qn__ir_expr_t* expr, qn
 
 // ---- the rest
 
-static bool has_32_bits_alone(const qn__kprint_t* p) {
+static bool has_32_bits_alone(const qn__gpu_printer_t* p) {
   return p->dialect->is_glsl && !p->options->has_int64;
 }
 
 // Is this an operator on i64 for a target without them?
-static bool is_confined(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
+static bool is_confined(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   return expr->dtype == QN_DTYPE_I64 && has_32_bits_alone(p);
 }
 
-static const char* print_shift(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
+static const char* print_shift(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                const char* a) {
   const qn__ir_expr_t* right = expr->args[1];
   uint32_t bits = qn__dtype_bits(expr->dtype);
@@ -250,12 +251,12 @@ static const char* print_shift(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dt
     bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
     count = qn__kprint_text(p, is_signed ? "(%s & %u)" : "(%s & %uu)", count, bits - 1);
   }
-  const char* helper = qn__prelude_op(expr->op, compute);
+  const char* helper = qn__gpu_prelude_op(expr->op, compute);
   if (QN_NEVER(!helper)) return a;
   return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, count);
 }
 
-static const char* print_count(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
+static const char* print_count(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                const char* a) {
   uint32_t bits = qn__dtype_bits(expr->dtype);
   if (is_confined(p, expr)) {
@@ -263,7 +264,7 @@ static const char* print_count(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dt
     const char* narrow = is_popcount ? "qn_narrow_popcount" : "qn_narrow_clz";
     return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, narrow), a);
   }
-  const char* helper = qn__prelude_op(expr->op, compute);
+  const char* helper = qn__gpu_prelude_op(expr->op, compute);
   if (QN_NEVER(!helper)) return a;
   (void)qn__kprint_use(p, helper);
   if (bits >= 32) return qn__kprint_text(p, "%s(%s)", helper, a);
@@ -274,12 +275,12 @@ static const char* print_count(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dt
   return qn__kprint_text(p, "(%s(%s) - %u%s)", helper, a, 32 - bits, suffix);
 }
 
-static const char* print_binary(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
+static const char* print_binary(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                 const char* a, const char* b) {
   // Sums and products of 8 and 16 bits are within 32.
   bool is_plain = qn__dtype_bits(expr->dtype) < 32 &&
                   (expr->op == QN_OP_ADD || expr->op == QN_OP_SUB || expr->op == QN_OP_MUL);
-  const char* helper = is_plain ? NULL : qn__prelude_op(expr->op, compute);
+  const char* helper = is_plain ? NULL : qn__gpu_prelude_op(expr->op, compute);
   if (helper) return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
   switch (expr->op) {
     case QN_OP_ADD:
@@ -307,7 +308,8 @@ static const char* print_binary(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_d
 
 // The operator on values of `compute`'s type; i64 operands are converted to its width. NULL: the
 // shift needs more bits.
-static const char* print_computed(qn__kprint_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute) {
+static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* expr,
+                                  qn_dtype_t compute) {
   bool is_i64 = expr->dtype == QN_DTYPE_I64;
   bool is_narrow = is_i64 && compute == QN_DTYPE_I32;
   const qn__ir_expr_t* left = expr->args[0];
@@ -324,7 +326,7 @@ static const char* print_computed(qn__kprint_t* p, const qn__ir_expr_t* expr, qn
     case QN_OP_NEG:
       return qn__kprint_text(p, "(%s - %s)", qn__kprint_int(p, compute, false, 0), a);
     case QN_OP_ABS: {
-      const char* helper = qn__prelude_op(QN_OP_ABS, compute);
+      const char* helper = qn__gpu_prelude_op(QN_OP_ABS, compute);
       if (!helper) return a;  // unsigned
       return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, helper), a);
     }
@@ -358,7 +360,7 @@ static bool may_leave(qn_op_t op, qn_dtype_t dtype) {
   }
 }
 
-const char* qn__kprint_int_op(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   if (is_ring_op(expr->op) && (dtype == QN_DTYPE_I32 || dtype == QN_DTYPE_I64)) {

@@ -10,7 +10,7 @@
 #include "jit/gpu/nest.h"
 #include "jit/gpu/print_inner.h"
 
-void qn__kprint_barrier(qn__kprint_t* p) {
+void qn__kprint_barrier(qn__gpu_printer_t* p) {
   p->has_barrier = true;
   p->needs_barrier = false;
   p->dialect->barrier(p);
@@ -30,14 +30,14 @@ static bool has_load(qn__ir_expr_t* expr) {
 
 // Prints the body of a loop. At the block level a barrier ends it, if threads wrote: the next
 // iteration may read that.
-static void print_round(qn__kprint_t* p, const qn__ir_block_t* body) {
+static void print_round(qn__gpu_printer_t* p, const qn__ir_block_t* body) {
   p->loop_depth++;
   qn__kprint_block(p, body);
   p->loop_depth--;
   if (!p->is_in_threads && p->needs_barrier) qn__kprint_barrier(p);
 }
 
-static void print_serial(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_serial(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_var_t* var = stmt->loop.var;
   bool is_narrow = qn__kprint_is_narrow_var(p, var);
   const char* type = qn__kprint_type(QN_DTYPE_I64, is_narrow);
@@ -56,7 +56,7 @@ static void print_serial(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   p->needs_barrier |= needed_barrier;
 }
 
-static void print_while(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_while(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_expr_t* condition = stmt->while_.condition;
   if (!p->is_in_threads && p->needs_barrier && has_load(stmt->while_.condition)) {
     qn__kprint_barrier(p);
@@ -102,7 +102,7 @@ static nest_t nest_of(const qn__ir_stmt_t* outer) {
 }
 
 // The iterations of a loop as a uint or qn_u64; a name or a literal. An empty range has none.
-static const char* extent_text(qn__kprint_t* p, const qn__ir_stmt_t* loop, bool is_narrow) {
+static const char* extent_text(qn__gpu_printer_t* p, const qn__ir_stmt_t* loop, bool is_narrow) {
   const char* type = is_narrow ? "uint" : "qn_u64";
   qn_dtype_t dtype = is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64;
   int64_t extent = qn__const_trips(loop->loop.begin, loop->loop.end);
@@ -124,7 +124,7 @@ static const char* extent_text(qn__kprint_t* p, const qn__ir_stmt_t* loop, bool 
 }
 
 // The extents of the axes that there are, and their product.
-static const char* nest_count(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
+static const char* nest_count(qn__gpu_printer_t* p, const nest_t* nest, bool is_narrow,
                               const char* extents[AXES]) {
   const char* count = NULL;
   for (uint32_t axis = 0; axis < AXES; ++axis) {
@@ -140,7 +140,7 @@ static const char* nest_count(qn__kprint_t* p, const nest_t* nest, bool is_narro
 }
 
 // Prints the loops' variables from the linear index, x fastest.
-static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
+static void print_variables(qn__gpu_printer_t* p, const nest_t* nest, bool is_narrow,
                             const char* const extents[AXES], const char* linear) {
   const char* rest = linear;
   const char* type = is_narrow ? "uint" : "qn_u64";
@@ -167,7 +167,7 @@ static void print_variables(qn__kprint_t* p, const nest_t* nest, bool is_narrow,
 
 // ---- threads
 
-static void print_threads(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_threads(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   nest_t nest = nest_of(stmt);
   if (p->needs_barrier) qn__kprint_barrier(p);
   int64_t count = qn__gpu_nest_count(nest.outer);
@@ -200,7 +200,7 @@ static void print_threads(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   p->needs_barrier = true;
 }
 
-void qn__kprint_loop(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+void qn__kprint_loop(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_WHILE) {
     print_while(p, stmt);
   } else if (qn__loop_is_thread(stmt->loop.kind)) {
@@ -212,7 +212,7 @@ void qn__kprint_loop(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
 
 // ---- blocks
 
-void qn__kprint_launch(qn__kprint_t* p) {
+void qn__kprint_launch(qn__gpu_printer_t* p) {
   nest_t nest = nest_of(p->kernel->root);
   bool is_narrow = p->kernel->is_narrow;
   const char* extents[AXES] = {NULL, NULL, NULL};

@@ -6,7 +6,7 @@
 
 // ---- declarations
 
-void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
+void qn__kprint_table(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   const char** slot = &p->buffer_names[buffer->id];
   if (*slot) return;
   *slot = qn__kprint_text(p, "c%" PRIu32, p->table_count++);
@@ -36,7 +36,7 @@ void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   } else {
     const char* type = qn__kprint_type(buffer->dtype, false);
     if (is_float) type = is_double ? "qn_u64" : "uint";
-    qn__klines_t* at = p->at;
+    qn__gpu_lines_t* at = p->at;
     uint32_t indent = p->indent;
     p->at = &p->outer;
     p->indent = 0;
@@ -48,7 +48,7 @@ void qn__kprint_table(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   qn__buffer_deinit(&elements);
 }
 
-static void print_shared(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
+static void print_shared(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   (void)qn__kprint_buffer(p, buffer);
   if (p->shared_count == p->shared_capacity) {
     uint32_t capacity = 2 * p->shared_capacity + 8;
@@ -64,7 +64,7 @@ static void print_shared(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
   p->shared[p->shared_count++] = buffer;
 }
 
-static void print_alloc(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
+static void print_alloc(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   switch (buffer->scope) {
     case QN__SCOPE_LOCAL: {
       int64_t count = qn__kprint_element_count(buffer);
@@ -89,12 +89,13 @@ static void print_alloc(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
 
 // ---- values
 
-static const char* stored_value(qn__kprint_t* p, const qn__ir_expr_t* value) {
+static const char* stored_value(qn__gpu_printer_t* p, const qn__ir_expr_t* value) {
   if (value->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, value, false);
   return qn__kprint_expr(p, value);
 }
 
-static void print_exchange(qn__kprint_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* expr) {
+static void print_exchange(qn__gpu_printer_t* p, const qn__ir_var_t* var,
+                           const qn__ir_expr_t* expr) {
   const char* value = stored_value(p, expr->args[0]);
   const char* lane = NULL;
   bool is_lane_narrow = false;
@@ -119,7 +120,7 @@ static void print_exchange(qn__kprint_t* p, const qn__ir_var_t* var, const qn__i
   }
 }
 
-void qn__kprint_let(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+void qn__kprint_let(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_var_t* var = stmt->let.var;
   if (qn__expr_is_exchange(stmt->let.value)) {
     print_exchange(p, var, stmt->let.value);
@@ -134,7 +135,7 @@ void qn__kprint_let(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
                   qn__kprint_bare(p, value));
 }
 
-static void print_store(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_store(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* root;
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
   const char* value = stored_value(p, stmt->store.value);
@@ -150,7 +151,7 @@ static void print_store(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
 }
 
 // Prints an atomic on a thread's own memory: a plain load and store.
-static void print_local_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt,
+static void print_local_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt,
                                const qn__ir_buffer_t* root, const char* index, const char* operand,
                                const char* operand2, const char* old) {
   qn_dtype_t dtype = root->dtype;
@@ -187,7 +188,7 @@ static void print_local_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt,
 }
 
 // The old value leaves the braces that keep a thread out that failed.
-static const char* begin_predicated(qn__kprint_t* p, qn_dtype_t dtype, const char* old) {
+static const char* begin_predicated(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* old) {
   const char* inner = old ? qn__kprint_temp(p) : NULL;
   if (old) {
     const char* zero = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, 0)
@@ -198,12 +199,12 @@ static const char* begin_predicated(qn__kprint_t* p, qn_dtype_t dtype, const cha
   return inner;
 }
 
-static void end_predicated(qn__kprint_t* p, const char* old, const char* inner) {
+static void end_predicated(qn__gpu_printer_t* p, const char* old, const char* inner) {
   if (old) qn__kprint_line(p, "%s = %s;", old, inner);
   qn__kprint_close(p);
 }
 
-static void print_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* root;
   const qn__ir_var_t* result = stmt->atomic.result;
   const char* index = qn__kprint_index(p, stmt->atomic.buffer, stmt->atomic.indices, &root);
@@ -225,14 +226,14 @@ static void print_atomic(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   }
 }
 
-static void print_assert(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_assert(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const char* condition = qn__kprint_expr(p, stmt->assert_.condition);
   const char* message = stmt->assert_.message;
   uint32_t site = qn__kprint_site(p, QN_SITE_ASSERT, UINT32_MAX, 0, message ? message : "");
   qn__kprint_require(p, condition, site, NULL, NULL, false);
 }
 
-static void print_if(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_if(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const char* condition = qn__kprint_expr(p, stmt->if_.condition);
   bool needed_barrier = p->needs_barrier;
   qn__kprint_open(p, "if (%s)", qn__kprint_bare(p, condition));
@@ -250,7 +251,7 @@ static void print_if(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
 
 // ---- all
 
-static void print_one(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
+static void print_one(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   // A let of a reduction has no line of its own.
   uint32_t line = p->places ? (uint32_t)(uintptr_t)qn__ptrmap_get(p->places, stmt) : 0;
   if (line) p->ir_line = line;
@@ -283,7 +284,7 @@ static void print_one(qn__kprint_t* p, const qn__ir_stmt_t* stmt) {
   }
 }
 
-void qn__kprint_block(qn__kprint_t* p, const qn__ir_block_t* block) {
+void qn__kprint_block(qn__gpu_printer_t* p, const qn__ir_block_t* block) {
   uint32_t line = p->ir_line;
   for (const qn__ir_stmt_t* stmt = block->first; stmt && qn__kprint_ok(p); stmt = stmt->next) {
     print_one(p, stmt);

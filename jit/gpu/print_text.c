@@ -11,11 +11,11 @@
 
 // ---- failures
 
-bool qn__kprint_ok(const qn__kprint_t* p) {
+bool qn__kprint_ok(const qn__gpu_printer_t* p) {
   return qn_ok(p->status);
 }
 
-void qn__kprint_fail_status(qn__kprint_t* p, qn_status_t status) {
+void qn__kprint_fail_status(qn__gpu_printer_t* p, qn_status_t status) {
   if (qn_ok(p->status)) {
     p->status = status;
   } else {
@@ -23,7 +23,7 @@ void qn__kprint_fail_status(qn__kprint_t* p, qn_status_t status) {
   }
 }
 
-void qn__kprint_unsupported(qn__kprint_t* p, const char* format, ...) {
+void qn__kprint_unsupported(qn__gpu_printer_t* p, const char* format, ...) {
   char text[256];
   va_list args;
   va_start(args, format);
@@ -35,9 +35,10 @@ void qn__kprint_unsupported(qn__kprint_t* p, const char* format, ...) {
 
 // ---- texts and lines
 
-static const char* format_text(qn__kprint_t* p, const char* format, va_list args) QN_PRINTF(2, 0);
+static const char* format_text(qn__gpu_printer_t* p, const char* format, va_list args)
+    QN_PRINTF(2, 0);
 
-static const char* format_text(qn__kprint_t* p, const char* format, va_list args) {
+static const char* format_text(qn__gpu_printer_t* p, const char* format, va_list args) {
   va_list again;
   va_copy(again, args);
   int size = vsnprintf(NULL, 0, format, args);
@@ -49,7 +50,7 @@ static const char* format_text(qn__kprint_t* p, const char* format, va_list args
   return "";
 }
 
-const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) {
+const char* qn__kprint_text(qn__gpu_printer_t* p, const char* format, ...) {
   va_list args;
   va_start(args, format);
   const char* text = format_text(p, format, args);
@@ -57,7 +58,7 @@ const char* qn__kprint_text(qn__kprint_t* p, const char* format, ...) {
   return text;
 }
 
-const char* qn__kprint_bare(qn__kprint_t* p, const char* text) {
+const char* qn__kprint_bare(qn__gpu_printer_t* p, const char* text) {
   size_t size = strlen(text);
   if (size < 2 || text[0] != '(' || text[size - 1] != ')') return text;
   uint32_t depth = 0;
@@ -68,7 +69,7 @@ const char* qn__kprint_bare(qn__kprint_t* p, const char* text) {
   return qn__kprint_text(p, "%.*s", (int)(size - 2), text + 1);
 }
 
-static void append_line(qn__kprint_t* p, const char* text) {
+static void append_line(qn__gpu_printer_t* p, const char* text) {
   // A directive stands at the beginning of its line.
   uint32_t indent = text[0] == '#' ? 0 : p->indent;
   for (uint32_t i = 0; i < indent; ++i) qn__buffer_cstr(&p->at->text, "  ");
@@ -80,14 +81,14 @@ static void append_line(qn__kprint_t* p, const char* text) {
   }
 }
 
-void qn__kprint_line(qn__kprint_t* p, const char* format, ...) {
+void qn__kprint_line(qn__gpu_printer_t* p, const char* format, ...) {
   va_list args;
   va_start(args, format);
   append_line(p, format_text(p, format, args));
   va_end(args);
 }
 
-void qn__kprint_open(qn__kprint_t* p, const char* format, ...) {
+void qn__kprint_open(qn__gpu_printer_t* p, const char* format, ...) {
   va_list args;
   va_start(args, format);
   append_line(p, qn__kprint_text(p, "%s {", format_text(p, format, args)));
@@ -95,26 +96,26 @@ void qn__kprint_open(qn__kprint_t* p, const char* format, ...) {
   p->indent++;
 }
 
-void qn__kprint_close(qn__kprint_t* p) {
+void qn__kprint_close(qn__gpu_printer_t* p) {
   p->indent--;
   append_line(p, "}");
 }
 
 // ---- names
 
-const char* qn__kprint_temp(qn__kprint_t* p) {
+const char* qn__kprint_temp(qn__gpu_printer_t* p) {
   return qn__kprint_text(p, "t%" PRIu32, p->temp_count++);
 }
 
-const char* qn__kprint_use(qn__kprint_t* p, const char* name) {
-  int helper = qn__prelude_find(name);
-  if (helper >= 0 && helper < QN__PRELUDE_MAX) {
+const char* qn__kprint_use(qn__gpu_printer_t* p, const char* name) {
+  int helper = qn__gpu_prelude_find(name);
+  if (helper >= 0 && helper < QN__GPU_PRELUDE_MAX) {
     p->use.is_used[helper] = true;
   } else if (qn__kprint_ok(p)) {
     qn__kprint_fail_status(
         p, qn_status_make(QN_STATUS_INTERNAL, "the prelude has no helper '%s'", name));
   }
-  if (p->dialect->is_glsl && !p->options->has_int64 && !qn__prelude_is_without_int64(name)) {
+  if (p->dialect->is_glsl && !p->options->has_int64 && !qn__gpu_prelude_is_without_int64(name)) {
     qn__kprint_unsupported(p, "'%s' needs 64-bit integers, which this target has not (option %s)",
                            strncmp(name, "qn_", 3) == 0 ? name + 3 : name, "supports_int64");
   }
@@ -131,21 +132,21 @@ static bool is_atom(const char* text) {
   return true;
 }
 
-const char* qn__kprint_name(qn__kprint_t* p, const char* type, const char* text) {
+const char* qn__kprint_name(qn__gpu_printer_t* p, const char* type, const char* text) {
   if (is_atom(text)) return text;
   const char* name = qn__kprint_temp(p);
   qn__kprint_line(p, "const %s %s = %s;", type, name, qn__kprint_bare(p, text));
   return name;
 }
 
-const char* qn__kprint_var(qn__kprint_t* p, const qn__ir_var_t* var) {
+const char* qn__kprint_var(qn__gpu_printer_t* p, const qn__ir_var_t* var) {
   if (QN_NEVER(var->id >= p->var_count)) return "v";
   const char** name = &p->var_names[var->id];
   if (!*name) *name = qn__kprint_text(p, "v%" PRIu32, p->name_count++);
   return *name;
 }
 
-const char* qn__kprint_buffer(qn__kprint_t* p, const qn__ir_buffer_t* buffer) {
+const char* qn__kprint_buffer(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   if (QN_NEVER(buffer->id >= p->buffer_count)) return "b";
   const char** name = &p->buffer_names[buffer->id];
   if (!*name) *name = qn__kprint_text(p, "b%" PRIu32, p->name_count++);
@@ -177,22 +178,22 @@ const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow) {
   }
 }
 
-const char* qn__kprint_index_type(const qn__kprint_t* p) {
+const char* qn__kprint_index_type(const qn__gpu_printer_t* p) {
   return p->kernel->is_narrow ? "int" : "qn_i64";
 }
 
-bool qn__kprint_is_narrow_var(const qn__kprint_t* p, const qn__ir_var_t* var) {
+bool qn__kprint_is_narrow_var(const qn__gpu_printer_t* p, const qn__ir_var_t* var) {
   return var->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
          qn__gpu_is_narrow_var(p->kernel->widths, var);
 }
 
-bool qn__kprint_is_narrow(const qn__kprint_t* p, const qn__ir_expr_t* expr) {
+bool qn__kprint_is_narrow(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   return expr->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
          qn__gpu_is_narrow_expr(p->kernel->widths, expr);
 }
 
-uint32_t qn__kprint_site(qn__kprint_t* p, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
-                         const char* message) {
+uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_site_kind_t kind, uint32_t buffer_id,
+                         uint32_t dim, const char* message) {
   qn_artifact_site_t site = {kind, buffer_id, dim, message};
   uint32_t index = qn__gpu_site(p->program, p->kernel->owner, site);
   if (index == QN__GPU_NO_SITE && qn__kprint_ok(p)) {
@@ -203,7 +204,7 @@ uint32_t qn__kprint_site(qn__kprint_t* p, qn_site_kind_t kind, uint32_t buffer_i
 
 // ---- literals
 
-const char* qn__kprint_int(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, int64_t value) {
+const char* qn__kprint_int(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow, int64_t value) {
   const char* suffix = p->dialect->is_glsl ? "l" : "ll";
   switch (dtype) {
     case QN_DTYPE_BOOL:
@@ -228,7 +229,7 @@ const char* qn__kprint_int(qn__kprint_t* p, qn_dtype_t dtype, bool is_narrow, in
   return qn__kprint_text(p, narrow < 0 ? "(%" PRId32 ")" : "%" PRId32, narrow);
 }
 
-const char* qn__kprint_float(qn__kprint_t* p, qn_dtype_t dtype, double value) {
+const char* qn__kprint_float(qn__gpu_printer_t* p, qn_dtype_t dtype, double value) {
   bool is_double = dtype == QN_DTYPE_F64;
   qn__ir_scalar_t scalar = {.f = value};
   // Values that a compiler might read or round differently are written as their bits.

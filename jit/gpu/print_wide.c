@@ -44,7 +44,7 @@ static bool need_vars(void* context, qn__ir_expr_t** slot) {
 
 // Marks the variables that needed lets depend on. Goes from the last let to the first, so that one
 // pass is enough. False: out of memory.
-static bool need_lets(qn__kprint_t* p, needed_t* needed, const qn__ir_block_t* body) {
+static bool need_lets(qn__gpu_printer_t* p, needed_t* needed, const qn__ir_block_t* body) {
   size_t count = 0;
   for (const qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) ++count;
   qn__ir_stmt_t** stmts = qn__arena_alloc_array(p->arena, count + 1U, sizeof *stmts);
@@ -59,7 +59,7 @@ static bool need_lets(qn__kprint_t* p, needed_t* needed, const qn__ir_block_t* b
   return true;
 }
 
-static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__ir_var_t* var,
+static void print_places(qn__gpu_printer_t* p, qn__gpu_wide_t* wide, const qn__ir_var_t* var,
                          const qn__ir_block_t* body) {
   needed_t needed = {qn__arena_alloc_array(p->arena, p->var_count + 1U, sizeof(bool))};
   if (!needed.vars) {
@@ -67,7 +67,7 @@ static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__ir_var_t*
     return;
   }
   for (uint32_t i = 0; i < wide->run_count; ++i) {
-    qn__krun_t* run = &wide->runs[i];
+    qn__gpu_run_t* run = &wide->runs[i];
     run->pointer = qn__kprint_temp(p);
     qn__kprint_line(p, "%s%s* %s;", run->is_stored ? "" : "const ",
                     p->dialect->wide->memory_type(run->root->dtype), run->pointer);
@@ -88,7 +88,7 @@ static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__ir_var_t*
     if (stmt->kind == QN__STMT_LET && needed.vars[stmt->let.var->id]) qn__kprint_let(p, stmt);
   }
   for (uint32_t i = 0; i < wide->run_count; ++i) {
-    const qn__krun_t* run = &wide->runs[i];
+    const qn__gpu_run_t* run = &wide->runs[i];
     const qn__ir_buffer_t* root;
     const char* index = qn__kprint_index(p, run->buffer, run->indices, &root);
     qn__kprint_line(p, "%s = &%s[%s];", run->pointer, qn__kprint_buffer(p, root), index);
@@ -97,14 +97,14 @@ static void print_places(qn__kprint_t* p, qn__kwide_t* wide, const qn__ir_var_t*
 }
 
 // Returns the bytes of one access of a run: all of it, at most 16.
-static uint32_t access_bytes(const qn__kwide_t* wide, const qn__krun_t* run) {
+static uint32_t access_bytes(const qn__gpu_wide_t* wide, const qn__gpu_run_t* run) {
   uint32_t bytes = wide->count * (uint32_t)qn_dtype_size_bytes(run->root->dtype);
   return bytes > 16 ? 16 : bytes;
 }
 
 // Prints the test of all addresses: each must be a multiple of its access's bytes. Runs with one
 // size share one mask.
-static void print_test(qn__kprint_t* p, qn__kwide_t* wide) {
+static void print_test(qn__gpu_printer_t* p, qn__gpu_wide_t* wide) {
   const char* all = NULL;
   for (uint32_t bytes = 16; bytes > 1; bytes /= 2) {
     const char* addresses = NULL;
@@ -123,7 +123,7 @@ static void print_test(qn__kprint_t* p, qn__kwide_t* wide) {
 
 // Prints the loads, or the stores, of all runs: wide ones where the addresses are aligned, element
 // by element otherwise.
-static void print_moves(qn__kprint_t* p, const qn__kwide_t* wide, bool is_store) {
+static void print_moves(qn__gpu_printer_t* p, const qn__gpu_wide_t* wide, bool is_store) {
   bool has_any = false;
   for (uint32_t i = 0; i < wide->run_count; ++i) {
     has_any |= is_store ? wide->runs[i].is_stored : wide->runs[i].is_loaded;
@@ -136,7 +136,7 @@ static void print_moves(qn__kprint_t* p, const qn__kwide_t* wide, bool is_store)
       qn__kprint_open(p, "else");
     }
     for (uint32_t i = 0; i < wide->run_count; ++i) {
-      const qn__krun_t* run = &wide->runs[i];
+      const qn__gpu_run_t* run = &wide->runs[i];
       if (is_store ? !run->is_stored : !run->is_loaded) continue;
       const char* to = is_store ? run->pointer : run->values;
       const char* from = is_store ? run->values : run->pointer;
@@ -148,20 +148,20 @@ static void print_moves(qn__kprint_t* p, const qn__kwide_t* wide, bool is_store)
 
 // ---- all
 
-static bool begin(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
+static bool begin(qn__gpu_printer_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
                   const qn__ir_expr_t* last, qn__ir_block_t* body, const qn__ir_expr_t* value) {
   if (!p->dialect->wide || p->wide || p->program->is_checked || p->is_predicated ||
       !qn__kprint_ok(p)) {
     return false;
   }
-  qn__kwide_t* wide = qn__kwide_find(p, var, first, last, body, value);
+  qn__gpu_wide_t* wide = qn__kwide_find(p, var, first, last, body, value);
   if (!wide) return false;
   wide->lane = qn__kprint_var(p, var);
   qn__kprint_note_var(p, var, first);
   print_places(p, wide, var, body);
   print_test(p, wide);
   for (uint32_t i = 0; i < wide->run_count; ++i) {
-    qn__krun_t* run = &wide->runs[i];
+    qn__gpu_run_t* run = &wide->runs[i];
     run->values = qn__kprint_temp(p);
     run->has_value = run->is_loaded;
     qn__kprint_line(p, "%s %s[%u];", p->dialect->wide->memory_type(run->root->dtype), run->values,
@@ -172,36 +172,36 @@ static bool begin(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first
   return true;
 }
 
-bool qn__kprint_wide_loop(qn__kprint_t* p, const qn__ir_stmt_t* loop) {
+bool qn__kprint_wide_loop(qn__gpu_printer_t* p, const qn__ir_stmt_t* loop) {
   if (loop->loop.kind != QN_LOOP_VECTOR || !p->is_in_threads) return false;
   qn__ir_block_t body = loop->loop.body;
   return begin(p, loop->loop.var, loop->loop.begin, loop->loop.end, &body, NULL);
 }
 
-bool qn__kprint_wide_reduce(qn__kprint_t* p, const qn__ir_expr_t* expr) {
+bool qn__kprint_wide_reduce(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   if (!p->is_in_threads) return false;
   qn__ir_block_t lets = expr->reduce.lets;
   return begin(p, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end, &lets,
                expr->reduce.value);
 }
 
-void qn__kprint_wide_end(qn__kprint_t* p) {
-  qn__kwide_t* wide = p->wide;
+void qn__kprint_wide_end(qn__gpu_printer_t* p) {
+  qn__gpu_wide_t* wide = p->wide;
   if (!wide) return;
   p->wide = NULL;
   print_moves(p, wide, true);
 }
 
-const char* qn__kprint_wide_load(qn__kprint_t* p, const qn__ir_buffer_t* buffer,
+const char* qn__kprint_wide_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices) {
-  const qn__krun_t* run = p->wide ? qn__kwide_run(p->wide, buffer, indices) : NULL;
+  const qn__gpu_run_t* run = p->wide ? qn__kwide_run(p->wide, buffer, indices) : NULL;
   if (!run || !run->has_value) return NULL;
   const char* element = qn__kprint_text(p, "%s[%s]", run->values, p->wide->lane);
   return p->dialect->wide->from_memory(p, run->root->dtype, element);
 }
 
-bool qn__kprint_wide_store(qn__kprint_t* p, const qn__ir_stmt_t* store, const char* value) {
-  qn__krun_t* run =
+bool qn__kprint_wide_store(qn__gpu_printer_t* p, const qn__ir_stmt_t* store, const char* value) {
+  qn__gpu_run_t* run =
       p->wide ? qn__kwide_run(p->wide, store->store.buffer, store->store.indices) : NULL;
   if (!run || !run->is_stored) return false;
   run->has_value = true;

@@ -7,7 +7,7 @@
 
 enum { QN__KWIDE_RUNS = 12, QN__KWIDE_LANES = 16 };  // at most
 
-typedef struct qn__krun {
+typedef struct qn__gpu_run {
   const qn__ir_buffer_t* buffer;
   qn__ir_expr_t* const* indices;
   const qn__ir_buffer_t* root;
@@ -16,12 +16,12 @@ typedef struct qn__krun {
   bool is_loaded;  // before the first lane
   bool is_stored;  // after the last lane
   bool has_value;  // the array has the lane's element at the statement that is printed
-} qn__krun_t;
+} qn__gpu_run_t;
 
-struct qn__kwide {
+struct qn__gpu_wide {
   uint32_t count;  // of lanes
   uint32_t run_count;
-  qn__krun_t runs[QN__KWIDE_RUNS];
+  qn__gpu_run_t runs[QN__KWIDE_RUNS];
   const char* lane;     // name of the loop's variable
   const char* aligned;  // a bool
 };
@@ -29,10 +29,10 @@ struct qn__kwide {
 // Finds the runs of a loop over `var` from `first` to `last` with this body, or of a reduction with
 // these lets and this value (NULL: a loop). Returns NULL if there is none, or if memory ran out,
 // which the printer then reports.
-qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
-                            const qn__ir_expr_t* last, qn__ir_block_t* body,
-                            const qn__ir_expr_t* value);
-qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
-                          qn__ir_expr_t* const* indices);
+qn__gpu_wide_t* qn__kwide_find(qn__gpu_printer_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
+                               const qn__ir_expr_t* last, qn__ir_block_t* body,
+                               const qn__ir_expr_t* value);
+qn__gpu_run_t* qn__kwide_run(qn__gpu_wide_t* wide, const qn__ir_buffer_t* buffer,
+                             qn__ir_expr_t* const* indices);
 
 #endif  // QUERN_JIT_GPU_PRINT_WIDE_H_

@@ -7,7 +7,7 @@
 
 typedef struct wide_search {
   qn__lanes_t lanes;
-  qn__kwide_t* wide;
+  qn__gpu_wide_t* wide;
   const qn__ir_block_t* body;
   const qn__ir_expr_t* value;  // of a reduction, or NULL
 } wide_search_t;
@@ -29,10 +29,10 @@ static bool is_same_element(const qn__ir_buffer_t* a, qn__ir_expr_t* const* a_in
   return true;
 }
 
-qn__krun_t* qn__kwide_run(qn__kwide_t* wide, const qn__ir_buffer_t* buffer,
-                          qn__ir_expr_t* const* indices) {
+qn__gpu_run_t* qn__kwide_run(qn__gpu_wide_t* wide, const qn__ir_buffer_t* buffer,
+                             qn__ir_expr_t* const* indices) {
   for (uint32_t i = 0; i < wide->run_count; ++i) {
-    qn__krun_t* run = &wide->runs[i];
+    qn__gpu_run_t* run = &wide->runs[i];
     if (is_same_element(run->buffer, run->indices, buffer, indices)) return run;
   }
   return NULL;
@@ -52,13 +52,13 @@ static bool is_run(const wide_search_t* self, const qn__ir_buffer_t* buffer,
   return true;
 }
 
-static qn__krun_t* add_run(wide_search_t* self, const qn__ir_buffer_t* buffer,
-                           qn__ir_expr_t* const* indices) {
-  qn__krun_t* run = qn__kwide_run(self->wide, buffer, indices);
+static qn__gpu_run_t* add_run(wide_search_t* self, const qn__ir_buffer_t* buffer,
+                              qn__ir_expr_t* const* indices) {
+  qn__gpu_run_t* run = qn__kwide_run(self->wide, buffer, indices);
   if (run) return run;
   if (self->wide->run_count == QN__KWIDE_RUNS) return NULL;
   run = &self->wide->runs[self->wide->run_count++];
-  *run = (qn__krun_t){.buffer = buffer, .indices = indices, .root = qn__buf_root(buffer)};
+  *run = (qn__gpu_run_t){.buffer = buffer, .indices = indices, .root = qn__buf_root(buffer)};
   return run;
 }
 
@@ -137,7 +137,7 @@ static bool collect_loads(void* context, qn__ir_expr_t** slot) {
   if (expr->kind == QN__EXPR_LOAD) {
     const qn__ir_buffer_t* buffer = expr->load.buffer;
     if (is_run(self, buffer, expr->load.indices) && can_load_early(self, qn__buf_root(buffer))) {
-      qn__krun_t* run = add_run(self, buffer, expr->load.indices);
+      qn__gpu_run_t* run = add_run(self, buffer, expr->load.indices);
       // After its store the array already has the element.
       if (run && !run->is_stored) run->is_loaded = true;
     }
@@ -162,7 +162,7 @@ static void collect(wide_search_t* self) {
   for (qn__ir_stmt_t* stmt = self->body->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, collect_loads, self);
     if (stmt->kind == QN__STMT_STORE && can_store_late(self, stmt)) {
-      qn__krun_t* run = add_run(self, stmt->store.buffer, stmt->store.indices);
+      qn__gpu_run_t* run = add_run(self, stmt->store.buffer, stmt->store.indices);
       if (run) run->is_stored = true;
     }
   }
@@ -173,7 +173,7 @@ static void collect(wide_search_t* self) {
 // Drops loaded runs of buffers whose store found no place in the full table: that store would
 // happen in its lane, before lanes that still read the array.
 static void drop_what_is_lost(wide_search_t* self) {
-  qn__kwide_t* wide = self->wide;
+  qn__gpu_wide_t* wide = self->wide;
   if (wide->run_count < QN__KWIDE_RUNS) return;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < wide->run_count; ++i) {
@@ -193,9 +193,9 @@ static bool is_lane_count(int64_t count) {
   return count > 1 && count <= QN__KWIDE_LANES && (count & (count - 1)) == 0;
 }
 
-qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
-                            const qn__ir_expr_t* last, qn__ir_block_t* body,
-                            const qn__ir_expr_t* value) {
+qn__gpu_wide_t* qn__kwide_find(qn__gpu_printer_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
+                               const qn__ir_expr_t* last, qn__ir_block_t* body,
+                               const qn__ir_expr_t* value) {
   if (first->kind != QN__EXPR_INT || first->int_value != 0 || last->kind != QN__EXPR_INT ||
       !is_lane_count(last->int_value)) {
     return NULL;
@@ -203,7 +203,7 @@ qn__kwide_t* qn__kwide_find(qn__kprint_t* p, qn__ir_var_t* var, const qn__ir_exp
   for (const qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) {
     if (!is_plain(stmt)) return NULL;
   }
-  qn__kwide_t* wide = QN__ARENA_NEW(p->arena, qn__kwide_t);
+  qn__gpu_wide_t* wide = QN__ARENA_NEW(p->arena, qn__gpu_wide_t);
   wide_search_t search = {.wide = wide, .body = body, .value = value};
   if (!wide || !qn__lanes_init(&search.lanes, p->arena, p->kernel->function)) {
     qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));

@@ -26,7 +26,7 @@
 static const struct {
   const char* text;
   int major;  // 0: not told
-} library_names[] = {
+} nvrtc_names[] = {
     {"libnvrtc.so.14", 14}, {"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12}, {"libnvrtc.so", 0}};
 // The first branch of the driver that offers a major version of CUDA.
 static const struct {
@@ -69,10 +69,10 @@ static bool try_folder(const place_search_t* search, const char* folder) {
   // A relative folder would be another one for each working directory.
   if (folder[0] != '/') return false;
   note(search, folder);
-  for (size_t i = 0; i < QN_COUNT_OF(library_names); i++) {
-    const int major = library_names[i].major;
+  for (size_t i = 0; i < QN_COUNT_OF(nvrtc_names); i++) {
+    const int major = nvrtc_names[i].major;
     if (search->most > 0 && (major == 0 || major > search->most)) continue;
-    if (join(search->out, folder, library_names[i].text) && is_file(search->out)) return true;
+    if (join(search->out, folder, nvrtc_names[i].text) && is_file(search->out)) return true;
   }
   return false;
 }

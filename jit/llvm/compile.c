@@ -50,9 +50,9 @@ typedef struct job {
   qn__llvm_worker_t* worker;
   LLVMContextRef context;
   LLVMTargetMachineRef machine;
-  qn__emit_result_t emitted;
+  qn__llvm_emit_result_t emitted;
   LLVMMemoryBufferRef file;
-  qn__image_t image;
+  qn__llvm_image_t image;
   char diagnostic[256];  // LLVM's first error; "" for none
 } job_t;
 
@@ -100,7 +100,7 @@ static qn_status_t check_diagnostic(const job_t* job) {
 
 static qn_status_t make_module(job_t* job) {
   bool is_x86 = strcmp(job->target->arch->name, "x86_64") == 0;
-  qn__emit_options_t options = {
+  qn__llvm_emit_options_t options = {
       .context = job->context,
       .machine = job->machine,
       .module_name = "quern",
@@ -137,13 +137,13 @@ static qn_status_t link_image(job_t* job) {
   if (!entries) return qn__out_of_memory("an image");
   for (size_t i = 0; i < count; ++i) entries[i] = job->emitted.functions[i].symbol;
   qn_span_t object = {(const uint8_t*)LLVMGetBufferStart(job->file), LLVMGetBufferSize(job->file)};
-  return qn__image_link(job->worker, object, entries, count, &job->arena, &job->image);
+  return qn__llvm_image_link(job->worker, object, entries, count, &job->arena, &job->image);
 }
 
 // Everything that LLVM takes part in, up to the form that was asked for.
 static qn_status_t run_llvm(void* self) {
   job_t* job = self;
-  QN_TRY(qn__worker_machine(job->worker, job->target, job->request.tier, &job->machine));
+  QN_TRY(qn__llvm_worker_machine(job->worker, job->target, job->request.tier, &job->machine));
   job->context = LLVMContextCreate();
   LLVMContextSetDiagnosticHandler(job->context, on_diagnostic, job);
   QN_TRY(make_module(job));
@@ -152,7 +152,7 @@ static qn_status_t run_llvm(void* self) {
   QN_TRY(check_diagnostic(job));
   if (job->form == FORM_LLVM) return QN_OK;
   LLVMCodeGenFileType type = job->form == FORM_ASM ? LLVMAssemblyFile : LLVMObjectFile;
-  QN_TRY(qn__image_emit_file(job->emitted.module, job->machine, type, &job->file));
+  QN_TRY(qn__llvm_image_emit_file(job->emitted.module, job->machine, type, &job->file));
   QN_TRY(check_diagnostic(job));
   return job->form == FORM_IMAGE ? link_image(job) : QN_OK;
 }
@@ -211,7 +211,7 @@ static bool copy_functions(const job_t* job, artifact_t* artifact) {
   qn_artifact_function_t* functions = qn__arena_alloc_array(arena, count + 1, sizeof *functions);
   if (!functions) return false;
   for (size_t i = 0; i < count; ++i) {
-    const qn__emit_function_t* from = &job->emitted.functions[i];
+    const qn__llvm_emit_function_t* from = &job->emitted.functions[i];
     qn_artifact_site_t* sites = qn__arena_alloc_array(arena, from->site_count + 1, sizeof *sites);
     if (!sites) return false;
     for (uint32_t k = 0; k < from->site_count; ++k) {
@@ -262,7 +262,7 @@ static void begin(qn__llvm_t* llvm, form_t form, job_t* job) {
   job->allocator = llvm->allocator;
   job->form = form;
   qn__arena_init(&job->arena, llvm->allocator);
-  qn__image_init(&job->image, llvm->allocator);
+  qn__llvm_image_init(&job->image, llvm->allocator);
 }
 
 static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, job_t* job,
@@ -272,8 +272,8 @@ static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, jo
   job->request = given;
   QN_TRY(prepare_body(job));
   if (job->form == FORM_IR) return QN_OK;
-  QN_TRY(qn__worker_take(&llvm->pool, &job->worker));
-  return qn__guard_run(run_llvm, job, out_is_abandoned);
+  QN_TRY(qn__llvm_worker_take(&llvm->pool, &job->worker));
+  return qn__llvm_guard_run(run_llvm, job, out_is_abandoned);
 }
 
 static void end(qn__llvm_t* llvm, job_t* job, bool is_abandoned) {
@@ -282,10 +282,10 @@ static void end(qn__llvm_t* llvm, job_t* job, bool is_abandoned) {
     if (job->emitted.module) LLVMDisposeModule(job->emitted.module);
     if (job->context) LLVMContextDispose(job->context);
   }
-  if (job->worker) qn__worker_give_back(&llvm->pool, job->worker, is_abandoned);
+  if (job->worker) qn__llvm_worker_give_back(&llvm->pool, job->worker, is_abandoned);
   if (job->has_body) qn__body_deinit(&job->body);
   qn_target_release(job->target);
-  qn__image_deinit(&job->image);
+  qn__llvm_image_deinit(&job->image);
   qn__arena_deinit(&job->arena);
 }
 
@@ -331,7 +331,7 @@ qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm) {
   const void* library_address;
   memcpy(&library_address, &library_function, sizeof library_address);
   qn__mapped_identity("llvm", form_texts, library_address, llvm->identity);
-  qn_status_t status = qn__worker_pool_init(&llvm->pool, allocator);
+  qn_status_t status = qn__llvm_worker_pool_init(&llvm->pool, allocator);
   if (!qn_ok(status)) {
     qn__free(allocator, llvm, sizeof *llvm);
     return status;
@@ -342,6 +342,6 @@ qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm) {
 
 void qn__llvm_destroy(qn__llvm_t* llvm) {
   if (!llvm) return;
-  qn__worker_pool_deinit(&llvm->pool);
+  qn__llvm_worker_pool_deinit(&llvm->pool);
   qn__free(llvm->allocator, llvm, sizeof *llvm);
 }

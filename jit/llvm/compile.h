@@ -10,7 +10,7 @@
 
 typedef struct qn__llvm {
   qn_allocator_t allocator;
-  qn__worker_pool_t pool;
+  qn__llvm_worker_pool_t pool;
   char identity[QN_IDENTITY_BYTES];
 } qn__llvm_t;
 

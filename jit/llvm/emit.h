@@ -24,7 +24,7 @@
   "loop-mssa(licm),gvn,instcombine<no-verify-fixpoint>,simplifycfg)"
 #define QN__EMIT_PASSES_FAST "function(sroa,early-cse)"
 
-typedef struct qn__emit_options {
+typedef struct qn__llvm_emit_options {
   LLVMContextRef context;        // borrowed until the module is disposed
   LLVMTargetMachineRef machine;  // borrowed during the call: triple, layout, CPU and features
   const char* module_name;
@@ -38,25 +38,25 @@ typedef struct qn__emit_options {
   bool is_checked;    // indices and integer divisors are checked
   bool is_fast_tier;  // shortest compile: fewer copies of loop bodies
   bool is_scalar_only;  // ignores lane counts: the loops as LLVM's own vectoriser would want them
-} qn__emit_options_t;
+} qn__llvm_emit_options_t;
 
-typedef struct qn__emit_function {
+typedef struct qn__llvm_emit_function {
   const char* name;    // of the IR's function
   const char* symbol;  // of the entry: a qn_cpu_kernel_t
   uint32_t launch_count;
   uint32_t site_count;
   const qn_artifact_site_t* sites;  // what env->fail's `site` counts
-} qn__emit_function_t;
+} qn__llvm_emit_function_t;
 
-typedef struct qn__emit_result {
+typedef struct qn__llvm_emit_result {
   LLVMModuleRef module;  // owned by the caller
   size_t function_count;
-  const qn__emit_function_t* functions;  // in the arena, as all that it points to
-} qn__emit_result_t;
+  const qn__llvm_emit_function_t* functions;  // in the arena, as all that it points to
+} qn__llvm_emit_result_t;
 
 // Emits every function of `body`. Errors: UNSUPPORTED names the function and the construct that a
 // CPU has no counterpart for; OUT_OF_MEMORY. `out->module` is NULL on failure.
-qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__emit_options_t* options,
-                            qn__arena_t* arena, qn__emit_result_t* out);
+qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__llvm_emit_options_t* options,
+                            qn__arena_t* arena, qn__llvm_emit_result_t* out);
 
 #endif  // QN_JIT_LLVM_EMIT_H_

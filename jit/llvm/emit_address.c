@@ -5,27 +5,27 @@
 #include "jit/llvm/emit_inner.h"
 
 // An index as i64 values.
-static qn__llvm_value_t index_value(qn__emit_t* e, const qn__ir_expr_t* expr) {
+static qn__llvm_value_t index_value(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (qn__dtype_bits(expr->dtype) == 64) return value;
   // What is linear and narrow may wrap between two lanes.
-  bool is_uniform = value.shape == QN__SHAPE_UNIFORM;
+  bool is_uniform = value.shape == QN__LLVM_SHAPE_UNIFORM;
   LLVMValueRef narrow = is_uniform ? value.v : qn__emit_widen(e, value);
   LLVMValueRef v = qn__emit_cast(e, expr->dtype, QN_DTYPE_I64, narrow);
   return is_uniform ? qn__emit_uniform(QN_DTYPE_I64, v) : qn__emit_varying(QN_DTYPE_I64, v);
 }
 
-static void check_index(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim,
+static void check_index(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim,
                         qn__llvm_value_t index) {
   LLVMValueRef extent = qn__emit_extent(e, buffer, dim);
   int64_t value, limit;
-  if (index.shape == QN__SHAPE_UNIFORM && qn__emit_const_int(index.v, &value) &&
+  if (index.shape == QN__LLVM_SHAPE_UNIFORM && qn__emit_const_int(index.v, &value) &&
       qn__emit_const_int(extent, &limit) && value >= 0 && value < limit) {
     return;
   }
   LLVMValueRef wide = index.v;
   LLVMValueRef bound = extent;
-  if (index.shape != QN__SHAPE_UNIFORM) {
+  if (index.shape != QN__LLVM_SHAPE_UNIFORM) {
     wide = qn__emit_widen(e, index);
     bound = qn__emit_splat(e, extent, e->fn->lanes);
   }
@@ -37,19 +37,20 @@ static void check_index(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t d
 
 // Do all lanes' elements exist in a private array, whatever the mask is? What is the same in all
 // lanes is right when one of them is on.
-static bool is_inside(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+static bool is_inside(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                       const qn__llvm_value_t* indices) {
-  const qn__buf_slot_t* slot = buffer->user;
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
   if (!slot->is_private || buffer->scope == QN__SCOPE_VIEW) return false;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     int64_t first, extent, stride = 0;
-    if (indices[i].shape == QN__SHAPE_UNIFORM && !(e->fn->mask && e->fn->can_mask_be_empty)) {
+    if (indices[i].shape == QN__LLVM_SHAPE_UNIFORM && !(e->fn->mask && e->fn->can_mask_be_empty)) {
       continue;
     }
-    if (indices[i].shape == QN__SHAPE_VARYING || !qn__emit_const_int(indices[i].v, &first)) {
+    if (indices[i].shape == QN__LLVM_SHAPE_VARYING || !qn__emit_const_int(indices[i].v, &first)) {
       return false;
     }
-    if (indices[i].shape == QN__SHAPE_LINEAR && !qn__emit_const_int(indices[i].stride, &stride)) {
+    if (indices[i].shape == QN__LLVM_SHAPE_LINEAR &&
+        !qn__emit_const_int(indices[i].stride, &stride)) {
       return false;
     }
     if (!qn__emit_const_int(qn__emit_extent(e, buffer, i), &extent)) return false;
@@ -60,7 +61,7 @@ static bool is_inside(qn__emit_t* e, const qn__ir_buffer_t* buffer,
 }
 
 // One more than the offset of the last element of a buffer that is no view.
-static LLVMValueRef span_of(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
+static LLVMValueRef span_of(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   LLVMBuilderRef b = e->fn->builder;
   if (!buffer->strides) {
     LLVMValueRef size = qn__emit_i64(e, 1);
@@ -78,11 +79,11 @@ static LLVMValueRef span_of(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
 }
 
 // A view may have any shape: that an index is within it does not say that the element exists.
-static void check_offset(qn__emit_t* e, const qn__ir_buffer_t* root, qn__llvm_value_t offset) {
+static void check_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* root, qn__llvm_value_t offset) {
   LLVMValueRef size = span_of(e, root);
   LLVMValueRef wide = offset.v;
   LLVMValueRef bound = size;
-  if (offset.shape != QN__SHAPE_UNIFORM) {
+  if (offset.shape != QN__LLVM_SHAPE_UNIFORM) {
     wide = qn__emit_widen(e, offset);
     bound = qn__emit_splat(e, size, e->fn->lanes);
   }
@@ -91,51 +92,52 @@ static void check_offset(qn__emit_t* e, const qn__ir_buffer_t* root, qn__llvm_va
 }
 
 // a + b * scale, of i64 values; `a` may be absent.
-static qn__llvm_value_t add_scaled(qn__emit_t* e, qn__llvm_value_t a, qn__llvm_value_t b,
+static qn__llvm_value_t add_scaled(qn__llvm_emit_t* e, qn__llvm_value_t a, qn__llvm_value_t b,
                                    LLVMValueRef scale) {
   LLVMBuilderRef builder = e->fn->builder;
   int64_t factor;
   bool is_one = qn__emit_const_int(scale, &factor) && factor == 1;
   LLVMValueRef zero = qn__emit_i64(e, 0);
-  if (b.shape == QN__SHAPE_VARYING) {
+  if (b.shape == QN__LLVM_SHAPE_VARYING) {
     LLVMValueRef v = b.v;
     if (!is_one) v = LLVMBuildMul(builder, v, qn__emit_splat(e, scale, e->fn->lanes), "");
     int64_t constant;
-    bool is_alone = !a.v || (a.shape == QN__SHAPE_UNIFORM && qn__emit_const_int(a.v, &constant) &&
-                             constant == 0);
+    bool is_alone = !a.v || (a.shape == QN__LLVM_SHAPE_UNIFORM &&
+                             qn__emit_const_int(a.v, &constant) && constant == 0);
     if (!is_alone) v = LLVMBuildAdd(builder, qn__emit_widen(e, a), v, "");
     return qn__emit_varying(QN_DTYPE_I64, v);
   }
   LLVMValueRef v = is_one ? b.v : LLVMBuildMul(builder, b.v, scale, "");
   LLVMValueRef step = zero;
-  if (b.shape == QN__SHAPE_LINEAR) {
+  if (b.shape == QN__LLVM_SHAPE_LINEAR) {
     step = is_one ? b.stride : LLVMBuildMul(builder, b.stride, scale, "");
   }
   qn__llvm_value_t term = qn__emit_linear(QN_DTYPE_I64, v, step);
   if (!a.v) return term;
-  if (a.shape == QN__SHAPE_VARYING) {
+  if (a.shape == QN__LLVM_SHAPE_VARYING) {
     return qn__emit_varying(QN_DTYPE_I64, LLVMBuildAdd(builder, a.v, qn__emit_widen(e, term), ""));
   }
-  LLVMValueRef first = a.shape == QN__SHAPE_LINEAR ? a.stride : zero;
+  LLVMValueRef first = a.shape == QN__LLVM_SHAPE_LINEAR ? a.stride : zero;
   return qn__emit_linear(QN_DTYPE_I64, LLVMBuildAdd(builder, a.v, v, ""),
                          LLVMBuildAdd(builder, first, step, ""));
 }
 
 // The offset of an element from the first one of the buffer underneath all views.
-static qn__llvm_value_t element_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+static qn__llvm_value_t element_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                        const qn__llvm_value_t* indices) {
-  const qn__buf_slot_t* slot = buffer->user;
-  qn__llvm_value_t offset = {NULL, NULL, QN_DTYPE_I64, QN__SHAPE_UNIFORM};
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
+  qn__llvm_value_t offset = {NULL, NULL, QN_DTYPE_I64, QN__LLVM_SHAPE_UNIFORM};
   // Varying parts last, so that what is uniform is added up as scalars.
   for (int pass = 0; pass < 2; ++pass) {
     if (pass == 0 && buffer->scope == QN__SCOPE_VIEW) {
-      if (slot->shift.shape != QN__SHAPE_VARYING) offset = qn__emit_view_shift(e, buffer);
+      if (slot->shift.shape != QN__LLVM_SHAPE_VARYING) offset = qn__emit_view_shift(e, buffer);
     }
     for (uint32_t i = 0; i < buffer->rank; ++i) {
-      if ((indices[i].shape == QN__SHAPE_VARYING) != (pass == 1)) continue;
+      if ((indices[i].shape == QN__LLVM_SHAPE_VARYING) != (pass == 1)) continue;
       offset = add_scaled(e, offset, indices[i], qn__emit_stride(e, buffer, i));
     }
-    if (pass == 1 && buffer->scope == QN__SCOPE_VIEW && slot->shift.shape == QN__SHAPE_VARYING) {
+    if (pass == 1 && buffer->scope == QN__SCOPE_VIEW &&
+        slot->shift.shape == QN__LLVM_SHAPE_VARYING) {
       offset = add_scaled(e, offset, slot->shift, qn__emit_i64(e, 1));
     }
   }
@@ -143,8 +145,8 @@ static qn__llvm_value_t element_offset(qn__emit_t* e, const qn__ir_buffer_t* buf
   return offset;
 }
 
-static bool evaluate(qn__emit_t* e, const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices,
-                     qn__llvm_value_t** out_values) {
+static bool evaluate(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
+                     qn__ir_expr_t* const* indices, qn__llvm_value_t** out_values) {
   *out_values = qn__arena_alloc_array(e->arena, buffer->rank + 1U, sizeof **out_values);
   if (!*out_values) {
     e->has_failed = true;
@@ -157,7 +159,7 @@ static bool evaluate(qn__emit_t* e, const qn__ir_buffer_t* buffer, qn__ir_expr_t
   return true;
 }
 
-qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices) {
   qn__llvm_value_t* values;
   if (!evaluate(e, buffer, indices, &values)) {
@@ -166,11 +168,11 @@ qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
   return element_offset(e, buffer, values);
 }
 
-qn__address_t qn__emit_address(qn__emit_t* e, const qn__ir_buffer_t* buffer,
-                               qn__ir_expr_t* const* indices) {
-  const qn__buf_slot_t* slot = buffer->user;
+qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
+                                    qn__ir_expr_t* const* indices) {
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
   LLVMValueRef base = qn__emit_pointer(e, slot->root);
-  qn__address_t address = {buffer, base, NULL, QN__SHAPE_UNIFORM, false};
+  qn__llvm_address_t address = {buffer, base, NULL, QN__LLVM_SHAPE_UNIFORM, false};
   qn__llvm_value_t* values;
   if (!evaluate(e, buffer, indices, &values)) return address;
   qn__llvm_value_t offset = element_offset(e, buffer, values);

@@ -12,8 +12,8 @@ enum { MAX_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 
 // Fills extents and strides from what the shape says here. The strides of a row-major buffer are
 // products.
-static void declare_shape(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
-  qn__buf_slot_t* slot = buffer->user;
+static void declare_shape(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   slot->owner = e->fn->serial;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     slot->extents[i] = qn__emit_scalar(e, buffer->shape[i]);
@@ -32,7 +32,7 @@ static void declare_shape(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
 
 // Bytes of a buffer whose extents are all constant and whose size is modest; -1 otherwise.
 static int64_t constant_bytes(const qn__ir_buffer_t* buffer) {
-  const qn__buf_slot_t* slot = buffer->user;
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
   int64_t bytes = qn__dtype_bits(buffer->dtype) / 8;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     int64_t extent;
@@ -46,8 +46,8 @@ static int64_t constant_bytes(const qn__ir_buffer_t* buffer) {
 
 // The product of the extents and the element's size; fails where one is negative or the product too
 // large.
-static LLVMValueRef checked_bytes(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
-  const qn__buf_slot_t* slot = buffer->user;
+static LLVMValueRef checked_bytes(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef bytes = qn__emit_i64(e, qn__dtype_bits(buffer->dtype) / 8);
   for (uint32_t i = 0; i < buffer->rank; ++i) {
@@ -63,10 +63,10 @@ static LLVMValueRef checked_bytes(qn__emit_t* e, const qn__ir_buffer_t* buffer) 
   return bytes;
 }
 
-static void allocate_workspace(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
-  qn__buf_slot_t* slot = buffer->user;
+static void allocate_workspace(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   LLVMBuilderRef b = e->fn->builder;
-  qn__workspace_t* workspace = QN__ARENA_NEW(e->arena, qn__workspace_t);
+  qn__llvm_workspace_t* workspace = QN__ARENA_NEW(e->arena, qn__llvm_workspace_t);
   if (!workspace) {
     e->has_failed = true;
     slot->pointer = LLVMConstNull(e->pointer);
@@ -79,7 +79,7 @@ static void allocate_workspace(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   uint32_t site = qn__emit_site(e, QN_SITE_MEMORY, buffer->origin_id, 0, NULL);
   qn__emit_require(e, ok, site, NULL, bytes);
   workspace->slot = qn__emit_alloca(e, e->pointer, 8);
-  qn__entry_state_t state = qn__emit_entry_begin(e);
+  qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
   LLVMBuildStore(b, LLVMConstNull(e->pointer), workspace->slot);
   qn__emit_entry_end(e, state);
   LLVMBuildStore(b, slot->pointer, workspace->slot);
@@ -87,9 +87,10 @@ static void allocate_workspace(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   e->fn->workspaces = workspace;
 }
 
-void qn__emit_release_workspace(qn__emit_t* e, const qn__workspace_t* until, bool is_failing) {
+void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* until,
+                                bool is_failing) {
   LLVMBuilderRef b = e->fn->builder;
-  for (qn__workspace_t* w = e->fn->workspaces; w != until; w = w->previous) {
+  for (qn__llvm_workspace_t* w = e->fn->workspaces; w != until; w = w->previous) {
     if (w->is_released && !is_failing) continue;
     LLVMValueRef pointer = LLVMBuildLoad2(b, e->pointer, w->slot, "");
     LLVMBasicBlockRef after = NULL;
@@ -110,8 +111,8 @@ void qn__emit_release_workspace(qn__emit_t* e, const qn__workspace_t* until, boo
   }
 }
 
-static void declare_table(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
-  qn__buf_slot_t* slot = buffer->user;
+static void declare_table(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->pointer) return;  // the copy of a loop body
   uint32_t bits = qn__dtype_bits(buffer->dtype);
   LLVMTypeRef element = LLVMIntTypeInContext(e->context, bits);
@@ -138,14 +139,14 @@ static void declare_table(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
   LLVMSetAlignment(slot->pointer, 64);
 }
 
-static void declare_view(qn__emit_t* e, const qn__ir_buffer_t* view) {
-  qn__buf_slot_t* slot = view->user;
+static void declare_view(qn__llvm_emit_t* e, const qn__ir_buffer_t* view) {
+  qn__llvm_buffer_slot_t* slot = view->user;
   slot->shift = qn__emit_offset(e, view->base, view->base_indices);
 }
 
-void qn__emit_alloc(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
-  qn__buf_slot_t* slot = buffer->user;
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   declare_shape(e, buffer);
   if (buffer->scope == QN__SCOPE_VIEW) {
     declare_view(e, buffer);

@@ -24,7 +24,7 @@ static LLVMAtomicRMWBinOp operation(qn_atomic_op_t op, qn_dtype_t dtype) {
   }
 }
 
-void qn__emit_atomic(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+void qn__emit_atomic(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef operand = qn__emit_scalar(e, stmt->atomic.operand);
   LLVMValueRef operand2 = stmt->atomic.operand2 ? qn__emit_scalar(e, stmt->atomic.operand2) : NULL;

@@ -17,7 +17,7 @@ static LLVMValueRef jam(LLVMBuilderRef b, LLVMValueRef value, uint32_t count) {
 
 // The f32 that rounds to the same f16 and bf16 as the f64 does. 16 bits are kept: three more than
 // f16 has, eight more than bf16, and no more than f32 has where bf16's denormal numbers end.
-static LLVMValueRef f32_to_round(qn__emit_t* e, LLVMValueRef value) {
+static LLVMValueRef f32_to_round(qn__llvm_emit_t* e, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(value);
   LLVMValueRef bits = LLVMBuildBitCast(b, value, qn__emit_like(type, e->i64), "");
@@ -25,7 +25,7 @@ static LLVMValueRef f32_to_round(qn__emit_t* e, LLVMValueRef value) {
   return LLVMBuildFPTrunc(b, value, qn__emit_like(type, e->f32), "");
 }
 
-static LLVMValueRef float_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to,
+static LLVMValueRef float_to_float(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                                    LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), qn__emit_type(e, to));
@@ -38,7 +38,7 @@ static LLVMValueRef float_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to
   return from == to ? value : qn__emit_round(e, to, value);
 }
 
-static LLVMValueRef float_to_int(qn__emit_t* e, qn_dtype_t to, LLVMValueRef value) {
+static LLVMValueRef float_to_int(qn__llvm_emit_t* e, qn_dtype_t to, LLVMValueRef value) {
   LLVMTypeRef types[] = {qn__emit_like(LLVMTypeOf(value), qn__emit_type(e, to)), LLVMTypeOf(value)};
   const char* name = qn__emit_is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat";
   return qn__emit_intrinsic(e, name, types, 2, &value, 1);
@@ -46,7 +46,7 @@ static LLVMValueRef float_to_int(qn__emit_t* e, qn_dtype_t to, LLVMValueRef valu
 
 // An integer of 32 or 64 bits that f64 holds and that rounds to the same bf16. Those that f64 does
 // not hold lose 11 bits; bf16 has 8.
-static LLVMValueRef int_to_round(qn__emit_t* e, qn_dtype_t from, LLVMValueRef value) {
+static LLVMValueRef int_to_round(qn__llvm_emit_t* e, qn_dtype_t from, LLVMValueRef value) {
   if (qn__dtype_bits(from) < 64) return value;
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(value);
@@ -60,7 +60,7 @@ static LLVMValueRef int_to_round(qn__emit_t* e, qn_dtype_t from, LLVMValueRef va
   return LLVMBuildSelect(b, is_held, value, jam(b, value, 11), "");
 }
 
-static LLVMValueRef int_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to,
+static LLVMValueRef int_to_float(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                                  LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   // f32 holds 24 bits; beyond them f16 has infinities only.
@@ -72,7 +72,8 @@ static LLVMValueRef int_to_float(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to,
   return qn__emit_round(e, to, is_wide ? f32_to_round(e, result) : result);
 }
 
-static LLVMValueRef int_to_int(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {
+static LLVMValueRef int_to_int(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
+                               LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), qn__emit_type(e, to));
   uint32_t from_bits = from == QN_DTYPE_BOOL ? 1 : qn__dtype_bits(from);
@@ -83,7 +84,7 @@ static LLVMValueRef int_to_int(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LL
                                   : LLVMBuildZExt(b, value, type, "");
 }
 
-LLVMValueRef qn__emit_cast(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {
+LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   bool is_from_float = qn__dtype_is_float(from);
   if (to == QN_DTYPE_BOOL) {
@@ -98,19 +99,20 @@ LLVMValueRef qn__emit_cast(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMVa
   return qn__dtype_is_float(to) ? int_to_float(e, from, to, value) : int_to_int(e, from, to, value);
 }
 
-LLVMValueRef qn__emit_from_memory(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef bits) {
+LLVMValueRef qn__emit_from_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits) {
   if (qn__emit_is_narrow_float(dtype)) return qn__emit_widen_bits(e, dtype, bits);
   if (dtype != QN_DTYPE_BOOL) return bits;
   return LLVMBuildICmp(e->fn->builder, LLVMIntNE, bits, LLVMConstNull(LLVMTypeOf(bits)), "");
 }
 
-LLVMValueRef qn__emit_to_memory(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
+LLVMValueRef qn__emit_to_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
   if (qn__emit_is_narrow_float(dtype)) return qn__emit_narrow_bits(e, dtype, value);
   if (dtype != QN_DTYPE_BOOL) return value;
   return LLVMBuildZExt(e->fn->builder, value, qn__emit_like(LLVMTypeOf(value), e->i8), "");
 }
 
-LLVMValueRef qn__emit_bitcast(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {
+LLVMValueRef qn__emit_bitcast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
+                              LLVMValueRef value) {
   LLVMValueRef bits = qn__emit_to_memory(e, from, value);
   LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), qn__emit_memory_type(e, to));
   return qn__emit_from_memory(e, to, LLVMBuildBitCast(e->fn->builder, bits, type, ""));

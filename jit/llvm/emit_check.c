@@ -12,7 +12,7 @@ static bool is_same_site(const qn_artifact_site_t* site, qn_site_kind_t kind, ui
           (site->message && message && strcmp(site->message, message) == 0));
 }
 
-uint32_t qn__emit_site(qn__emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
+uint32_t qn__emit_site(qn__llvm_emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
                        const char* message) {
   for (uint32_t i = 0; i < e->site_count; ++i) {
     if (is_same_site(&e->sites[i], kind, buffer_id, dim, message)) return i;
@@ -34,12 +34,12 @@ uint32_t qn__emit_site(qn__emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, u
   return e->site_count++;
 }
 
-LLVMBasicBlockRef qn__emit_fail_block(qn__emit_t* e) {
+LLVMBasicBlockRef qn__emit_fail_block(qn__llvm_emit_t* e) {
   if (!e->fn->fail) e->fn->fail = qn__emit_block(e, "failed");
   return e->fn->fail;
 }
 
-LLVMValueRef qn__emit_env_call(qn__emit_t* e, unsigned slot, LLVMTypeRef type,
+LLVMValueRef qn__emit_env_call(qn__llvm_emit_t* e, unsigned slot, LLVMTypeRef type,
                                const LLVMValueRef* args, unsigned count) {
   enum { MOST = 5 };
   LLVMValueRef values[MOST + 1] = {e->fn->env};
@@ -53,16 +53,16 @@ LLVMValueRef qn__emit_env_call(qn__emit_t* e, unsigned slot, LLVMTypeRef type,
   return LLVMBuildCall2(b, type, callee, values, count + 1, "");
 }
 
-static LLVMValueRef pick(qn__emit_t* e, LLVMValueRef value, LLVMValueRef lane) {
+static LLVMValueRef pick(qn__llvm_emit_t* e, LLVMValueRef value, LLVMValueRef lane) {
   if (!value) return qn__emit_i64(e, 0);
   if (qn__emit_lane_count(LLVMTypeOf(value)) == 0) return value;
   return LLVMBuildExtractElement(e->fn->builder, value, lane, "");
 }
 
-void qn__emit_require(qn__emit_t* e, LLVMValueRef ok, uint32_t site, LLVMValueRef index,
+void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMValueRef index,
                       LLVMValueRef extent) {
   enum { ENV_FAIL = 3 };
-  qn__fn_t* fn = e->fn;
+  qn__llvm_function_t* fn = e->fn;
   LLVMBuilderRef b = fn->builder;
   int64_t constant;
   if (qn__emit_const_int(ok, &constant) && constant != 0) return;

@@ -16,7 +16,7 @@
 #define GUESSED_TRIPS 16.0
 
 typedef struct cost {
-  qn__emit_t* e;
+  qn__llvm_emit_t* e;
   uint32_t mark;  // of what the launch declares
 } cost_t;
 
@@ -36,7 +36,7 @@ static bool is_known(const cost_t* self, const qn__ir_expr_t* expr) {
     case QN__EXPR_INT:
       return true;
     case QN__EXPR_VAR:
-      return ((const qn__var_slot_t*)expr->var->user)->mark != self->mark;
+      return ((const qn__llvm_var_slot_t*)expr->var->user)->mark != self->mark;
     case QN__EXPR_CAST:
       return is_known(self, expr->args[0]) && qn__dtype_is_int(expr->args[0]->dtype);
     case QN__EXPR_OP:
@@ -54,7 +54,7 @@ static bool is_known(const cost_t* self, const qn__ir_expr_t* expr) {
 
 static LLVMValueRef trips(const cost_t* self, const qn__ir_expr_t* begin,
                           const qn__ir_expr_t* end) {
-  qn__emit_t* e = self->e;
+  qn__llvm_emit_t* e = self->e;
   if (!is_known(self, begin) || !is_known(self, end)) return constant(self, GUESSED_TRIPS);
   LLVMBuilderRef b = e->fn->builder;
   bool was_unchecked = e->fn->is_unchecked;
@@ -160,7 +160,7 @@ static LLVMValueRef cost_block(const cost_t* self, const qn__ir_block_t* block, 
   return sum;
 }
 
-LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__ir_stmt_t* loop) {
+LLVMValueRef qn__emit_cost(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   cost_t self = {e, qn__emit_mark(e, loop)};
   double share = lane_share(&self, loop->loop.lane_count);
   return plus(&self, LLVMConstReal(e->f64, NS_SIMPLE), cost_block(&self, &loop->loop.body, share));

@@ -8,7 +8,7 @@
 // ------------------------------------------------------------------------------------ facts
 
 // May it be evaluated although the program would not? Then a choice needs no branch.
-static bool is_speculable(const qn__emit_t* e, const qn__ir_expr_t* expr) {
+static bool is_speculable(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -42,7 +42,7 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
       return expr->int_value >= 0;
     case QN__EXPR_VAR: {
       if (expr->var->kind == QN__VAR_SYMBOL) return true;
-      const qn__var_slot_t* slot = expr->var->user;
+      const qn__llvm_var_slot_t* slot = expr->var->user;
       return slot && slot->is_nonnegative;
     }
     case QN__EXPR_CAST:
@@ -81,10 +81,10 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
 
 // One of two values, made at the ends of two blocks that have no terminators yet; goes on at
 // `done`. In lanes the result is uniform when both are.
-static qn__llvm_value_t merge(qn__emit_t* e, qn__llvm_value_t a, LLVMBasicBlockRef at_a,
+static qn__llvm_value_t merge(qn__llvm_emit_t* e, qn__llvm_value_t a, LLVMBasicBlockRef at_a,
                               qn__llvm_value_t b, LLVMBasicBlockRef at_b, LLVMBasicBlockRef done) {
   LLVMBuilderRef builder = e->fn->builder;
-  bool is_uniform = a.shape == QN__SHAPE_UNIFORM && b.shape == QN__SHAPE_UNIFORM;
+  bool is_uniform = a.shape == QN__LLVM_SHAPE_UNIFORM && b.shape == QN__LLVM_SHAPE_UNIFORM;
   qn__emit_at(e, at_a);
   LLVMValueRef values[] = {is_uniform ? a.v : qn__emit_widen(e, a), NULL};
   LLVMBuildBr(builder, done);
@@ -99,15 +99,16 @@ static qn__llvm_value_t merge(qn__emit_t* e, qn__llvm_value_t a, LLVMBasicBlockR
 }
 
 // Evaluates `expr` with the mask narrowed to where `condition` holds.
-static qn__llvm_value_t under(qn__emit_t* e, LLVMValueRef condition, const qn__ir_expr_t* expr) {
-  qn__mask_state_t state = qn__emit_narrow(e, condition);
+static qn__llvm_value_t under(qn__llvm_emit_t* e, LLVMValueRef condition,
+                              const qn__ir_expr_t* expr) {
+  qn__llvm_mask_state_t state = qn__emit_narrow(e, condition);
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   qn__emit_unmask(e, state);
   return value;
 }
 
 // condition ? a : b with a uniform condition and branches; NULL stands for the condition itself.
-static qn__llvm_value_t branch(qn__emit_t* e, LLVMValueRef condition, const qn__ir_expr_t* a,
+static qn__llvm_value_t branch(qn__llvm_emit_t* e, LLVMValueRef condition, const qn__ir_expr_t* a,
                                const qn__ir_expr_t* b) {
   LLVMBuilderRef builder = e->fn->builder;
   LLVMBasicBlockRef yes = qn__emit_block(e, "yes");
@@ -124,11 +125,11 @@ static qn__llvm_value_t branch(qn__emit_t* e, LLVMValueRef condition, const qn__
   return merge(e, value_a, at_a, value_b, at_b, done);
 }
 
-static qn__llvm_value_t choose(qn__emit_t* e, qn__llvm_value_t condition, qn__llvm_value_t a,
+static qn__llvm_value_t choose(qn__llvm_emit_t* e, qn__llvm_value_t condition, qn__llvm_value_t a,
                                qn__llvm_value_t b) {
   LLVMBuilderRef builder = e->fn->builder;
-  bool is_uniform = condition.shape == QN__SHAPE_UNIFORM && a.shape == QN__SHAPE_UNIFORM &&
-                    b.shape == QN__SHAPE_UNIFORM;
+  bool is_uniform = condition.shape == QN__LLVM_SHAPE_UNIFORM &&
+                    a.shape == QN__LLVM_SHAPE_UNIFORM && b.shape == QN__LLVM_SHAPE_UNIFORM;
   if (is_uniform) {
     return qn__emit_uniform(a.dtype, LLVMBuildSelect(builder, condition.v, a.v, b.v, ""));
   }
@@ -137,14 +138,14 @@ static qn__llvm_value_t choose(qn__emit_t* e, qn__llvm_value_t condition, qn__ll
   return qn__emit_varying(a.dtype, LLVMBuildSelect(builder, condition.v, wide_a, wide_b, ""));
 }
 
-static qn__llvm_value_t emit_cond(qn__emit_t* e, const qn__ir_expr_t* expr) {
+static qn__llvm_value_t emit_cond(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t condition = qn__emit_expr(e, expr->args[0]);
   bool is_plain = is_speculable(e, expr->args[1]) && is_speculable(e, expr->args[2]);
   if (is_plain) {
     qn__llvm_value_t a = qn__emit_expr(e, expr->args[1]);
     return choose(e, condition, a, qn__emit_expr(e, expr->args[2]));
   }
-  if (condition.shape == QN__SHAPE_UNIFORM) {
+  if (condition.shape == QN__LLVM_SHAPE_UNIFORM) {
     return branch(e, condition.v, expr->args[1], expr->args[2]);
   }
   qn__llvm_value_t a = under(e, condition.v, expr->args[1]);
@@ -153,12 +154,12 @@ static qn__llvm_value_t emit_cond(qn__emit_t* e, const qn__ir_expr_t* expr) {
 }
 
 // a && b, a || b.
-static qn__llvm_value_t emit_logic(qn__emit_t* e, const qn__ir_expr_t* expr) {
+static qn__llvm_value_t emit_logic(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   LLVMBuilderRef builder = e->fn->builder;
   bool is_and = expr->op == QN_OP_LOGIC_AND;
   qn__llvm_value_t a = qn__emit_expr(e, expr->args[0]);
   bool is_plain = is_speculable(e, expr->args[1]);
-  if (!is_plain && a.shape == QN__SHAPE_UNIFORM) {
+  if (!is_plain && a.shape == QN__LLVM_SHAPE_UNIFORM) {
     return branch(e, a.v, is_and ? expr->args[1] : NULL, is_and ? NULL : expr->args[1]);
   }
   qn__llvm_value_t b;
@@ -167,7 +168,7 @@ static qn__llvm_value_t emit_logic(qn__emit_t* e, const qn__ir_expr_t* expr) {
   } else {
     b = under(e, is_and ? a.v : LLVMBuildNot(builder, a.v, ""), expr->args[1]);
   }
-  bool is_uniform = a.shape == QN__SHAPE_UNIFORM && b.shape == QN__SHAPE_UNIFORM;
+  bool is_uniform = a.shape == QN__LLVM_SHAPE_UNIFORM && b.shape == QN__LLVM_SHAPE_UNIFORM;
   LLVMValueRef x = is_uniform ? a.v : qn__emit_widen(e, a);
   LLVMValueRef y = is_uniform ? b.v : qn__emit_widen(e, b);
   LLVMValueRef value = is_and ? LLVMBuildAnd(builder, x, y, "") : LLVMBuildOr(builder, x, y, "");
@@ -178,14 +179,14 @@ static qn__llvm_value_t emit_logic(qn__emit_t* e, const qn__ir_expr_t* expr) {
 // ------------------------------------------------------------------------------------ operators
 
 // An integer operation that keeps its operands' linearity. False: it does not.
-static bool emit_linear_op(qn__emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__llvm_value_t b,
+static bool emit_linear_op(qn__llvm_emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__llvm_value_t b,
                            qn__llvm_value_t* out) {
   if (!qn__dtype_is_int(a.dtype)) return false;
-  if (a.shape == QN__SHAPE_VARYING || b.shape == QN__SHAPE_VARYING) return false;
+  if (a.shape == QN__LLVM_SHAPE_VARYING || b.shape == QN__LLVM_SHAPE_VARYING) return false;
   LLVMBuilderRef builder = e->fn->builder;
   LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(a.v));
-  LLVMValueRef step_a = a.shape == QN__SHAPE_LINEAR ? a.stride : zero;
-  LLVMValueRef step_b = b.shape == QN__SHAPE_LINEAR ? b.stride : zero;
+  LLVMValueRef step_a = a.shape == QN__LLVM_SHAPE_LINEAR ? a.stride : zero;
+  LLVMValueRef step_b = b.shape == QN__LLVM_SHAPE_LINEAR ? b.stride : zero;
   LLVMValueRef v, step;
   switch (op) {
     case QN_OP_ADD:
@@ -201,10 +202,10 @@ static bool emit_linear_op(qn__emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__ll
       step = LLVMBuildNeg(builder, step_a, "");
       break;
     case QN_OP_MUL:
-      if (a.shape == QN__SHAPE_LINEAR && b.shape == QN__SHAPE_LINEAR) return false;
+      if (a.shape == QN__LLVM_SHAPE_LINEAR && b.shape == QN__LLVM_SHAPE_LINEAR) return false;
       v = LLVMBuildMul(builder, a.v, b.v, "");
-      step = a.shape == QN__SHAPE_LINEAR ? LLVMBuildMul(builder, step_a, b.v, "")
-                                         : LLVMBuildMul(builder, step_b, a.v, "");
+      step = a.shape == QN__LLVM_SHAPE_LINEAR ? LLVMBuildMul(builder, step_a, b.v, "")
+                                              : LLVMBuildMul(builder, step_b, a.v, "");
       break;
     default:
       return false;
@@ -213,7 +214,7 @@ static bool emit_linear_op(qn__emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__ll
   return true;
 }
 
-static LLVMValueRef emit_operator(qn__emit_t* e, const qn__ir_expr_t* expr,
+static LLVMValueRef emit_operator(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
                                   qn_dtype_t operand_dtype, const LLVMValueRef* args) {
   LLVMBuilderRef builder = e->fn->builder;
   switch (qn__op_info(expr->op)->rule) {
@@ -232,16 +233,16 @@ static LLVMValueRef emit_operator(qn__emit_t* e, const qn__ir_expr_t* expr,
   return qn__emit_int_op(e, expr, operand_dtype, args);
 }
 
-static qn__llvm_value_t emit_op(qn__emit_t* e, const qn__ir_expr_t* expr) {
+static qn__llvm_value_t emit_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) return emit_logic(e, expr);
   uint32_t arity = qn__op_info(expr->op)->arity;
-  qn__llvm_value_t values[3] = {{NULL, NULL, QN_DTYPE_NONE, QN__SHAPE_UNIFORM}};
+  qn__llvm_value_t values[3] = {{NULL, NULL, QN_DTYPE_NONE, QN__LLVM_SHAPE_UNIFORM}};
   bool is_uniform = true;
   bool can_be_linear = true;
   for (uint32_t i = 0; i < arity; ++i) {
     values[i] = qn__emit_expr(e, expr->args[i]);
-    is_uniform = is_uniform && values[i].shape == QN__SHAPE_UNIFORM;
-    can_be_linear = can_be_linear && values[i].shape != QN__SHAPE_VARYING;
+    is_uniform = is_uniform && values[i].shape == QN__LLVM_SHAPE_UNIFORM;
+    can_be_linear = can_be_linear && values[i].shape != QN__LLVM_SHAPE_VARYING;
   }
   qn__llvm_value_t result;
   if (!is_uniform && can_be_linear && arity <= 2 &&
@@ -256,10 +257,10 @@ static qn__llvm_value_t emit_op(qn__emit_t* e, const qn__ir_expr_t* expr) {
   return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
 }
 
-static qn__llvm_value_t emit_conversion(qn__emit_t* e, const qn__ir_expr_t* expr) {
+static qn__llvm_value_t emit_conversion(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr->args[0]);
   qn_dtype_t from = expr->args[0]->dtype;
-  if (expr->kind == QN__EXPR_CAST && value.shape == QN__SHAPE_LINEAR &&
+  if (expr->kind == QN__EXPR_CAST && value.shape == QN__LLVM_SHAPE_LINEAR &&
       qn__dtype_is_int(expr->dtype) && qn__dtype_bits(expr->dtype) <= qn__dtype_bits(from)) {
     // Wrapping keeps linearity.
     LLVMTypeRef type = qn__emit_type(e, expr->dtype);
@@ -268,14 +269,14 @@ static qn__llvm_value_t emit_conversion(qn__emit_t* e, const qn__ir_expr_t* expr
     return qn__emit_linear(expr->dtype, LLVMBuildTrunc(b, value.v, type, ""),
                            LLVMBuildTrunc(b, value.stride, type, ""));
   }
-  bool is_uniform = value.shape == QN__SHAPE_UNIFORM;
+  bool is_uniform = value.shape == QN__LLVM_SHAPE_UNIFORM;
   LLVMValueRef v = is_uniform ? value.v : qn__emit_widen(e, value);
   v = expr->kind == QN__EXPR_CAST ? qn__emit_cast(e, from, expr->dtype, v)
                                   : qn__emit_bitcast(e, from, expr->dtype, v);
   return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
 }
 
-qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__ir_expr_t* expr) {
+qn__llvm_value_t qn__emit_expr(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
@@ -297,9 +298,9 @@ qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__ir_expr_t* expr) {
   return qn__emit_uniform(expr->dtype, qn__emit_undefined(e, expr->dtype));
 }
 
-LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__ir_expr_t* expr) {
+LLVMValueRef qn__emit_scalar(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr);
-  if (value.shape == QN__SHAPE_UNIFORM) return value.v;
+  if (value.shape == QN__LLVM_SHAPE_UNIFORM) return value.v;
   // The lanes that are on agree: any of them will do.
   LLVMValueRef wide = qn__emit_widen(e, value);
   LLVMValueRef lane = qn__emit_i64(e, 0);

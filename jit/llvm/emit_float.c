@@ -9,7 +9,7 @@
 
 // What a `fast` function allows. Not the assumption that there is no NaN or infinity: it gains
 // little, and makes one that is there after all into something that no longer is a value.
-static LLVMValueRef with_flags(qn__emit_t* e, LLVMValueRef value) {
+static LLVMValueRef with_flags(qn__llvm_emit_t* e, LLVMValueRef value) {
   if (e->function->is_fast && LLVMIsAInstruction(value) && LLVMCanValueUseFastMathFlags(value)) {
     LLVMSetFastMathFlags(value, LLVMFastMathAllowReassoc | LLVMFastMathNoSignedZeros |
                                     LLVMFastMathAllowReciprocal | LLVMFastMathAllowContract);
@@ -17,7 +17,7 @@ static LLVMValueRef with_flags(qn__emit_t* e, LLVMValueRef value) {
   return value;
 }
 
-static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, const LLVMValueRef* args) {
+static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, const LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
   switch (op) {
     case QN_OP_ADD:
@@ -48,7 +48,7 @@ static LLVMValueRef compute(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, const L
 // The smaller or larger of two f16 values, held as f32. Not llvm.minimum and llvm.maximum: LLVM 19
 // makes the operation on half out of what surrounds it here, and its code for that (with F16C,
 // without AVX512-FP16) loses a NaN beside a zero.
-static LLVMValueRef half_extreme(qn__emit_t* e, bool is_min, LLVMValueRef x, LLVMValueRef y) {
+static LLVMValueRef half_extreme(qn__llvm_emit_t* e, bool is_min, LLVMValueRef x, LLVMValueRef y) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef float_type = LLVMTypeOf(x);
   LLVMTypeRef int_type = qn__emit_like(float_type, e->i32);
@@ -66,7 +66,7 @@ static LLVMValueRef half_extreme(qn__emit_t* e, bool is_min, LLVMValueRef x, LLV
   return LLVMBuildBitCast(b, LLVMBuildSelect(b, has_nan, quiet, result, ""), float_type, "");
 }
 
-LLVMValueRef qn__emit_float_op(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype,
+LLVMValueRef qn__emit_float_op(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
                                const LLVMValueRef* args) {
   bool is_half_extreme = dtype == QN_DTYPE_F16 && (op == QN_OP_MIN || op == QN_OP_MAX);
   LLVMValueRef result = is_half_extreme ? half_extreme(e, op == QN_OP_MIN, args[0], args[1])
@@ -75,7 +75,7 @@ LLVMValueRef qn__emit_float_op(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype,
   return is_test ? result : qn__emit_round(e, dtype, result);
 }
 
-LLVMValueRef qn__emit_compare(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
+LLVMValueRef qn__emit_compare(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
                               LLVMValueRef b) {
   typedef struct predicates {
     LLVMRealPredicate real;
@@ -105,7 +105,7 @@ typedef struct bits_kit {
   LLVMTypeRef f;
 } bits_kit_t;
 
-static bits_kit_t kit_like(qn__emit_t* e, LLVMTypeRef type) {
+static bits_kit_t kit_like(qn__llvm_emit_t* e, LLVMTypeRef type) {
   return (bits_kit_t){e->fn->builder, qn__emit_like(type, e->i32), qn__emit_like(type, e->f32)};
 }
 static LLVMValueRef c(const bits_kit_t* k, uint32_t value) {
@@ -189,12 +189,12 @@ static LLVMValueRef bf16_round(const bits_kit_t* k, LLVMValueRef value) {
 
 // ------------------------------------------------------------------------------------ interface
 
-static LLVMValueRef to_half(qn__emit_t* e, LLVMValueRef value) {
+static LLVMValueRef to_half(qn__llvm_emit_t* e, LLVMValueRef value) {
   LLVMTypeRef half = qn__emit_like(LLVMTypeOf(value), LLVMHalfTypeInContext(e->context));
   return LLVMBuildFPTrunc(e->fn->builder, value, half, "");
 }
 
-LLVMValueRef qn__emit_round(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
+LLVMValueRef qn__emit_round(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
   if (!qn__emit_is_narrow_float(dtype)) return value;
   LLVMTypeRef type = LLVMTypeOf(value);
   bits_kit_t k = kit_like(e, type);
@@ -203,7 +203,7 @@ LLVMValueRef qn__emit_round(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value)
   return f32_from_f16(&k, f16_from_f32(&k, value));
 }
 
-LLVMValueRef qn__emit_narrow_bits(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
+LLVMValueRef qn__emit_narrow_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
   LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), e->i16);
   bits_kit_t k = kit_like(e, type);
   if (dtype == QN_DTYPE_BF16) {
@@ -214,7 +214,7 @@ LLVMValueRef qn__emit_narrow_bits(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef 
   return LLVMBuildTrunc(k.b, f16_from_f32(&k, value), type, "");
 }
 
-LLVMValueRef qn__emit_widen_bits(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef bits) {
+LLVMValueRef qn__emit_widen_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits) {
   LLVMTypeRef type = LLVMTypeOf(bits);
   bits_kit_t k = kit_like(e, type);
   if (dtype == QN_DTYPE_F16 && e->options->has_f16c) {

@@ -6,20 +6,20 @@
 // Threads: as emit.h. Next: emit_expr.c.
 #include "jit/llvm/emit_inner.h"
 
-static void add_text_attribute(qn__emit_t* e, LLVMValueRef function, const char* key,
+static void add_text_attribute(qn__llvm_emit_t* e, LLVMValueRef function, const char* key,
                                const char* value) {
   LLVMAttributeRef attribute = LLVMCreateStringAttribute(e->context, key, (unsigned)strlen(key),
                                                          value, (unsigned)strlen(value));
   LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
 }
 
-static void add_attribute(qn__emit_t* e, LLVMValueRef function, LLVMAttributeIndex index,
+static void add_attribute(qn__llvm_emit_t* e, LLVMValueRef function, LLVMAttributeIndex index,
                           const char* name) {
   unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
   LLVMAddAttributeAtIndex(function, index, LLVMCreateEnumAttribute(e->context, kind, 0));
 }
 
-static void add_attributes(qn__emit_t* e, LLVMValueRef function, bool is_body) {
+static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_body) {
   const LLVMAttributeIndex whole = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
   char* cpu = LLVMGetTargetMachineCPU(e->options->machine);
   char* features = LLVMGetTargetMachineFeatureString(e->options->machine);
@@ -43,8 +43,8 @@ static void add_attributes(qn__emit_t* e, LLVMValueRef function, bool is_body) {
   add_attribute(e, function, 2, "readonly");
 }
 
-qn__fn_t* qn__emit_fn_begin(qn__emit_t* e, const char* name, bool is_body) {
-  qn__fn_t* fn = QN__ARENA_NEW(e->arena, qn__fn_t);
+qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, bool is_body) {
+  qn__llvm_function_t* fn = QN__ARENA_NEW(e->arena, qn__llvm_function_t);
   if (!fn) {
     e->has_failed = true;
     return NULL;
@@ -74,8 +74,8 @@ qn__fn_t* qn__emit_fn_begin(qn__emit_t* e, const char* name, bool is_body) {
   return fn;
 }
 
-void qn__emit_fn_end(qn__emit_t* e) {
-  qn__fn_t* fn = e->fn;
+void qn__emit_fn_end(qn__llvm_emit_t* e) {
+  qn__llvm_function_t* fn = e->fn;
   LLVMBuildRet(fn->builder, LLVMConstInt(e->i32, 0, false));
   if (fn->fail) {
     qn__emit_at(e, fn->fail);
@@ -89,28 +89,28 @@ void qn__emit_fn_end(qn__emit_t* e) {
   e->fn = fn->parent;
 }
 
-LLVMBasicBlockRef qn__emit_block(qn__emit_t* e, const char* name) {
+LLVMBasicBlockRef qn__emit_block(qn__llvm_emit_t* e, const char* name) {
   return LLVMAppendBasicBlockInContext(e->context, e->fn->function, name);
 }
 
-void qn__emit_at(qn__emit_t* e, LLVMBasicBlockRef block) {
+void qn__emit_at(qn__llvm_emit_t* e, LLVMBasicBlockRef block) {
   LLVMPositionBuilderAtEnd(e->fn->builder, block);
 }
 
-LLVMValueRef qn__emit_alloca(qn__emit_t* e, LLVMTypeRef type, uint32_t align_bytes) {
-  qn__entry_state_t state = qn__emit_entry_begin(e);
+LLVMValueRef qn__emit_alloca(qn__llvm_emit_t* e, LLVMTypeRef type, uint32_t align_bytes) {
+  qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
   LLVMValueRef slot = LLVMBuildAlloca(e->fn->builder, type, "");
   LLVMSetAlignment(slot, align_bytes);
   qn__emit_entry_end(e, state);
   return slot;
 }
 
-qn__entry_state_t qn__emit_entry_begin(qn__emit_t* e) {
-  qn__fn_t* fn = e->fn;
-  qn__entry_state_t state = {LLVMGetInsertBlock(fn->builder),
-                             fn->lanes,
-                             {fn->mask, fn->can_mask_be_empty},
-                             fn->is_unchecked};
+qn__llvm_entry_state_t qn__emit_entry_begin(qn__llvm_emit_t* e) {
+  qn__llvm_function_t* fn = e->fn;
+  qn__llvm_entry_state_t state = {LLVMGetInsertBlock(fn->builder),
+                                  fn->lanes,
+                                  {fn->mask, fn->can_mask_be_empty},
+                                  fn->is_unchecked};
   qn__emit_at(e, fn->entry);
   fn->lanes = 0;
   fn->mask = NULL;
@@ -118,7 +118,7 @@ qn__entry_state_t qn__emit_entry_begin(qn__emit_t* e) {
   return state;
 }
 
-void qn__emit_entry_end(qn__emit_t* e, qn__entry_state_t state) {
+void qn__emit_entry_end(qn__llvm_emit_t* e, qn__llvm_entry_state_t state) {
   e->fn->lanes = state.lanes;
   qn__emit_unmask(e, state.mask);
   e->fn->is_unchecked = state.is_unchecked;
@@ -127,19 +127,21 @@ void qn__emit_entry_end(qn__emit_t* e, qn__entry_state_t state) {
 
 // ------------------------------------------------------------------------------------ memos
 
-static LLVMValueRef recall(const qn__emit_t* e, const qn__memo_t* memo) {
+static LLVMValueRef recall(const qn__llvm_emit_t* e, const qn__llvm_cached_t* memo) {
   uint32_t depth = e->fn->depth;
   return memo->serial[depth] == e->fn->serial ? memo->value[depth] : NULL;
 }
 
-static LLVMValueRef remember(const qn__emit_t* e, qn__memo_t* memo, LLVMValueRef value) {
+static LLVMValueRef remember(const qn__llvm_emit_t* e, qn__llvm_cached_t* memo,
+                             LLVMValueRef value) {
   memo->value[e->fn->depth] = value;
   memo->serial[e->fn->depth] = e->fn->serial;
   return value;
 }
 
 // The 8-byte word at `index` of an array that does not change while the function runs.
-static LLVMValueRef load_word(qn__emit_t* e, LLVMValueRef base, uint32_t index, LLVMTypeRef type) {
+static LLVMValueRef load_word(qn__llvm_emit_t* e, LLVMValueRef base, uint32_t index,
+                              LLVMTypeRef type) {
   LLVMValueRef offset = qn__emit_i64(e, (int64_t)index);
   LLVMValueRef place = LLVMBuildGEP2(e->fn->builder, e->i64, base, &offset, 1, "");
   LLVMValueRef word = LLVMBuildLoad2(e->fn->builder, type, place, "");
@@ -149,9 +151,9 @@ static LLVMValueRef load_word(qn__emit_t* e, LLVMValueRef base, uint32_t index, 
   return word;
 }
 
-LLVMValueRef qn__emit_capture(qn__emit_t* e, LLVMValueRef outer) {
+LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer) {
   if (LLVMIsConstant(outer)) return outer;
-  qn__capture_t* capture = QN__ARENA_NEW(e->arena, qn__capture_t);
+  qn__llvm_capture_t* capture = QN__ARENA_NEW(e->arena, qn__llvm_capture_t);
   if (!capture) {
     e->has_failed = true;
     return LLVMConstNull(LLVMTypeOf(outer));
@@ -160,14 +162,15 @@ LLVMValueRef qn__emit_capture(qn__emit_t* e, LLVMValueRef outer) {
   *e->fn->next_capture = capture;
   e->fn->next_capture = &capture->next;
   uint32_t index = e->fn->capture_count++;
-  qn__entry_state_t state = qn__emit_entry_begin(e);
+  qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
   LLVMValueRef inner = load_word(e, e->fn->closure, index, LLVMTypeOf(outer));
   qn__emit_entry_end(e, state);
   return inner;
 }
 
 // A value made by function `owner`, here.
-static LLVMValueRef import(qn__emit_t* e, LLVMValueRef value, uint32_t owner, qn__memo_t* memo) {
+static LLVMValueRef import(qn__llvm_emit_t* e, LLVMValueRef value, uint32_t owner,
+                           qn__llvm_cached_t* memo) {
   if (owner == e->fn->serial || LLVMIsConstant(value)) return value;
   LLVMValueRef known = recall(e, memo);
   return known ? known : remember(e, memo, qn__emit_capture(e, value));
@@ -175,14 +178,14 @@ static LLVMValueRef import(qn__emit_t* e, LLVMValueRef value, uint32_t owner, qn
 
 // ------------------------------------------------------------------------------------ variables
 
-void qn__emit_bind(qn__emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value) {
-  qn__var_slot_t* slot = var->user;
+void qn__emit_bind(qn__llvm_emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value) {
+  qn__llvm_var_slot_t* slot = var->user;
   slot->value = value;
   slot->owner = e->fn->serial;
 }
 
 // A scalar parameter or symbol: its bits are zero-extended in the word.
-static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__ir_var_kind_t kind,
+static LLVMValueRef load_param(qn__llvm_emit_t* e, uint32_t index, qn__ir_var_kind_t kind,
                                qn_dtype_t dtype) {
   LLVMTypeRef type = qn__emit_memory_type(e, dtype);
   LLVMValueRef word = load_word(e, e->fn->words, index, type);
@@ -196,12 +199,12 @@ static LLVMValueRef load_param(qn__emit_t* e, uint32_t index, qn__ir_var_kind_t 
   return qn__emit_from_memory(e, dtype, word);
 }
 
-qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__ir_var_t* var) {
-  qn__var_slot_t* slot = var->user;
+qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var) {
+  qn__llvm_var_slot_t* slot = var->user;
   if (slot->word != UINT32_MAX) {
     LLVMValueRef known = recall(e, &slot->memo);
     if (!known) {
-      qn__entry_state_t state = qn__emit_entry_begin(e);
+      qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
       known = remember(e, &slot->memo, load_param(e, slot->word, var->kind, var->dtype));
       qn__emit_entry_end(e, state);
     }
@@ -216,46 +219,47 @@ qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__ir_var_t* var) {
 
 // ------------------------------------------------------------------------------------ buffers
 
-LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
-  qn__buf_slot_t* slot = buffer->user;
+LLVMValueRef qn__emit_pointer(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
     return import(e, slot->pointer, slot->owner, &slot->pointer_memo);
   }
   LLVMValueRef known = recall(e, &slot->pointer_memo);
   if (known) return known;
-  qn__entry_state_t state = qn__emit_entry_begin(e);
+  qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
   known = remember(e, &slot->pointer_memo, load_word(e, e->fn->words, slot->word, e->pointer));
   qn__emit_entry_end(e, state);
   return known;
 }
 
-qn__llvm_value_t qn__emit_view_shift(qn__emit_t* e, const qn__ir_buffer_t* view) {
-  qn__buf_slot_t* slot = view->user;
+qn__llvm_value_t qn__emit_view_shift(qn__llvm_emit_t* e, const qn__ir_buffer_t* view) {
+  qn__llvm_buffer_slot_t* slot = view->user;
   if (slot->owner == e->fn->serial) return slot->shift;
   return qn__emit_uniform(QN_DTYPE_I64, import(e, slot->shift.v, slot->owner, &slot->shift_memo));
 }
 
 // A shape expression of a parameter.
-static LLVMValueRef shape_value(qn__emit_t* e, const qn__ir_expr_t* expr, qn__memo_t* memo) {
+static LLVMValueRef shape_value(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
+                                qn__llvm_cached_t* memo) {
   if (expr->kind == QN__EXPR_INT) return qn__emit_literal(e, expr);
   LLVMValueRef known = recall(e, memo);
   if (known) return known;
-  qn__entry_state_t state = qn__emit_entry_begin(e);
+  qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
   known = remember(e, memo, qn__emit_scalar(e, expr));
   qn__emit_entry_end(e, state);
   return known;
 }
 
-LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
-  qn__buf_slot_t* slot = buffer->user;
+LLVMValueRef qn__emit_extent(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
     return import(e, slot->extents[dim], slot->owner, &slot->extent_memos[dim]);
   }
   return shape_value(e, buffer->shape[dim], &slot->extent_memos[dim]);
 }
 
-LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
-  qn__buf_slot_t* slot = buffer->user;
+LLVMValueRef qn__emit_stride(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
     return import(e, slot->strides[dim], slot->owner, &slot->stride_memos[dim]);
   }
@@ -265,7 +269,7 @@ LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint3
   if (known) return known;
   LLVMValueRef extent = qn__emit_extent(e, buffer, dim + 1);
   LLVMValueRef stride = qn__emit_stride(e, buffer, dim + 1);
-  qn__entry_state_t state = qn__emit_entry_begin(e);
+  qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
   known = remember(e, &slot->stride_memos[dim], LLVMBuildMul(e->fn->builder, extent, stride, ""));
   qn__emit_entry_end(e, state);
   return known;

@@ -14,74 +14,74 @@
 
 #include "jit/llvm/emit.h"
 
-typedef enum qn__shape {
-  QN__SHAPE_UNIFORM,  // a scalar, the same in all lanes
-  QN__SHAPE_LINEAR,   // integers: `v` in lane 0 and `stride` more in each next lane, wrapping
-  QN__SHAPE_VARYING,  // a vector
-} qn__shape_t;
+typedef enum qn__llvm_shape {
+  QN__LLVM_SHAPE_UNIFORM,  // a scalar, the same in all lanes
+  QN__LLVM_SHAPE_LINEAR,   // integers: `v` in lane 0 and `stride` more in each next lane, wrapping
+  QN__LLVM_SHAPE_VARYING,  // a vector
+} qn__llvm_shape_t;
 
 // A value of the program. f16 and bf16 are held as the f32 that is equal; bool as i1.
 typedef struct qn__value {
   LLVMValueRef v;
   LLVMValueRef stride;  // LINEAR: a scalar of v's type
   qn_dtype_t dtype;
-  qn__shape_t shape;
+  qn__llvm_shape_t shape;
 } qn__llvm_value_t;
 
 // Depth 0 is the kernel, depth 1 the body of a parallel loop.
 #define QN__EMIT_DEPTHS 2
 
 // Something remembered for the LLVM function with that serial number.
-typedef struct qn__memo {
+typedef struct qn__llvm_cached {
   LLVMValueRef value[QN__EMIT_DEPTHS];
   uint32_t serial[QN__EMIT_DEPTHS];
-} qn__memo_t;
+} qn__llvm_cached_t;
 
 // Behind qn__ir_var_t.user. Symbols and scalar parameters have only the memo: they come from the
 // words.
-typedef struct qn__var_slot {
+typedef struct qn__llvm_var_slot {
   qn__llvm_value_t value;
   uint32_t owner;       // serial of the LLVM function where `value` was made; 0: not yet
   uint32_t word;        // index into the words; UINT32_MAX: none
   bool is_nonnegative;  // whatever the arguments are
   uint32_t mark;        // of the last loop asked about that declares it (qn__emit_mark)
-  qn__memo_t memo;
-} qn__var_slot_t;
+  qn__llvm_cached_t memo;
+} qn__llvm_var_slot_t;
 
 // Behind qn_buffer.user.
-typedef struct qn__buf_slot {
+typedef struct qn__llvm_buffer_slot {
   uint32_t word;          // parameters: index into the words; UINT32_MAX: none
   uint32_t owner;         // allocations and views: serial of the function that declared it
   LLVMValueRef pointer;   // likewise, as made there
   LLVMValueRef* extents;  // allocations and views: rank values, as made there
   LLVMValueRef* strides;  // likewise, NULL: row-major
-  qn__memo_t pointer_memo;
-  qn__memo_t* extent_memos;  // rank
-  qn__memo_t* stride_memos;  // rank
-  LLVMValueRef scope_list;   // alias metadata: the list of its own scope
-  LLVMValueRef others_list;  // and that of all other scopes
-  bool is_private;           // an array of constant size on the stack
-  qn__llvm_value_t shift;    // views: where it starts, in elements from the root's first
-  qn__memo_t shift_memo;
+  qn__llvm_cached_t pointer_memo;
+  qn__llvm_cached_t* extent_memos;  // rank
+  qn__llvm_cached_t* stride_memos;  // rank
+  LLVMValueRef scope_list;          // alias metadata: the list of its own scope
+  LLVMValueRef others_list;         // and that of all other scopes
+  bool is_private;                  // an array of constant size on the stack
+  qn__llvm_value_t shift;           // views: where it starts, in elements from the root's first
+  qn__llvm_cached_t shift_memo;
   const qn__ir_buffer_t* root;  // the buffer underneath all views
-} qn__buf_slot_t;
+} qn__llvm_buffer_slot_t;
 
-typedef struct qn__workspace {
+typedef struct qn__llvm_workspace {
   LLVMValueRef slot;  // an alloca that holds the pointer while it must be released, else null
   bool is_released;   // its block is over
-  struct qn__workspace* previous;
-} qn__workspace_t;
+  struct qn__llvm_workspace* previous;
+} qn__llvm_workspace_t;
 
 // What the body of a parallel loop takes from the kernel, one 8-byte word each.
-typedef struct qn__capture {
+typedef struct qn__llvm_capture {
   LLVMValueRef outer;  // the value in the kernel
-  struct qn__capture* next;
-} qn__capture_t;
+  struct qn__llvm_capture* next;
+} qn__llvm_capture_t;
 
 // The LLVM function that is being filled.
-typedef struct qn__fn qn__fn_t;
-struct qn__fn {
-  qn__fn_t* parent;  // of a parallel body: the kernel
+typedef struct qn__llvm_function qn__llvm_function_t;
+struct qn__llvm_function {
+  qn__llvm_function_t* parent;  // of a parallel body: the kernel
   uint32_t depth;
   uint32_t serial;  // from 1, unique in the module
   LLVMValueRef function;
@@ -92,11 +92,11 @@ struct qn__fn {
   LLVMValueRef env;
   LLVMValueRef words;
   LLVMValueRef closure;  // of a parallel body
-  qn__capture_t* captures;
-  qn__capture_t** next_capture;
+  qn__llvm_capture_t* captures;
+  qn__llvm_capture_t** next_capture;
   uint32_t capture_count;
-  qn__workspace_t* workspaces;  // newest first
-  int64_t stack_bytes;          // of arrays
+  qn__llvm_workspace_t* workspaces;  // newest first
+  int64_t stack_bytes;               // of arrays
   // The vector region.
   uint32_t lanes;          // 0: scalar code
   LLVMValueRef mask;       // NULL: all lanes are on
@@ -108,15 +108,15 @@ struct qn__fn {
   uint32_t known_count;
 };
 
-typedef struct qn__emit {
-  const qn__emit_options_t* options;
+typedef struct qn__llvm_emit {
+  const qn__llvm_emit_options_t* options;
   qn__arena_t* arena;
   LLVMContextRef context;
   LLVMModuleRef module;
   LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, pointer;
   LLVMTypeRef kernel_type, body_type, parallel_type, allocate_type, release_type, fail_type;
   const qn__ir_func_t* function;
-  qn__fn_t* fn;
+  qn__llvm_function_t* fn;
   uint32_t serial;
   uint32_t body_count;   // of the function
   uint32_t table_count;  // constant tables of the function
@@ -127,32 +127,33 @@ typedef struct qn__emit {
   uint32_t site_count;
   uint32_t site_capacity;
   unsigned alias_scope_kind, noalias_kind, invariant_kind, range_kind;
-} qn__emit_t;
+} qn__llvm_emit_t;
 
 // ---- emit_value.c: types, constants, moving values between shapes
 
-LLVMTypeRef qn__emit_type(const qn__emit_t* e, qn_dtype_t dtype);  // in registers
-LLVMTypeRef qn__emit_memory_type(const qn__emit_t* e,
-                                 qn_dtype_t dtype);                   // an integer, or the float
-LLVMTypeRef qn__emit_wide(const qn__emit_t* e, LLVMTypeRef element);  // of fn->lanes; 0: itself
+LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype);  // in registers
+LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e,
+                                 qn_dtype_t dtype);  // an integer, or the float
+LLVMTypeRef qn__emit_wide(const qn__llvm_emit_t* e,
+                          LLVMTypeRef element);  // of fn->lanes; 0: itself
 // `value` in the type, which may be a vector.
 LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value);
-LLVMValueRef qn__emit_i64(const qn__emit_t* e, int64_t value);
+LLVMValueRef qn__emit_i64(const qn__llvm_emit_t* e, int64_t value);
 bool qn__emit_const_int(LLVMValueRef value, int64_t* out);
 // A type of the same lanes with another element.
 LLVMTypeRef qn__emit_like(LLVMTypeRef type, LLVMTypeRef element);
 LLVMTypeRef qn__emit_element(LLVMTypeRef type);
 unsigned qn__emit_lane_count(LLVMTypeRef type);  // 0 for a scalar
-LLVMValueRef qn__emit_splat(qn__emit_t* e, LLVMValueRef scalar, uint32_t lanes);
-LLVMValueRef qn__emit_intrinsic(qn__emit_t* e, const char* name, const LLVMTypeRef* overloads,
+LLVMValueRef qn__emit_splat(qn__llvm_emit_t* e, LLVMValueRef scalar, uint32_t lanes);
+LLVMValueRef qn__emit_intrinsic(qn__llvm_emit_t* e, const char* name, const LLVMTypeRef* overloads,
                                 unsigned overload_count, const LLVMValueRef* args, unsigned count);
 qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride);
 // The value as a vector of fn->lanes; in scalar code as it is.
-LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__llvm_value_t value);
-LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__ir_expr_t* expr);
-LLVMValueRef qn__emit_undefined(const qn__emit_t* e, qn_dtype_t dtype);
+LLVMValueRef qn__emit_widen(qn__llvm_emit_t* e, qn__llvm_value_t value);
+LLVMValueRef qn__emit_literal(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
+LLVMValueRef qn__emit_undefined(const qn__llvm_emit_t* e, qn_dtype_t dtype);
 static inline bool qn__emit_is_signed(qn_dtype_t dtype) {
   return qn__dtype_class(dtype) == QN__CLASS_SIGNED;
 }
@@ -163,135 +164,138 @@ static inline bool qn__emit_is_narrow_float(qn_dtype_t dtype) {
 // ---- emit_mask.c: which lanes are on
 
 // Of a vector of i1, or an i1.
-LLVMValueRef qn__emit_any(qn__emit_t* e, LLVMValueRef mask);
-LLVMValueRef qn__emit_all(qn__emit_t* e, LLVMValueRef mask);
+LLVMValueRef qn__emit_any(qn__llvm_emit_t* e, LLVMValueRef mask);
+LLVMValueRef qn__emit_all(qn__llvm_emit_t* e, LLVMValueRef mask);
 // The first (or last) lane that is on, as i64; some lane must be.
-LLVMValueRef qn__emit_first_lane(qn__emit_t* e, LLVMValueRef mask);
-LLVMValueRef qn__emit_last_lane(qn__emit_t* e, LLVMValueRef mask);
+LLVMValueRef qn__emit_first_lane(qn__llvm_emit_t* e, LLVMValueRef mask);
+LLVMValueRef qn__emit_last_lane(qn__llvm_emit_t* e, LLVMValueRef mask);
 // The first `count` (i64, from 1 to lanes) lanes.
-LLVMValueRef qn__emit_prefix_mask(qn__emit_t* e, LLVMValueRef count);
+LLVMValueRef qn__emit_prefix_mask(qn__llvm_emit_t* e, LLVMValueRef count);
 // The mask, or all lanes when there is none.
-LLVMValueRef qn__emit_mask(qn__emit_t* e);
-typedef struct qn__mask_state {
+LLVMValueRef qn__emit_mask(qn__llvm_emit_t* e);
+typedef struct qn__llvm_mask_state {
   LLVMValueRef mask;
   bool can_be_empty;
-} qn__mask_state_t;
+} qn__llvm_mask_state_t;
 // Leaves on only the lanes where the condition (a vector) holds; the result goes to
 // qn__emit_unmask.
-qn__mask_state_t qn__emit_narrow(qn__emit_t* e, LLVMValueRef condition);
-void qn__emit_unmask(qn__emit_t* e, qn__mask_state_t state);
+qn__llvm_mask_state_t qn__emit_narrow(qn__llvm_emit_t* e, LLVMValueRef condition);
+void qn__emit_unmask(qn__llvm_emit_t* e, qn__llvm_mask_state_t state);
 
 // ---- emit_function.c: the LLVM function being filled, and what it takes from outside
 
-qn__fn_t* qn__emit_fn_begin(qn__emit_t* e, const char* name, bool is_body);
+qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, bool is_body);
 // Returns 0, and finishes the blocks. The function is no longer current.
-void qn__emit_fn_end(qn__emit_t* e);
-LLVMBasicBlockRef qn__emit_block(qn__emit_t* e, const char* name);
-void qn__emit_at(qn__emit_t* e, LLVMBasicBlockRef block);
+void qn__emit_fn_end(qn__llvm_emit_t* e);
+LLVMBasicBlockRef qn__emit_block(qn__llvm_emit_t* e, const char* name);
+void qn__emit_at(qn__llvm_emit_t* e, LLVMBasicBlockRef block);
 // A constant-size slot on the stack.
-LLVMValueRef qn__emit_alloca(qn__emit_t* e, LLVMTypeRef type, uint32_t align_bytes);
+LLVMValueRef qn__emit_alloca(qn__llvm_emit_t* e, LLVMTypeRef type, uint32_t align_bytes);
 // Between these two, code goes to the entry block as scalar code without checks.
-typedef struct qn__entry_state {
+typedef struct qn__llvm_entry_state {
   LLVMBasicBlockRef block;
   uint32_t lanes;
-  qn__mask_state_t mask;
+  qn__llvm_mask_state_t mask;
   bool is_unchecked;
-} qn__entry_state_t;
-qn__entry_state_t qn__emit_entry_begin(qn__emit_t* e);
-void qn__emit_entry_end(qn__emit_t* e, qn__entry_state_t state);
+} qn__llvm_entry_state_t;
+qn__llvm_entry_state_t qn__emit_entry_begin(qn__llvm_emit_t* e);
+void qn__emit_entry_end(qn__llvm_emit_t* e, qn__llvm_entry_state_t state);
 
-void qn__emit_bind(qn__emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value);
-qn__llvm_value_t qn__emit_var(qn__emit_t* e, const qn__ir_var_t* var);
+void qn__emit_bind(qn__llvm_emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value);
+qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var);
 // Address of the first element, extents and strides in elements (i64), in the current function.
-LLVMValueRef qn__emit_pointer(qn__emit_t* e, const qn__ir_buffer_t* buffer);
-LLVMValueRef qn__emit_extent(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
-LLVMValueRef qn__emit_stride(qn__emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
+LLVMValueRef qn__emit_pointer(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer);
+LLVMValueRef qn__emit_extent(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
+LLVMValueRef qn__emit_stride(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
 // Where a view starts, in elements from the first one of its root.
-qn__llvm_value_t qn__emit_view_shift(qn__emit_t* e, const qn__ir_buffer_t* view);
+qn__llvm_value_t qn__emit_view_shift(qn__llvm_emit_t* e, const qn__ir_buffer_t* view);
 // A value of the kernel in the body of its parallel loop.
-LLVMValueRef qn__emit_capture(qn__emit_t* e, LLVMValueRef outer);
+LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer);
 
 // ---- emit_check.c: failures
 
-uint32_t qn__emit_site(qn__emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
+uint32_t qn__emit_site(qn__llvm_emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
                        const char* message);
 // Fails at `site` unless `ok` holds in every lane that is on; index and extent are i64 or vectors
 // of it, NULL for 0.
-void qn__emit_require(qn__emit_t* e, LLVMValueRef ok, uint32_t site, LLVMValueRef index,
+void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMValueRef index,
                       LLVMValueRef extent);
 // Calls one of env's functions. `args` come after env.
-LLVMValueRef qn__emit_env_call(qn__emit_t* e, unsigned slot, LLVMTypeRef type,
+LLVMValueRef qn__emit_env_call(qn__llvm_emit_t* e, unsigned slot, LLVMTypeRef type,
                                const LLVMValueRef* args, unsigned count);
-LLVMBasicBlockRef qn__emit_fail_block(qn__emit_t* e);
-static inline bool qn__emit_checks(const qn__emit_t* e) {
+LLVMBasicBlockRef qn__emit_fail_block(qn__llvm_emit_t* e);
+static inline bool qn__emit_checks(const qn__llvm_emit_t* e) {
   return e->options->is_checked && !e->fn->is_unchecked;
 }
 
 // ---- emit_expr.c
 
-qn__llvm_value_t qn__emit_expr(qn__emit_t* e, const qn__ir_expr_t* expr);
+qn__llvm_value_t qn__emit_expr(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 // Of an expression that is the same in all lanes.
-LLVMValueRef qn__emit_scalar(qn__emit_t* e, const qn__ir_expr_t* expr);
+LLVMValueRef qn__emit_scalar(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 // Is it never negative, whatever the arguments?
 bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr);
 
 // ---- emit_int.c, emit_float.c, emit_cast.c: operators on scalars or vectors of one type
 
-LLVMValueRef qn__emit_int_op(qn__emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
+LLVMValueRef qn__emit_int_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
                              const LLVMValueRef* args);
-LLVMValueRef qn__emit_int_min_max(qn__emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
+LLVMValueRef qn__emit_int_min_max(qn__llvm_emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
                                   LLVMValueRef b);
-LLVMValueRef qn__emit_float_op(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype,
+LLVMValueRef qn__emit_float_op(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
                                const LLVMValueRef* args);
-LLVMValueRef qn__emit_compare(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
+LLVMValueRef qn__emit_compare(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
                               LLVMValueRef b);
 // f32 to the nearest value of a narrow float dtype, as f32.
-LLVMValueRef qn__emit_round(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
+LLVMValueRef qn__emit_round(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 // Between the bits of a narrow float (i16) and f32. What is narrowed must be representable or is
 // rounded.
-LLVMValueRef qn__emit_narrow_bits(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
-LLVMValueRef qn__emit_widen_bits(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
-LLVMValueRef qn__emit_cast(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value);
-LLVMValueRef qn__emit_bitcast(qn__emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value);
+LLVMValueRef qn__emit_narrow_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
+LLVMValueRef qn__emit_widen_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
+LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value);
+LLVMValueRef qn__emit_bitcast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
+                              LLVMValueRef value);
 // Between registers and memory.
-LLVMValueRef qn__emit_from_memory(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
-LLVMValueRef qn__emit_to_memory(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
+LLVMValueRef qn__emit_from_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
+LLVMValueRef qn__emit_to_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 
 // ---- emit_address.c, emit_memory.c, emit_atomic.c
 
-typedef struct qn__address {
+typedef struct qn__llvm_address {
   const qn__ir_buffer_t* buffer;
   LLVMValueRef pointer;  // UNIFORM and LINEAR: of lane 0's element; VARYING: a vector of pointers
   LLVMValueRef stride;   // LINEAR: elements between lanes, i64
-  qn__shape_t shape;
+  qn__llvm_shape_t shape;
   bool is_harmless;  // every lane's element exists, also where the lane is off
-} qn__address_t;
+} qn__llvm_address_t;
 // Evaluates and, in checked builds, checks the indices.
-qn__address_t qn__emit_address(qn__emit_t* e, const qn__ir_buffer_t* buffer,
-                               qn__ir_expr_t* const* indices);
+qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
+                                    qn__ir_expr_t* const* indices);
 // Offset in elements from the first one of the buffer underneath, checked against `buffer`.
-qn__llvm_value_t qn__emit_offset(qn__emit_t* e, const qn__ir_buffer_t* buffer,
+qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices);
-qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__ir_expr_t* expr);
-void qn__emit_store(qn__emit_t* e, const qn__ir_stmt_t* stmt);
-void qn__emit_atomic(qn__emit_t* e, const qn__ir_stmt_t* stmt);
-void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer);
+qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
+void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
+void qn__emit_atomic(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
+void qn__emit_annotate(qn__llvm_emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer);
 
 // ---- emit_stmt.c, emit_alloc.c, emit_loop.c, emit_special.c, emit_parallel.c, emit_cost.c
 
-void qn__emit_block_of(qn__emit_t* e, const qn__ir_block_t* block);
-void qn__emit_alloc(qn__emit_t* e, const qn__ir_stmt_t* stmt);
+void qn__emit_block_of(qn__llvm_emit_t* e, const qn__ir_block_t* block);
+void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 // Releases what was allocated since `until` and is not released yet; on the way out of a failure
 // (asked at run time) everything.
-void qn__emit_release_workspace(qn__emit_t* e, const qn__workspace_t* until, bool is_failing);
-void qn__emit_loop(qn__emit_t* e, const qn__ir_stmt_t* stmt);
+void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* until,
+                                bool is_failing);
+void qn__emit_loop(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 // The iterations [begin, end) of a loop, in lanes where it may be.
-void qn__emit_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin, LLVMValueRef end);
+void qn__emit_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+                    LLVMValueRef end);
 // Runs the loop with the conditions that it does not change tested before it. False: there are
 // none.
-bool qn__emit_specialised(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+bool qn__emit_specialised(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                           LLVMValueRef end);
-bool qn__emit_is_known(const qn__emit_t* e, const qn__ir_stmt_t* stmt);
+bool qn__emit_is_known(const qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 // The body of a counted loop from `begin` while below `end` in steps of `step`; the code between
 // the two calls runs for each. `carried` (NULL: none) is a value that starts as given and becomes
 // what qn__emit_count_end is told; the latter returns it as it is after the loop. Set `can_overrun`
@@ -307,37 +311,39 @@ typedef struct qn__llvm_counter {
   int64_t step;
   bool can_overrun;
 } qn__llvm_counter_t;
-qn__llvm_counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+qn__llvm_counter_t qn__emit_count_begin(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValueRef end,
                                         int64_t step, LLVMValueRef carried);
-LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__llvm_counter_t* counter,
+LLVMValueRef qn__emit_count_end(qn__llvm_emit_t* e, const qn__llvm_counter_t* counter,
                                 LLVMValueRef carried);
 // The end of the iterations that fill all lanes.
 // How many of the lanes from `index` on are below `end`: the lane count, or less.
-LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, uint32_t lanes);
-LLVMValueRef qn__emit_main_end(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end, uint32_t lanes);
-void qn__emit_scalar_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+LLVMValueRef qn__emit_left(qn__llvm_emit_t* e, LLVMValueRef index, LLVMValueRef end,
+                           uint32_t lanes);
+LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+                               uint32_t lanes);
+void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end);
-void qn__emit_parallel(qn__emit_t* e, const qn__ir_stmt_t* loop);
+void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 // Nanoseconds that one iteration takes, roughly, as an f64 value of the kernel.
-LLVMValueRef qn__emit_cost(qn__emit_t* e, const qn__ir_stmt_t* loop);
+LLVMValueRef qn__emit_cost(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 
 // ---- emit_reduce.c
 
-qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__ir_expr_t* expr);
+qn__llvm_value_t qn__emit_reduce(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 
 // ---- emit_lanes.c: may this code run in lanes?
 
 // How many lanes the loop or reduction is run in; 0: scalar code.
-uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__ir_stmt_t* loop);
-uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__ir_expr_t* expr);
+uint32_t qn__emit_loop_lanes(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
+uint32_t qn__emit_reduce_lanes(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 // Marks the loop's variable and all that its body declares with a new number, which it returns.
-uint32_t qn__emit_mark(qn__emit_t* e, const qn__ir_stmt_t* loop);
+uint32_t qn__emit_mark(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 // ---- emit_masked.c: does the target have the masked memory that this code wants?
 
 // Can a tail use it? Else it is a scalar loop.
-bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__ir_block_t* body);
-bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__ir_expr_t* expr);
+bool qn__emit_can_mask_loop(const qn__llvm_emit_t* e, const qn__ir_block_t* body);
+bool qn__emit_can_mask_reduce(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 // Can what the loop's conditions guard? Else it is better not run in lanes.
-bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__ir_stmt_t* loop);
+bool qn__emit_can_mask_conditions(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 
 #endif  // QN_JIT_LLVM_EMIT_INNER_H_

@@ -8,7 +8,7 @@
 
 typedef enum rounding { TRUNCATE, FLOOR, CEIL } rounding_t;
 
-LLVMValueRef qn__emit_int_min_max(qn__emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
+LLVMValueRef qn__emit_int_min_max(qn__llvm_emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
                                   LLVMValueRef b) {
   const char* name = qn__emit_is_signed(dtype) ? (is_min ? "llvm.smin" : "llvm.smax")
                                                : (is_min ? "llvm.umin" : "llvm.umax");
@@ -26,11 +26,11 @@ typedef struct divisor {
   bool is_nonnegative;
 } divisor_t;
 
-static LLVMValueRef nonzero(qn__emit_t* e, LLVMValueRef value) {
+static LLVMValueRef nonzero(qn__llvm_emit_t* e, LLVMValueRef value) {
   return LLVMBuildICmp(e->fn->builder, LLVMIntNE, value, LLVMConstNull(LLVMTypeOf(value)), "");
 }
 
-static LLVMValueRef divide_unsigned(qn__emit_t* e, bool is_mod, rounding_t rounding,
+static LLVMValueRef divide_unsigned(qn__llvm_emit_t* e, bool is_mod, rounding_t rounding,
                                     divisor_t known, LLVMValueRef a, LLVMValueRef b) {
   LLVMBuilderRef builder = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(a);
@@ -46,7 +46,8 @@ static LLVMValueRef divide_unsigned(qn__emit_t* e, bool is_mod, rounding_t round
 }
 
 // a / b or a % b by a power of two.
-static LLVMValueRef divide_by_power(qn__emit_t* e, bool is_mod, int64_t divisor, LLVMValueRef a) {
+static LLVMValueRef divide_by_power(qn__llvm_emit_t* e, bool is_mod, int64_t divisor,
+                                    LLVMValueRef a) {
   LLVMTypeRef type = LLVMTypeOf(a);
   if (is_mod) {
     return LLVMBuildAnd(e->fn->builder, a, qn__emit_int(type, (uint64_t)divisor - 1), "");
@@ -55,8 +56,9 @@ static LLVMValueRef divide_by_power(qn__emit_t* e, bool is_mod, int64_t divisor,
   return LLVMBuildAShr(e->fn->builder, a, qn__emit_int(type, shift), "");
 }
 
-static LLVMValueRef divide_signed(qn__emit_t* e, bool is_mod, rounding_t rounding, divisor_t known,
-                                  bool is_dividend_nonnegative, LLVMValueRef a, LLVMValueRef b) {
+static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t rounding,
+                                  divisor_t known, bool is_dividend_nonnegative, LLVMValueRef a,
+                                  LLVMValueRef b) {
   LLVMBuilderRef builder = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(a);
   LLVMValueRef zero = LLVMConstNull(type);
@@ -104,7 +106,7 @@ static LLVMValueRef divide_signed(qn__emit_t* e, bool is_mod, rounding_t roundin
   return result;
 }
 
-static LLVMValueRef divide(qn__emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
+static LLVMValueRef divide(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
                            LLVMValueRef a, LLVMValueRef b) {
   const qn__ir_expr_t* right = expr->args[1];
   divisor_t known = {.is_constant = right->kind == QN__EXPR_INT,
@@ -124,7 +126,7 @@ static LLVMValueRef divide(qn__emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t 
 
 // ------------------------------------------------------------------------------------ the rest
 
-static LLVMValueRef shift(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
+static LLVMValueRef shift(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
                           LLVMValueRef count) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef limit = qn__emit_int(LLVMTypeOf(a), qn__dtype_bits(dtype) - 1);
@@ -134,21 +136,21 @@ static LLVMValueRef shift(qn__emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValue
                                    : LLVMBuildLShr(b, a, count, "");
 }
 
-static LLVMValueRef absolute(qn__emit_t* e, qn_dtype_t dtype, LLVMValueRef a) {
+static LLVMValueRef absolute(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef a) {
   if (!qn__emit_is_signed(dtype)) return a;
   LLVMTypeRef type = LLVMTypeOf(a);
   LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // the smallest stays what it is
   return qn__emit_intrinsic(e, "llvm.abs", &type, 1, args, 2);
 }
 
-static LLVMValueRef count_bits(qn__emit_t* e, qn_op_t op, LLVMValueRef a) {
+static LLVMValueRef count_bits(qn__llvm_emit_t* e, qn_op_t op, LLVMValueRef a) {
   LLVMTypeRef type = LLVMTypeOf(a);
   if (op == QN_OP_POPCOUNT) return qn__emit_intrinsic(e, "llvm.ctpop", &type, 1, &a, 1);
   LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // defined for 0
   return qn__emit_intrinsic(e, "llvm.ctlz", &type, 1, args, 2);
 }
 
-LLVMValueRef qn__emit_int_op(qn__emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
+LLVMValueRef qn__emit_int_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
                              const LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
   switch (expr->op) {

@@ -38,12 +38,12 @@ static bool can_run(const qn__ir_block_t* block) {
 }
 
 // Lanes beyond one register make faster code and longer compiles.
-static uint32_t in_tier(const qn__emit_t* e, uint32_t lanes) {
+static uint32_t in_tier(const qn__llvm_emit_t* e, uint32_t lanes) {
   uint32_t width = e->options->vector_bytes / 4;
   return e->options->is_fast_tier && lanes > width ? width : lanes;
 }
 
-uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__ir_stmt_t* loop) {
+uint32_t qn__emit_loop_lanes(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   uint32_t lanes = loop->loop.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
   if (loop->loop.kind != QN_LOOP_VECTOR) {
@@ -53,7 +53,7 @@ uint32_t qn__emit_loop_lanes(const qn__emit_t* e, const qn__ir_stmt_t* loop) {
   return lanes > 1 && can_run(&loop->loop.body) ? lanes : 0;
 }
 
-uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__ir_expr_t* expr) {
+uint32_t qn__emit_reduce_lanes(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   uint32_t lanes = expr->reduce.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
   lanes = in_tier(e, lanes);
@@ -63,9 +63,9 @@ uint32_t qn__emit_reduce_lanes(const qn__emit_t* e, const qn__ir_expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ declarations
 
-static void mark_var(qn__emit_t* e, const qn__ir_var_t* var) {
+static void mark_var(qn__llvm_emit_t* e, const qn__ir_var_t* var) {
   if (!var) return;
-  qn__var_slot_t* slot = var->user;
+  qn__llvm_var_slot_t* slot = var->user;
   slot->mark = e->mark_count;
 }
 
@@ -81,7 +81,7 @@ static bool mark_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return true;
 }
 
-uint32_t qn__emit_mark(qn__emit_t* e, const qn__ir_stmt_t* loop) {
+uint32_t qn__emit_mark(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   e->mark_count++;
   mark_var(e, loop->loop.var);
   qn__ir_walker_t walker = {mark_stmt, mark_expr, e};

@@ -9,7 +9,7 @@ enum { MAX_PIECES = 8, MAX_UNROLLED = 64 };
 
 // ------------------------------------------------------------------------------------ counting
 
-qn__llvm_counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+qn__llvm_counter_t qn__emit_count_begin(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValueRef end,
                                         int64_t step, LLVMValueRef carried) {
   LLVMBuilderRef b = e->fn->builder;
   qn__llvm_counter_t counter = {.start = carried, .end = end, .step = step};
@@ -28,7 +28,7 @@ qn__llvm_counter_t qn__emit_count_begin(qn__emit_t* e, LLVMValueRef begin, LLVMV
   return counter;
 }
 
-LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__llvm_counter_t* counter,
+LLVMValueRef qn__emit_count_end(qn__llvm_emit_t* e, const qn__llvm_counter_t* counter,
                                 LLVMValueRef carried) {
   LLVMBuilderRef b = e->fn->builder;
   e->fn->loop_depth--;
@@ -54,7 +54,7 @@ LLVMValueRef qn__emit_count_end(qn__emit_t* e, const qn__llvm_counter_t* counter
   return result;
 }
 
-LLVMValueRef qn__emit_main_end(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef end,
+LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValueRef end,
                                uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef count = LLVMBuildSub(b, end, begin, "");
@@ -70,7 +70,8 @@ LLVMValueRef qn__emit_main_end(qn__emit_t* e, LLVMValueRef begin, LLVMValueRef e
   return LLVMBuildAdd(b, begin, full, "");
 }
 
-LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, uint32_t lanes) {
+LLVMValueRef qn__emit_left(qn__llvm_emit_t* e, LLVMValueRef index, LLVMValueRef end,
+                           uint32_t lanes) {
   LLVMValueRef left = LLVMBuildSub(e->fn->builder, end, index, "");
   LLVMValueRef most = qn__emit_i64(e, (int64_t)lanes);
   return qn__emit_int_min_max(e, QN_DTYPE_U64, true, left, most);
@@ -78,8 +79,8 @@ LLVMValueRef qn__emit_left(qn__emit_t* e, LLVMValueRef index, LLVMValueRef end, 
 
 // ------------------------------------------------------------------------------------ iterations
 
-static void emit_iteration(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index) {
-  qn__var_slot_t* slot = loop->loop.var->user;
+static void emit_iteration(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index) {
+  qn__llvm_var_slot_t* slot = loop->loop.var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
   qn__llvm_value_t value = qn__emit_uniform(QN_DTYPE_I64, index);
   qn__emit_bind(e, loop->loop.var, value);
@@ -87,14 +88,14 @@ static void emit_iteration(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRe
 }
 
 // `lanes` iterations at once, of which only those under `mask` (NULL: all) run.
-static void emit_lanes(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index, uint32_t lanes,
-                       LLVMValueRef count) {
+static void emit_lanes(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index,
+                       uint32_t lanes, LLVMValueRef count) {
   if (lanes <= 1) {
     emit_iteration(e, loop, index);
     return;
   }
-  qn__fn_t* fn = e->fn;
-  qn__var_slot_t* slot = loop->loop.var->user;
+  qn__llvm_function_t* fn = e->fn;
+  qn__llvm_var_slot_t* slot = loop->loop.var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
   fn->lanes = lanes;
   fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
@@ -105,7 +106,7 @@ static void emit_lanes(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef in
   fn->mask = NULL;
 }
 
-void qn__emit_scalar_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end) {
   int64_t first, last;
   bool is_constant = qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last);
@@ -121,7 +122,7 @@ void qn__emit_scalar_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRe
 }
 
 // A constant number of iterations as straight code: full vectors, then powers of two.
-static void emit_pieces(qn__emit_t* e, const qn__ir_stmt_t* loop, int64_t first, int64_t last,
+static void emit_pieces(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, int64_t first, int64_t last,
                         uint32_t lanes) {
   while (first < last) {
     while ((int64_t)lanes > last - first) {
@@ -135,7 +136,7 @@ static void emit_pieces(qn__emit_t* e, const qn__ir_stmt_t* loop, int64_t first,
   }
 }
 
-static void emit_vector_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+static void emit_vector_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                               LLVMValueRef end, uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
   int64_t first, last;
@@ -171,7 +172,7 @@ static void emit_vector_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValu
   qn__emit_at(e, done);
 }
 
-void qn__emit_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+void qn__emit_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                     LLVMValueRef end) {
   uint32_t lanes = qn__emit_loop_lanes(e, loop);
   if (lanes > 1) {
@@ -181,7 +182,7 @@ void qn__emit_range(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin
   }
 }
 
-void qn__emit_loop(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+void qn__emit_loop(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   // Also inside of a serial loop, or of `if`: there its launches follow each other.
   bool is_launch = e->fn->depth == 0 && e->fn->lanes == 0;
   if (stmt->loop.kind == QN_LOOP_PARALLEL && is_launch) {

@@ -5,46 +5,46 @@
 // Threads: as emit.h. Next: emit_function.c.
 #include "jit/llvm/emit_inner.h"
 
-static LLVMValueRef mask_bits(qn__emit_t* e, LLVMValueRef mask) {
+static LLVMValueRef mask_bits(qn__llvm_emit_t* e, LLVMValueRef mask) {
   LLVMTypeRef word = LLVMIntTypeInContext(e->context, qn__emit_lane_count(LLVMTypeOf(mask)));
   return LLVMBuildBitCast(e->fn->builder, mask, word, "");
 }
 
-LLVMValueRef qn__emit_any(qn__emit_t* e, LLVMValueRef mask) {
+LLVMValueRef qn__emit_any(qn__llvm_emit_t* e, LLVMValueRef mask) {
   if (qn__emit_lane_count(LLVMTypeOf(mask)) == 0) return mask;
   LLVMValueRef bits = mask_bits(e, mask);
   return LLVMBuildICmp(e->fn->builder, LLVMIntNE, bits, LLVMConstNull(LLVMTypeOf(bits)), "");
 }
 
-LLVMValueRef qn__emit_all(qn__emit_t* e, LLVMValueRef mask) {
+LLVMValueRef qn__emit_all(qn__llvm_emit_t* e, LLVMValueRef mask) {
   if (qn__emit_lane_count(LLVMTypeOf(mask)) == 0) return mask;
   LLVMValueRef bits = mask_bits(e, mask);
   return LLVMBuildICmp(e->fn->builder, LLVMIntEQ, bits, LLVMConstAllOnes(LLVMTypeOf(bits)), "");
 }
 
-static LLVMValueRef as_i64(qn__emit_t* e, LLVMValueRef value) {
+static LLVMValueRef as_i64(qn__llvm_emit_t* e, LLVMValueRef value) {
   unsigned width = LLVMGetIntTypeWidth(LLVMTypeOf(value));
   if (width < 64) return LLVMBuildZExt(e->fn->builder, value, e->i64, "");
   return width > 64 ? LLVMBuildTrunc(e->fn->builder, value, e->i64, "") : value;
 }
 
-static LLVMValueRef count_zeros(qn__emit_t* e, const char* name, LLVMValueRef mask) {
+static LLVMValueRef count_zeros(qn__llvm_emit_t* e, const char* name, LLVMValueRef mask) {
   LLVMValueRef bits = mask_bits(e, mask);
   LLVMTypeRef type = LLVMTypeOf(bits);
   LLVMValueRef args[] = {bits, LLVMConstInt(e->i1, 0, false)};
   return as_i64(e, qn__emit_intrinsic(e, name, &type, 1, args, 2));
 }
 
-LLVMValueRef qn__emit_first_lane(qn__emit_t* e, LLVMValueRef mask) {
+LLVMValueRef qn__emit_first_lane(qn__llvm_emit_t* e, LLVMValueRef mask) {
   return count_zeros(e, "llvm.cttz", mask);
 }
 
-LLVMValueRef qn__emit_last_lane(qn__emit_t* e, LLVMValueRef mask) {
+LLVMValueRef qn__emit_last_lane(qn__llvm_emit_t* e, LLVMValueRef mask) {
   int64_t last = (int64_t)qn__emit_lane_count(LLVMTypeOf(mask)) - 1;
   return LLVMBuildSub(e->fn->builder, qn__emit_i64(e, last), count_zeros(e, "llvm.ctlz", mask), "");
 }
 
-LLVMValueRef qn__emit_prefix_mask(qn__emit_t* e, LLVMValueRef count) {
+LLVMValueRef qn__emit_prefix_mask(qn__llvm_emit_t* e, LLVMValueRef count) {
   LLVMBuilderRef b = e->fn->builder;
   uint32_t lanes = e->fn->lanes;
   if (e->options->has_avx512 && lanes <= 64) {
@@ -61,20 +61,20 @@ LLVMValueRef qn__emit_prefix_mask(qn__emit_t* e, LLVMValueRef count) {
   return LLVMBuildICmp(b, LLVMIntSLT, lane, qn__emit_splat(e, limit, lanes), "");
 }
 
-LLVMValueRef qn__emit_mask(qn__emit_t* e) {
+LLVMValueRef qn__emit_mask(qn__llvm_emit_t* e) {
   if (e->fn->mask) return e->fn->mask;
   return LLVMConstAllOnes(qn__emit_wide(e, e->i1));
 }
 
-qn__mask_state_t qn__emit_narrow(qn__emit_t* e, LLVMValueRef condition) {
-  qn__fn_t* fn = e->fn;
-  qn__mask_state_t state = {fn->mask, fn->can_mask_be_empty};
+qn__llvm_mask_state_t qn__emit_narrow(qn__llvm_emit_t* e, LLVMValueRef condition) {
+  qn__llvm_function_t* fn = e->fn;
+  qn__llvm_mask_state_t state = {fn->mask, fn->can_mask_be_empty};
   fn->mask = fn->mask ? LLVMBuildAnd(fn->builder, fn->mask, condition, "") : condition;
   fn->can_mask_be_empty = true;
   return state;
 }
 
-void qn__emit_unmask(qn__emit_t* e, qn__mask_state_t state) {
+void qn__emit_unmask(qn__llvm_emit_t* e, qn__llvm_mask_state_t state) {
   e->fn->mask = state.mask;
   e->fn->can_mask_be_empty = state.can_be_empty;
 }

@@ -6,7 +6,7 @@
 // emit_loop.c.
 #include "jit/llvm/emit_inner.h"
 
-static bool is_maskable(const qn__emit_t* e, const qn__ir_buffer_t* buffer) {
+static bool is_maskable(const qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   if (e->options->has_avx512) return true;
   return e->options->has_avx2 && qn__dtype_bits(buffer->dtype) >= 32;
 }
@@ -22,19 +22,19 @@ static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 }
 
 // The walker's `self` is not const; nothing is changed.
-static bool walk(const qn__emit_t* e, const qn__ir_block_t* block, qn__ir_expr_t* expr) {
-  qn__emit_t copy = *e;
+static bool walk(const qn__llvm_emit_t* e, const qn__ir_block_t* block, qn__ir_expr_t* expr) {
+  qn__llvm_emit_t copy = *e;
   qn__ir_walker_t walker = {check_stmt, check_expr, &copy};
   qn__ir_block_t all = *block;
   return qn__walk_block(&walker, &all) && (!expr || qn__walk_expr(&walker, expr));
 }
 
-bool qn__emit_can_mask_loop(const qn__emit_t* e, const qn__ir_block_t* body) {
+bool qn__emit_can_mask_loop(const qn__llvm_emit_t* e, const qn__ir_block_t* body) {
   if (e->options->has_avx512) return true;
   return e->options->has_avx2 && walk(e, body, NULL);
 }
 
-bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__ir_expr_t* expr) {
+bool qn__emit_can_mask_reduce(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   if (e->options->has_avx512) return true;
   return e->options->has_avx2 && walk(e, &expr->reduce.lets, expr->reduce.value);
 }
@@ -42,7 +42,7 @@ bool qn__emit_can_mask_reduce(const qn__emit_t* e, const qn__ir_expr_t* expr) {
 // ------------------------------------------------------------------------------------ conditions
 
 typedef struct mask_search {
-  const qn__emit_t* e;
+  const qn__llvm_emit_t* e;
   const qn__ir_var_t* lane;  // the variable of the loop
 } mask_search_t;
 
@@ -70,7 +70,7 @@ static bool is_varying(const mask_search_t* search, const qn__ir_expr_t* expr) {
 }
 
 static bool is_on_stack(const qn__ir_buffer_t* buffer) {
-  const qn__buf_slot_t* slot = buffer->user;
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
   return slot->root->scope == QN__SCOPE_LOCAL || slot->root->scope == QN__SCOPE_SHARED;
 }
 
@@ -145,7 +145,7 @@ static bool block_is_fine(const mask_search_t* search, const qn__ir_block_t* blo
   return true;
 }
 
-bool qn__emit_can_mask_conditions(const qn__emit_t* e, const qn__ir_stmt_t* loop) {
+bool qn__emit_can_mask_conditions(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   if (e->options->has_avx512) return true;
   mask_search_t search = {e, loop->loop.var};
   return block_is_fine(&search, &loop->loop.body, false);

@@ -11,36 +11,36 @@
 enum { MAX_SINGLE_ACCESSES = 32 };
 
 // Are lanes that lie apart loaded and stored one by one rather than gathered and scattered?
-static bool is_one_by_one(const qn__emit_t* e, const qn__address_t* address) {
+static bool is_one_by_one(const qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   bool is_fast = e->options->is_fast_tier && e->options->has_avx512;
-  return !is_fast && e->fn->lanes <= MAX_SINGLE_ACCESSES && address->shape == QN__SHAPE_LINEAR;
+  return !is_fast && e->fn->lanes <= MAX_SINGLE_ACCESSES && address->shape == QN__LLVM_SHAPE_LINEAR;
 }
 
 static uint32_t element_bytes(const qn__ir_buffer_t* buffer) {
   return qn__dtype_bits(buffer->dtype) / 8;
 }
 
-void qn__emit_annotate(qn__emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer) {
-  const qn__buf_slot_t* slot = buffer->user;
-  const qn__buf_slot_t* root = slot->root->user;
+void qn__emit_annotate(qn__llvm_emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer) {
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
+  const qn__llvm_buffer_slot_t* root = slot->root->user;
   if (!root->scope_list || !LLVMIsAInstruction(access)) return;
   LLVMSetMetadata(access, e->alias_scope_kind, root->scope_list);
   if (root->others_list) LLVMSetMetadata(access, e->noalias_kind, root->others_list);
 }
 
-static LLVMValueRef align_value(qn__emit_t* e, const qn__ir_buffer_t* buffer) {
+static LLVMValueRef align_value(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   return LLVMConstInt(e->i32, element_bytes(buffer), false);
 }
 
 // What an array on the stack holds before it is stored to is some value, not LLVM's undef, which
 // could be another one at each use.
-static LLVMValueRef settled(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef load) {
-  const qn__buf_slot_t* slot = buffer->user;
-  const qn__buf_slot_t* root = slot->root->user;
+static LLVMValueRef settled(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef load) {
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
+  const qn__llvm_buffer_slot_t* root = slot->root->user;
   return root->is_private ? LLVMBuildFreeze(e->fn->builder, load, "") : load;
 }
 
-static LLVMValueRef plain_load(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLVMTypeRef type,
+static LLVMValueRef plain_load(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMTypeRef type,
                                LLVMValueRef pointer) {
   LLVMValueRef load = LLVMBuildLoad2(e->fn->builder, type, pointer, "");
   LLVMSetAlignment(load, element_bytes(buffer));
@@ -48,7 +48,7 @@ static LLVMValueRef plain_load(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLV
   return settled(e, buffer, load);
 }
 
-static void plain_store(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
+static void plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
                         LLVMValueRef pointer) {
   LLVMValueRef store = LLVMBuildStore(e->fn->builder, value, pointer);
   LLVMSetAlignment(store, element_bytes(buffer));
@@ -56,18 +56,20 @@ static void plain_store(qn__emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueR
 }
 
 // The pointers of all lanes.
-static LLVMValueRef lane_pointers(qn__emit_t* e, const qn__address_t* address) {
-  if (address->shape == QN__SHAPE_VARYING) return address->pointer;
+static LLVMValueRef lane_pointers(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
+  if (address->shape == QN__LLVM_SHAPE_VARYING) return address->pointer;
   LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
-  LLVMValueRef stride = address->shape == QN__SHAPE_LINEAR ? address->stride : qn__emit_i64(e, 0);
+  LLVMValueRef stride =
+      address->shape == QN__LLVM_SHAPE_LINEAR ? address->stride : qn__emit_i64(e, 0);
   LLVMValueRef steps = qn__emit_widen(
-      e, (qn__llvm_value_t){qn__emit_i64(e, 0), stride, QN_DTYPE_I64, QN__SHAPE_LINEAR});
+      e, (qn__llvm_value_t){qn__emit_i64(e, 0), stride, QN_DTYPE_I64, QN__LLVM_SHAPE_LINEAR});
   return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &steps, 1, "");
 }
 
-static LLVMValueRef lane_pointer(qn__emit_t* e, const qn__address_t* address, uint32_t lane) {
+static LLVMValueRef lane_pointer(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
+                                 uint32_t lane) {
   LLVMBuilderRef b = e->fn->builder;
-  if (address->shape == QN__SHAPE_VARYING) {
+  if (address->shape == QN__LLVM_SHAPE_VARYING) {
     return LLVMBuildExtractElement(b, address->pointer, qn__emit_i64(e, lane), "");
   }
   LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
@@ -76,13 +78,13 @@ static LLVMValueRef lane_pointer(qn__emit_t* e, const qn__address_t* address, ui
 }
 
 // Lane i reads or writes element first + i * step.
-static bool has_step(const qn__address_t* address, int64_t step) {
+static bool has_step(const qn__llvm_address_t* address, int64_t step) {
   int64_t stride;
-  return address->shape == QN__SHAPE_LINEAR && qn__emit_const_int(address->stride, &stride) &&
+  return address->shape == QN__LLVM_SHAPE_LINEAR && qn__emit_const_int(address->stride, &stride) &&
          stride == step;
 }
 
-static LLVMValueRef reversed(qn__emit_t* e, LLVMValueRef vector) {
+static LLVMValueRef reversed(qn__llvm_emit_t* e, LLVMValueRef vector) {
   uint32_t lanes = e->fn->lanes;
   LLVMValueRef* order = qn__arena_alloc_array(e->arena, lanes, sizeof *order);
   if (!order) {
@@ -96,7 +98,7 @@ static LLVMValueRef reversed(qn__emit_t* e, LLVMValueRef vector) {
 }
 
 // The lowest address of lanes that go down one by one.
-static LLVMValueRef lowest(qn__emit_t* e, const qn__address_t* address) {
+static LLVMValueRef lowest(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
   LLVMValueRef offset = qn__emit_i64(e, 1 - (int64_t)e->fn->lanes);
   return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &offset, 1, "");
@@ -109,7 +111,7 @@ typedef struct guard {
   LLVMBasicBlockRef after;
 } guard_t;
 
-static guard_t guard_begin(qn__emit_t* e, const qn__address_t* address) {
+static guard_t guard_begin(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   guard_t guard = {NULL, NULL};
   if (!e->fn->mask || !e->fn->can_mask_be_empty || address->is_harmless) return guard;
   LLVMBasicBlockRef some = qn__emit_block(e, "some");
@@ -121,7 +123,7 @@ static guard_t guard_begin(qn__emit_t* e, const qn__address_t* address) {
   return guard;
 }
 
-static LLVMValueRef guard_end(qn__emit_t* e, guard_t guard, LLVMValueRef value) {
+static LLVMValueRef guard_end(qn__llvm_emit_t* e, guard_t guard, LLVMValueRef value) {
   if (!guard.after) return value;
   LLVMBuilderRef b = e->fn->builder;
   LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
@@ -137,7 +139,8 @@ static LLVMValueRef guard_end(qn__emit_t* e, guard_t guard, LLVMValueRef value) 
 
 // ------------------------------------------------------------------------------------ loads
 
-static LLVMValueRef masked_load(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {
+static LLVMValueRef masked_load(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
+                                LLVMTypeRef type) {
   LLVMTypeRef types[] = {type, e->pointer};
   LLVMValueRef args[] = {address->pointer, align_value(e, address->buffer), e->fn->mask,
                          LLVMConstNull(type)};
@@ -146,7 +149,8 @@ static LLVMValueRef masked_load(qn__emit_t* e, const qn__address_t* address, LLV
   return settled(e, address->buffer, load);
 }
 
-static LLVMValueRef gather(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {
+static LLVMValueRef gather(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
+                           LLVMTypeRef type) {
   LLVMValueRef pointers = lane_pointers(e, address);
   LLVMTypeRef types[] = {type, LLVMTypeOf(pointers)};
   LLVMValueRef args[] = {pointers, align_value(e, address->buffer), qn__emit_mask(e),
@@ -156,7 +160,8 @@ static LLVMValueRef gather(qn__emit_t* e, const qn__address_t* address, LLVMType
   return settled(e, address->buffer, load);
 }
 
-static LLVMValueRef load_one_by_one(qn__emit_t* e, const qn__address_t* address, LLVMTypeRef type) {
+static LLVMValueRef load_one_by_one(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
+                                    LLVMTypeRef type) {
   LLVMValueRef result = LLVMGetPoison(type);
   for (uint32_t i = 0; i < e->fn->lanes; ++i) {
     LLVMValueRef pointer = lane_pointer(e, address, i);
@@ -166,7 +171,7 @@ static LLVMValueRef load_one_by_one(qn__emit_t* e, const qn__address_t* address,
   return result;
 }
 
-static LLVMValueRef load_lanes(qn__emit_t* e, const qn__address_t* address) {
+static LLVMValueRef load_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   LLVMTypeRef type = qn__emit_wide(e, qn__emit_memory_type(e, address->buffer->dtype));
   bool is_masked = e->fn->mask && !address->is_harmless;
   if (has_step(address, 1)) {
@@ -180,10 +185,10 @@ static LLVMValueRef load_lanes(qn__emit_t* e, const qn__address_t* address) {
   return gather(e, address, type);
 }
 
-qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__ir_expr_t* expr) {
+qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
-  qn__address_t address = qn__emit_address(e, buffer, expr->load.indices);
-  if (address.shape != QN__SHAPE_UNIFORM) {
+  qn__llvm_address_t address = qn__emit_address(e, buffer, expr->load.indices);
+  if (address.shape != QN__LLVM_SHAPE_UNIFORM) {
     return qn__emit_varying(buffer->dtype,
                             qn__emit_from_memory(e, buffer->dtype, load_lanes(e, &address)));
   }
@@ -195,14 +200,15 @@ qn__llvm_value_t qn__emit_load(qn__emit_t* e, const qn__ir_expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ stores
 
-static void masked_store(qn__emit_t* e, const qn__address_t* address, LLVMValueRef value) {
+static void masked_store(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
+                         LLVMValueRef value) {
   LLVMTypeRef types[] = {LLVMTypeOf(value), e->pointer};
   LLVMValueRef args[] = {value, address->pointer, align_value(e, address->buffer), e->fn->mask};
   LLVMValueRef store = qn__emit_intrinsic(e, "llvm.masked.store", types, 2, args, 4);
   qn__emit_annotate(e, store, address->buffer);
 }
 
-static void scatter(qn__emit_t* e, const qn__address_t* address, LLVMValueRef value) {
+static void scatter(qn__llvm_emit_t* e, const qn__llvm_address_t* address, LLVMValueRef value) {
   LLVMValueRef pointers = lane_pointers(e, address);
   LLVMTypeRef types[] = {LLVMTypeOf(value), LLVMTypeOf(pointers)};
   LLVMValueRef args[] = {value, pointers, align_value(e, address->buffer), qn__emit_mask(e)};
@@ -210,7 +216,7 @@ static void scatter(qn__emit_t* e, const qn__address_t* address, LLVMValueRef va
   qn__emit_annotate(e, store, address->buffer);
 }
 
-static void store_lanes(qn__emit_t* e, const qn__address_t* address, LLVMValueRef value) {
+static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   const qn__ir_buffer_t* buffer = address->buffer;
   if (has_step(address, 1)) {
@@ -240,23 +246,23 @@ static void store_lanes(qn__emit_t* e, const qn__address_t* address, LLVMValueRe
 }
 
 // All lanes store to one element: the last one that is on decides.
-static LLVMValueRef last_value(qn__emit_t* e, qn__llvm_value_t value) {
-  if (value.shape == QN__SHAPE_UNIFORM) return value.v;
+static LLVMValueRef last_value(qn__llvm_emit_t* e, qn__llvm_value_t value) {
+  if (value.shape == QN__LLVM_SHAPE_UNIFORM) return value.v;
   LLVMValueRef lane =
       e->fn->mask ? qn__emit_last_lane(e, e->fn->mask) : qn__emit_i64(e, (int64_t)e->fn->lanes - 1);
   return LLVMBuildExtractElement(e->fn->builder, qn__emit_widen(e, value), lane, "");
 }
 
-void qn__emit_store(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->store.buffer;
   qn__llvm_value_t value = qn__emit_expr(e, stmt->store.value);
-  qn__address_t address = qn__emit_address(e, buffer, stmt->store.indices);
-  if (address.shape != QN__SHAPE_UNIFORM) {
+  qn__llvm_address_t address = qn__emit_address(e, buffer, stmt->store.indices);
+  if (address.shape != QN__LLVM_SHAPE_UNIFORM) {
     LLVMValueRef wide = qn__emit_to_memory(e, buffer->dtype, qn__emit_widen(e, value));
     store_lanes(e, &address, wide);
     return;
   }
-  qn__address_t asked = address;
+  qn__llvm_address_t asked = address;
   asked.is_harmless = false;  // nothing may be written when no lane is on
   guard_t guard = guard_begin(e, &asked);
   LLVMValueRef bits = qn__emit_to_memory(e, buffer->dtype, last_value(e, value));

@@ -12,7 +12,7 @@
 // ------------------------------------------------------------------------------------ declarations
 
 typedef struct declare {
-  qn__emit_t* e;
+  qn__llvm_emit_t* e;
   const char* refused;  // the construct that a CPU has no counterpart for
   uint32_t scope_count;
   bool has_failed;
@@ -20,7 +20,7 @@ typedef struct declare {
 
 static void declare_var(declare_t* self, qn__ir_var_t* var, uint32_t word) {
   if (!var) return;
-  qn__var_slot_t* slot = QN__ARENA_NEW(self->e->arena, qn__var_slot_t);
+  qn__llvm_var_slot_t* slot = QN__ARENA_NEW(self->e->arena, qn__llvm_var_slot_t);
   if (!slot) {
     self->has_failed = true;
     return;
@@ -32,7 +32,7 @@ static void declare_var(declare_t* self, qn__ir_var_t* var, uint32_t word) {
 static void declare_buffer(declare_t* self, qn__ir_buffer_t* buffer, uint32_t word) {
   qn__arena_t* arena = self->e->arena;
   size_t rank = buffer->rank + 1U;
-  qn__buf_slot_t* slot = QN__ARENA_NEW(arena, qn__buf_slot_t);
+  qn__llvm_buffer_slot_t* slot = QN__ARENA_NEW(arena, qn__llvm_buffer_slot_t);
   if (slot) {
     slot->word = word;
     slot->extents = qn__arena_alloc_array(arena, rank, sizeof *slot->extents);
@@ -47,7 +47,7 @@ static void declare_buffer(declare_t* self, qn__ir_buffer_t* buffer, uint32_t wo
   buffer->user = slot;
   slot->root = buffer;
   if (buffer->scope == QN__SCOPE_VIEW) {
-    const qn__buf_slot_t* base = buffer->base->user;
+    const qn__llvm_buffer_slot_t* base = buffer->base->user;
     slot->root = base->root;
   }
   if (buffer->scope != QN__SCOPE_VIEW && buffer->scope != QN__SCOPE_CONST) self->scope_count++;
@@ -90,7 +90,7 @@ static bool declare_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
 // Gives each buffer that is not a view of another its own alias scope: the call guarantees that
 // what is written overlaps nothing else.
 typedef struct scopes {
-  qn__emit_t* e;
+  qn__llvm_emit_t* e;
   LLVMMetadataRef* all;
   uint32_t count;
   uint32_t next;
@@ -99,9 +99,9 @@ typedef struct scopes {
 } scopes_t;
 
 static void scope_buffer(scopes_t* self, const qn__ir_buffer_t* buffer) {
-  qn__emit_t* e = self->e;
+  qn__llvm_emit_t* e = self->e;
   if (buffer->scope == QN__SCOPE_VIEW || buffer->scope == QN__SCOPE_CONST) return;
-  qn__buf_slot_t* slot = buffer->user;
+  qn__llvm_buffer_slot_t* slot = buffer->user;
   uint32_t own = self->next++;
   if (!self->is_second) {
     LLVMMetadataRef domain_name =
@@ -129,7 +129,7 @@ static bool scope_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return true;
 }
 
-static qn_status_t make_scopes(qn__emit_t* e, qn__ir_func_t* function, uint32_t count) {
+static qn_status_t make_scopes(qn__llvm_emit_t* e, qn__ir_func_t* function, uint32_t count) {
   // Beyond this the lists cost more than they gain.
   enum { MAX_SCOPES = 64 };
   if (count == 0 || count > MAX_SCOPES) return QN_OK;
@@ -149,7 +149,7 @@ static qn_status_t make_scopes(qn__emit_t* e, qn__ir_func_t* function, uint32_t 
   return QN_OK;
 }
 
-static qn_status_t declare_all(qn__emit_t* e, qn__ir_func_t* function) {
+static qn_status_t declare_all(qn__llvm_emit_t* e, qn__ir_func_t* function) {
   declare_t self = {.e = e};
   uint32_t word = 0;
   for (size_t i = 0; i < function->param_count; ++i, ++word) {
@@ -188,7 +188,8 @@ static uint32_t count_launches(const qn__ir_block_t* block) {
   return count;
 }
 
-static qn_status_t emit_function(qn__emit_t* e, qn__ir_func_t* function, qn__emit_function_t* out) {
+static qn_status_t emit_function(qn__llvm_emit_t* e, qn__ir_func_t* function,
+                                 qn__llvm_emit_function_t* out) {
   e->function = function;
   e->fn = NULL;
   e->body_count = 0;
@@ -200,7 +201,7 @@ static qn_status_t emit_function(qn__emit_t* e, qn__ir_func_t* function, qn__emi
   out->name = qn__arena_cstr(e->arena, qn__str(function->name));
   out->symbol = out->name;
   out->launch_count = count_launches(&function->body);
-  qn__fn_t* fn = out->name ? qn__emit_fn_begin(e, function->name, false) : NULL;
+  qn__llvm_function_t* fn = out->name ? qn__emit_fn_begin(e, function->name, false) : NULL;
   if (!fn) return qn__out_of_memory("a kernel");
   qn__emit_block_of(e, &function->body);
   qn__emit_fn_end(e);
@@ -211,11 +212,11 @@ static qn_status_t emit_function(qn__emit_t* e, qn__ir_func_t* function, qn__emi
 
 // ------------------------------------------------------------------------------------ the module
 
-static unsigned metadata_kind(qn__emit_t* e, const char* name) {
+static unsigned metadata_kind(qn__llvm_emit_t* e, const char* name) {
   return LLVMGetMDKindIDInContext(e->context, name, (unsigned)strlen(name));
 }
 
-static void init(qn__emit_t* e) {
+static void init(qn__llvm_emit_t* e) {
   LLVMContextRef c = e->context;
   e->i1 = LLVMInt1TypeInContext(c);
   e->i8 = LLVMInt8TypeInContext(c);
@@ -245,11 +246,11 @@ static void init(qn__emit_t* e) {
   LLVMDisposeTargetData(layout);
 }
 
-qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__emit_options_t* options,
-                            qn__arena_t* arena, qn__emit_result_t* out) {
-  *out = (qn__emit_result_t){.module = NULL};
-  qn__emit_t* e = QN__ARENA_NEW(arena, qn__emit_t);
-  qn__emit_function_t* functions =
+qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__llvm_emit_options_t* options,
+                            qn__arena_t* arena, qn__llvm_emit_result_t* out) {
+  *out = (qn__llvm_emit_result_t){.module = NULL};
+  qn__llvm_emit_t* e = QN__ARENA_NEW(arena, qn__llvm_emit_t);
+  qn__llvm_emit_function_t* functions =
       qn__arena_alloc_array(arena, body->function_count + 1, sizeof *functions);
   if (!e || !functions) return qn__out_of_memory("a module of kernels");
   e->options = options;
@@ -267,6 +268,6 @@ qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__emit_options_t*
     LLVMDisposeModule(e->module);
     return status;
   }
-  *out = (qn__emit_result_t){e->module, count, functions};
+  *out = (qn__llvm_emit_result_t){e->module, count, functions};
   return QN_OK;
 }

@@ -15,10 +15,11 @@
 enum { ENV_PARALLEL = 0 };
 
 // Makes the body. Its captures are what the kernel must put into the closure.
-static qn__fn_t* make_body(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin) {
+static qn__llvm_function_t* make_body(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop,
+                                      LLVMValueRef begin) {
   char name[256];
   (void)snprintf(name, sizeof name, "%s.launch%u", e->function->name, e->body_count++);
-  qn__fn_t* body = qn__emit_fn_begin(e, name, true);
+  qn__llvm_function_t* body = qn__emit_fn_begin(e, name, true);
   if (!body) return NULL;
   LLVMBuilderRef b = body->builder;
   body->loop_depth = 1;
@@ -32,13 +33,13 @@ static qn__fn_t* make_body(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRe
   return body;
 }
 
-static LLVMValueRef make_closure(qn__emit_t* e, const qn__fn_t* body) {
+static LLVMValueRef make_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* body) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = LLVMArrayType2(e->i64, body->capture_count);
   LLVMValueRef closure = qn__emit_alloca(e, type, 16);
   LLVMBuildStore(b, e->fn->words, closure);
   int64_t index = 1;
-  for (const qn__capture_t* capture = body->captures; capture; capture = capture->next) {
+  for (const qn__llvm_capture_t* capture = body->captures; capture; capture = capture->next) {
     LLVMValueRef offset = qn__emit_i64(e, index++);
     LLVMValueRef place = LLVMBuildGEP2(b, e->i64, closure, &offset, 1, "");
     LLVMSetAlignment(LLVMBuildStore(b, capture->outer, place), 8);
@@ -47,7 +48,7 @@ static LLVMValueRef make_closure(qn__emit_t* e, const qn__fn_t* body) {
 }
 
 // The least number of iterations worth a thread.
-static LLVMValueRef make_grain(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef cost) {
+static LLVMValueRef make_grain(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef cost) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef half = LLVMConstReal(e->f64, NS_WORTH_SPLITTING / 2);
   LLVMValueRef ratio = LLVMBuildFDiv(b, half, cost, "");
@@ -60,7 +61,7 @@ static LLVMValueRef make_grain(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMVal
   return LLVMBuildSub(b, grain, rest, "");
 }
 
-void qn__emit_parallel(qn__emit_t* e, const qn__ir_stmt_t* loop) {
+void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef begin = qn__emit_scalar(e, loop->loop.begin);
   LLVMValueRef end = qn__emit_scalar(e, loop->loop.end);
@@ -73,7 +74,7 @@ void qn__emit_parallel(qn__emit_t* e, const qn__ir_stmt_t* loop) {
 
   qn__emit_at(e, launch);
   LLVMValueRef cost = qn__emit_cost(e, loop);
-  qn__fn_t* body = make_body(e, loop, begin);
+  qn__llvm_function_t* body = make_body(e, loop, begin);
   if (!body) return;
   LLVMValueRef closure = make_closure(e, body);
   LLVMValueRef count = LLVMBuildSub(b, end, begin, "");

@@ -9,15 +9,15 @@ static qn_dtype_t accumulator_dtype(qn_dtype_t dtype) {
   return qn__emit_is_narrow_float(dtype) ? QN_DTYPE_F32 : dtype;
 }
 
-static LLVMValueRef neutral(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype) {
+static LLVMValueRef neutral(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype) {
   qn__ir_scalar_t value = qn__reduce_neutral(kind, dtype);
   LLVMTypeRef type = qn__emit_type(e, dtype);
   return qn__dtype_is_float(dtype) ? LLVMConstReal(type, value.f)
                                    : LLVMConstInt(type, (uint64_t)value.i, true);
 }
 
-static LLVMValueRef step(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype, LLVMValueRef a,
-                         LLVMValueRef value) {
+static LLVMValueRef step(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
+                         LLVMValueRef a, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef args[] = {a, value};
   bool is_float = qn__dtype_is_float(dtype);
@@ -38,8 +38,9 @@ static LLVMValueRef step(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
 }
 
 // The reduced value of the iterations at hand, after the lets.
-static LLVMValueRef value_of(qn__emit_t* e, const qn__ir_expr_t* expr, qn__llvm_value_t index) {
-  qn__var_slot_t* slot = expr->reduce.reduce_var->user;
+static LLVMValueRef value_of(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
+                             qn__llvm_value_t index) {
+  qn__llvm_var_slot_t* slot = expr->reduce.reduce_var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(expr->reduce.begin);
   qn__emit_bind(e, expr->reduce.reduce_var, index);
   qn__emit_block_of(e, &expr->reduce.lets);
@@ -47,7 +48,7 @@ static LLVMValueRef value_of(qn__emit_t* e, const qn__ir_expr_t* expr, qn__llvm_
 }
 
 // One iteration after another: in scalar code, and where the code around runs in lanes.
-static LLVMValueRef run_serial(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
+static LLVMValueRef run_serial(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                                LLVMValueRef end, LLVMValueRef start) {
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, end, 1, start);
@@ -57,7 +58,7 @@ static LLVMValueRef run_serial(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMVal
 }
 
 // Joins the lanes of a vector by halves.
-static LLVMValueRef join_lanes(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
+static LLVMValueRef join_lanes(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
                                LLVMValueRef vector, uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef* order = qn__arena_alloc_array(e->arena, lanes, sizeof *order);
@@ -79,9 +80,9 @@ static LLVMValueRef join_lanes(qn__emit_t* e, qn_reduce_kind_t kind, qn_dtype_t 
 }
 
 // One step in lanes, of which the first `count` (NULL: all) are on.
-static LLVMValueRef step_lanes(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef index,
+static LLVMValueRef step_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef index,
                                LLVMValueRef count, LLVMValueRef partial) {
-  qn__fn_t* fn = e->fn;
+  qn__llvm_function_t* fn = e->fn;
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
   fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
@@ -96,7 +97,7 @@ static LLVMValueRef step_lanes(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMVal
 }
 
 // The last, incomplete vector.
-static LLVMValueRef run_tail(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
+static LLVMValueRef run_tail(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                              LLVMValueRef end, LLVMValueRef start) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
@@ -115,9 +116,9 @@ static LLVMValueRef run_tail(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValue
   return phi;
 }
 
-static LLVMValueRef run_lanes(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
+static LLVMValueRef run_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                               LLVMValueRef end, uint32_t lanes) {
-  qn__fn_t* fn = e->fn;
+  qn__llvm_function_t* fn = e->fn;
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
   bool is_masked = qn__emit_can_mask_reduce(e, expr);
@@ -136,7 +137,7 @@ static LLVMValueRef run_lanes(qn__emit_t* e, const qn__ir_expr_t* expr, LLVMValu
   return is_masked ? total : run_serial(e, expr, main_end, end, total);
 }
 
-qn__llvm_value_t qn__emit_reduce(qn__emit_t* e, const qn__ir_expr_t* expr) {
+qn__llvm_value_t qn__emit_reduce(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   LLVMValueRef begin = qn__emit_scalar(e, expr->reduce.begin);
   LLVMValueRef end = qn__emit_scalar(e, expr->reduce.end);

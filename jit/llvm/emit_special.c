@@ -8,7 +8,7 @@
 enum { MAX_CONDITIONS = 64, MAX_COPIED_STATEMENTS = 256, MAX_LANES = 256 };
 
 typedef struct special_search {
-  qn__emit_t* e;
+  qn__llvm_emit_t* e;
   const qn__ir_stmt_t* found[MAX_CONDITIONS];
   uint32_t count;
   uint32_t statements;
@@ -24,7 +24,7 @@ static bool is_invariant(const special_search_t* search, const qn__ir_expr_t* ex
     case QN__EXPR_INT:
       return true;
     case QN__EXPR_VAR: {
-      const qn__var_slot_t* slot = expr->var->user;
+      const qn__llvm_var_slot_t* slot = expr->var->user;
       return expr->var == inner || slot->mark != search->mark;
     }
     case QN__EXPR_CAST:
@@ -73,10 +73,10 @@ static void collect(special_search_t* search, const qn__ir_block_t* block,
 }
 
 // Holds the condition in all lanes of the vector loop? `loop` is the loop, or NULL.
-static LLVMValueRef holds(qn__emit_t* e, const qn__ir_expr_t* condition,
+static LLVMValueRef holds(qn__llvm_emit_t* e, const qn__ir_expr_t* condition,
                           const qn__ir_stmt_t* loop) {
   if (!loop) return qn__emit_scalar(e, condition);
-  qn__fn_t* fn = e->fn;
+  qn__llvm_function_t* fn = e->fn;
   int64_t first = loop->loop.begin->int_value;
   int64_t count = loop->loop.end->int_value - first;
   fn->lanes = (uint32_t)count;
@@ -85,7 +85,7 @@ static LLVMValueRef holds(qn__emit_t* e, const qn__ir_expr_t* condition,
                 qn__emit_linear(QN_DTYPE_I64, qn__emit_i64(e, first), qn__emit_i64(e, 1)));
   qn__llvm_value_t value = qn__emit_expr(e, condition);
   LLVMValueRef result =
-      value.shape == QN__SHAPE_UNIFORM ? value.v : qn__emit_all(e, qn__emit_widen(e, value));
+      value.shape == QN__LLVM_SHAPE_UNIFORM ? value.v : qn__emit_all(e, qn__emit_widen(e, value));
   fn->lanes = 0;
   return result;
 }
@@ -93,7 +93,7 @@ static LLVMValueRef holds(qn__emit_t* e, const qn__ir_expr_t* condition,
 // All conditions found, one after another. Equal ones are asked once.
 static LLVMValueRef all_hold(special_search_t* search, const qn__ir_block_t* block,
                              const qn__ir_stmt_t* vector, LLVMValueRef so_far) {
-  qn__emit_t* e = search->e;
+  qn__llvm_emit_t* e = search->e;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LOOP) {
       so_far = all_hold(search, &stmt->loop.body, stmt, so_far);
@@ -111,16 +111,16 @@ static LLVMValueRef all_hold(special_search_t* search, const qn__ir_block_t* blo
   return so_far;
 }
 
-bool qn__emit_is_known(const qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+bool qn__emit_is_known(const qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   for (uint32_t i = 0; i < e->fn->known_count; ++i) {
     if (e->fn->known[i] == stmt) return true;
   }
   return false;
 }
 
-bool qn__emit_specialised(qn__emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
+bool qn__emit_specialised(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                           LLVMValueRef end) {
-  qn__fn_t* fn = e->fn;
+  qn__llvm_function_t* fn = e->fn;
   LLVMBuilderRef b = fn->builder;
   if (e->options->is_scalar_only || fn->lanes > 0 || fn->known_count > 0) return false;
   int64_t first, last;

@@ -11,10 +11,11 @@ typedef struct conjunct {
   const struct conjunct* next;
 } conjunct_t;
 
-static void emit_if(qn__emit_t* e, const qn__ir_expr_t* condition, const conjunct_t* rest,
+static void emit_if(qn__llvm_emit_t* e, const qn__ir_expr_t* condition, const conjunct_t* rest,
                     const qn__ir_block_t* then_block, const qn__ir_block_t* else_block);
 
-static void emit_then(qn__emit_t* e, const conjunct_t* rest, const qn__ir_block_t* then_block) {
+static void emit_then(qn__llvm_emit_t* e, const conjunct_t* rest,
+                      const qn__ir_block_t* then_block) {
   static const qn__ir_block_t nothing = {NULL, NULL};
   if (!rest) {
     qn__emit_block_of(e, then_block);
@@ -23,7 +24,7 @@ static void emit_then(qn__emit_t* e, const conjunct_t* rest, const qn__ir_block_
   emit_if(e, rest->condition, rest->next, then_block, &nothing);
 }
 
-static void branch_uniform(qn__emit_t* e, LLVMValueRef condition, const conjunct_t* rest,
+static void branch_uniform(qn__llvm_emit_t* e, LLVMValueRef condition, const conjunct_t* rest,
                            const qn__ir_block_t* then_block, const qn__ir_block_t* else_block) {
   LLVMBuilderRef b = e->fn->builder;
   bool has_else = else_block->first != NULL;
@@ -43,10 +44,10 @@ static void branch_uniform(qn__emit_t* e, LLVMValueRef condition, const conjunct
 }
 
 // Runs a block for the lanes where `condition` holds, if there are any.
-static void run_masked(qn__emit_t* e, LLVMValueRef condition, const conjunct_t* rest,
+static void run_masked(qn__llvm_emit_t* e, LLVMValueRef condition, const conjunct_t* rest,
                        const qn__ir_block_t* block) {
   LLVMBuilderRef b = e->fn->builder;
-  qn__mask_state_t state = qn__emit_narrow(e, condition);
+  qn__llvm_mask_state_t state = qn__emit_narrow(e, condition);
   LLVMBasicBlockRef some = qn__emit_block(e, "some");
   LLVMBasicBlockRef done = qn__emit_block(e, "none");
   LLVMBuildCondBr(b, qn__emit_any(e, e->fn->mask), some, done);
@@ -58,7 +59,7 @@ static void run_masked(qn__emit_t* e, LLVMValueRef condition, const conjunct_t* 
   qn__emit_unmask(e, state);
 }
 
-static void emit_if(qn__emit_t* e, const qn__ir_expr_t* condition, const conjunct_t* rest,
+static void emit_if(qn__llvm_emit_t* e, const qn__ir_expr_t* condition, const conjunct_t* rest,
                     const qn__ir_block_t* then_block, const qn__ir_block_t* else_block) {
   if (condition->kind == QN__EXPR_OP && condition->op == QN_OP_LOGIC_AND && !else_block->first) {
     conjunct_t right = {condition->args[1], rest};
@@ -66,7 +67,7 @@ static void emit_if(qn__emit_t* e, const qn__ir_expr_t* condition, const conjunc
     return;
   }
   qn__llvm_value_t value = qn__emit_expr(e, condition);
-  if (value.shape == QN__SHAPE_UNIFORM) {
+  if (value.shape == QN__LLVM_SHAPE_UNIFORM) {
     branch_uniform(e, value.v, rest, then_block, else_block);
     return;
   }
@@ -76,7 +77,7 @@ static void emit_if(qn__emit_t* e, const qn__ir_expr_t* condition, const conjunc
   }
 }
 
-static void emit_while(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+static void emit_while(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMBasicBlockRef test = qn__emit_block(e, "while");
   LLVMBasicBlockRef body = qn__emit_block(e, "do");
@@ -92,20 +93,20 @@ static void emit_while(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
   qn__emit_at(e, done);
 }
 
-static void emit_let(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
-  qn__var_slot_t* slot = stmt->let.var->user;
+static void emit_let(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
+  qn__llvm_var_slot_t* slot = stmt->let.var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(stmt->let.value);
   qn__emit_bind(e, stmt->let.var, qn__emit_expr(e, stmt->let.value));
 }
 
-static void emit_assert(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+static void emit_assert(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   qn__llvm_value_t value = qn__emit_expr(e, stmt->assert_.condition);
   const char* message = stmt->assert_.message ? stmt->assert_.message : "";
   uint32_t site = qn__emit_site(e, QN_SITE_ASSERT, UINT32_MAX, 0, message);
   qn__emit_require(e, value.v, site, NULL, NULL);
 }
 
-static void emit_stmt(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
+static void emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       emit_let(e, stmt);
@@ -140,8 +141,8 @@ static void emit_stmt(qn__emit_t* e, const qn__ir_stmt_t* stmt) {
   }
 }
 
-void qn__emit_block_of(qn__emit_t* e, const qn__ir_block_t* block) {
-  const qn__workspace_t* before = e->fn->workspaces;
+void qn__emit_block_of(qn__llvm_emit_t* e, const qn__ir_block_t* block) {
+  const qn__llvm_workspace_t* before = e->fn->workspaces;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) emit_stmt(e, stmt);
   qn__emit_release_workspace(e, before, false);
 }

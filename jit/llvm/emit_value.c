@@ -5,7 +5,7 @@
 // Threads: as emit.h. Next: emit_mask.c.
 #include "jit/llvm/emit_inner.h"
 
-LLVMTypeRef qn__emit_type(const qn__emit_t* e, qn_dtype_t dtype) {
+LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
   switch (dtype) {
     case QN_DTYPE_BOOL:
       return e->i1;
@@ -29,13 +29,13 @@ LLVMTypeRef qn__emit_type(const qn__emit_t* e, qn_dtype_t dtype) {
   }
 }
 
-LLVMTypeRef qn__emit_memory_type(const qn__emit_t* e, qn_dtype_t dtype) {
+LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
   if (dtype == QN_DTYPE_BOOL) return e->i8;
   if (qn__emit_is_narrow_float(dtype)) return e->i16;
   return qn__emit_type(e, dtype);
 }
 
-LLVMTypeRef qn__emit_wide(const qn__emit_t* e, LLVMTypeRef element) {
+LLVMTypeRef qn__emit_wide(const qn__llvm_emit_t* e, LLVMTypeRef element) {
   return e->fn->lanes == 0 ? element : LLVMVectorType(element, e->fn->lanes);
 }
 
@@ -69,7 +69,7 @@ LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value) {
   return splat_constant(type, LLVMConstInt(qn__emit_element(type), value, false));
 }
 
-LLVMValueRef qn__emit_i64(const qn__emit_t* e, int64_t value) {
+LLVMValueRef qn__emit_i64(const qn__llvm_emit_t* e, int64_t value) {
   return LLVMConstInt(e->i64, (uint64_t)value, true);
 }
 
@@ -79,7 +79,7 @@ bool qn__emit_const_int(LLVMValueRef value, int64_t* out) {
   return true;
 }
 
-LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__ir_expr_t* expr) {
+LLVMValueRef qn__emit_literal(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   LLVMTypeRef type = qn__emit_type(e, expr->dtype);
   if (expr->kind == QN__EXPR_INT) return LLVMConstInt(type, (uint64_t)expr->int_value, true);
   if (expr->float_value == expr->float_value) return LLVMConstReal(type, expr->float_value);
@@ -90,13 +90,13 @@ LLVMValueRef qn__emit_literal(const qn__emit_t* e, const qn__ir_expr_t* expr) {
   return LLVMConstBitCast(pattern, type);
 }
 
-LLVMValueRef qn__emit_undefined(const qn__emit_t* e, qn_dtype_t dtype) {
+LLVMValueRef qn__emit_undefined(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
   return LLVMConstNull(qn__emit_type(e, dtype));
 }
 
 // ------------------------------------------------------------------------------------ shapes
 
-LLVMValueRef qn__emit_splat(qn__emit_t* e, LLVMValueRef scalar, uint32_t lanes) {
+LLVMValueRef qn__emit_splat(qn__llvm_emit_t* e, LLVMValueRef scalar, uint32_t lanes) {
   LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), lanes);
   if (LLVMIsConstant(scalar)) return splat_constant(type, scalar);
   LLVMBuilderRef b = e->fn->builder;
@@ -107,21 +107,21 @@ LLVMValueRef qn__emit_splat(qn__emit_t* e, LLVMValueRef scalar, uint32_t lanes) 
 }
 
 qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v) {
-  return (qn__llvm_value_t){v, NULL, dtype, QN__SHAPE_UNIFORM};
+  return (qn__llvm_value_t){v, NULL, dtype, QN__LLVM_SHAPE_UNIFORM};
 }
 
 qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v) {
-  return (qn__llvm_value_t){v, NULL, dtype, QN__SHAPE_VARYING};
+  return (qn__llvm_value_t){v, NULL, dtype, QN__LLVM_SHAPE_VARYING};
 }
 
 qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride) {
   int64_t constant;
   if (qn__emit_const_int(stride, &constant) && constant == 0) return qn__emit_uniform(dtype, v);
-  return (qn__llvm_value_t){v, stride, dtype, QN__SHAPE_LINEAR};
+  return (qn__llvm_value_t){v, stride, dtype, QN__LLVM_SHAPE_LINEAR};
 }
 
 // 0, s, 2s, ... as a vector.
-static LLVMValueRef steps(qn__emit_t* e, LLVMValueRef stride, uint32_t lanes) {
+static LLVMValueRef steps(qn__llvm_emit_t* e, LLVMValueRef stride, uint32_t lanes) {
   LLVMTypeRef element = LLVMTypeOf(stride);
   int64_t constant;
   bool is_constant = qn__emit_const_int(stride, &constant);
@@ -135,15 +135,15 @@ static LLVMValueRef steps(qn__emit_t* e, LLVMValueRef stride, uint32_t lanes) {
   return LLVMBuildMul(e->fn->builder, qn__emit_splat(e, stride, lanes), result, "");
 }
 
-LLVMValueRef qn__emit_widen(qn__emit_t* e, qn__llvm_value_t value) {
+LLVMValueRef qn__emit_widen(qn__llvm_emit_t* e, qn__llvm_value_t value) {
   uint32_t lanes = e->fn->lanes;
-  if (lanes == 0 || value.shape == QN__SHAPE_VARYING) return value.v;
+  if (lanes == 0 || value.shape == QN__LLVM_SHAPE_VARYING) return value.v;
   LLVMValueRef splat = qn__emit_splat(e, value.v, lanes);
-  if (value.shape == QN__SHAPE_UNIFORM) return splat;
+  if (value.shape == QN__LLVM_SHAPE_UNIFORM) return splat;
   return LLVMBuildAdd(e->fn->builder, splat, steps(e, value.stride, lanes), "");
 }
 
-LLVMValueRef qn__emit_intrinsic(qn__emit_t* e, const char* name, const LLVMTypeRef* overloads,
+LLVMValueRef qn__emit_intrinsic(qn__llvm_emit_t* e, const char* name, const LLVMTypeRef* overloads,
                                 unsigned overload_count, const LLVMValueRef* args, unsigned count) {
   enum { MOST = 4 };
   unsigned id = LLVMLookupIntrinsicID(name, strlen(name));

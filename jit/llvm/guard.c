@@ -24,11 +24,12 @@ static void on_fatal_error(const char* reason) {
   longjmp(guard->back, 1);
 }
 
-void qn__guard_install(void) {
+void qn__llvm_guard_install(void) {
   LLVMInstallFatalErrorHandler(on_fatal_error);
 }
 
-qn_status_t qn__guard_run(qn_status_t (*work)(void* self), void* self, bool* out_is_abandoned) {
+qn_status_t qn__llvm_guard_run(qn_status_t (*work)(void* self), void* self,
+                               bool* out_is_abandoned) {
   guard_t guard;
   guard_t* const outer = current;
   *out_is_abandoned = false;

@@ -11,10 +11,10 @@
 #include "base/base.h"
 
 // Installs the handler, process-wide and once.
-void qn__guard_install(void);
+void qn__llvm_guard_install(void);
 
 // Runs `work`. When LLVM gives up in it: INTERNAL with LLVM's reason, and `*out_is_abandoned` is
 // true.
-qn_status_t qn__guard_run(qn_status_t (*work)(void* self), void* self, bool* out_is_abandoned);
+qn_status_t qn__llvm_guard_run(qn_status_t (*work)(void* self), void* self, bool* out_is_abandoned);
 
 #endif  // QN_JIT_LLVM_GUARD_H_

@@ -7,19 +7,19 @@
 #include <llvm-c/Core.h>
 #include <stdlib.h>
 
-void qn__image_init(qn__image_t* image, qn_allocator_t allocator) {
+void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator) {
   memset(image, 0, sizeof *image);
   qn__buffer_init(&image->bytes, allocator);
   qn__buffer_init(&image->symbols, allocator);
 }
 
-void qn__image_deinit(qn__image_t* image) {
+void qn__llvm_image_deinit(qn__llvm_image_t* image) {
   qn__buffer_deinit(&image->bytes);
   qn__buffer_deinit(&image->symbols);
 }
 
-qn_status_t qn__image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machine,
-                                LLVMCodeGenFileType type, LLVMMemoryBufferRef* out_buffer) {
+qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machine,
+                                     LLVMCodeGenFileType type, LLVMMemoryBufferRef* out_buffer) {
   char* message = NULL;
   *out_buffer = NULL;
   if (!LLVMTargetMachineEmitToMemoryBuffer(machine, module, type, &message, out_buffer))
@@ -31,13 +31,13 @@ qn_status_t qn__image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machi
 }
 
 static int by_value(const void* a, const void* b) {
-  const qn__object_symbol_t* one = a;
-  const qn__object_symbol_t* other = b;
+  const qn__llvm_object_symbol_t* one = a;
+  const qn__llvm_object_symbol_t* other = b;
   if (one->value != other->value) return one->value < other->value ? -1 : 1;
   return strcmp(one->name, other->name);
 }
 
-static const qn__object_symbol_t* find(const qn__object_t* object, const char* name) {
+static const qn__llvm_object_symbol_t* find(const qn__llvm_object_t* object, const char* name) {
   for (size_t i = 0; i < object->function_count; ++i) {
     if (strcmp(object->functions[i].name, name) == 0) return &object->functions[i];
   }
@@ -45,9 +45,9 @@ static const qn__object_symbol_t* find(const qn__object_t* object, const char* n
 }
 
 // All functions of the section of the first entry; its place in the image follows from that entry.
-static void write_symbols(qn__object_t* object, const char* first_entry, uint64_t first_offset,
+static void write_symbols(qn__llvm_object_t* object, const char* first_entry, uint64_t first_offset,
                           qn__buffer_t* out) {
-  const qn__object_symbol_t* first = find(object, first_entry);
+  const qn__llvm_object_symbol_t* first = find(object, first_entry);
   if (QN_NEVER(!first) || QN_NEVER(first_offset < first->value)) return;
   uint64_t base = first_offset - first->value;
   uint16_t section = first->section;
@@ -58,7 +58,7 @@ static void write_symbols(qn__object_t* object, const char* first_entry, uint64_
   }
   qn__buffer_varint(out, count);
   for (size_t i = 0; i < object->function_count; ++i) {
-    const qn__object_symbol_t* symbol = &object->functions[i];
+    const qn__llvm_object_symbol_t* symbol = &object->functions[i];
     if (symbol->section != section) continue;
     qn__buffer_varint(out, base + symbol->value);
     qn__buffer_varint(out, symbol->size_bytes);
@@ -67,24 +67,26 @@ static void write_symbols(qn__object_t* object, const char* first_entry, uint64_
   }
 }
 
-qn_status_t qn__image_link(qn__llvm_worker_t* worker, qn_span_t bytes, const char* const* entries,
-                           size_t entry_count, qn__arena_t* arena, qn__image_t* image) {
-  qn__object_t object;
-  QN_TRY(qn__object_inspect(bytes, arena, &object));
+qn_status_t qn__llvm_image_link(qn__llvm_worker_t* worker, qn_span_t bytes,
+                                const char* const* entries, size_t entry_count, qn__arena_t* arena,
+                                qn__llvm_image_t* image) {
+  qn__llvm_object_t object;
+  QN_TRY(qn__llvm_object_inspect(bytes, arena, &object));
   image->offsets = qn__arena_alloc_array(arena, entry_count + 1, sizeof *image->offsets);
   image->sizes = qn__arena_alloc_array(arena, entry_count + 1, sizeof *image->sizes);
   if (!image->offsets || !image->sizes) return qn__out_of_memory("an image");
   for (size_t i = 0; i < entry_count; ++i) {
-    const qn__object_symbol_t* symbol = find(&object, entries[i]);
+    const qn__llvm_object_symbol_t* symbol = find(&object, entries[i]);
     if (!symbol) {
       return qn_status_make(QN_STATUS_INTERNAL, "the object has no function '%s'", entries[i]);
     }
     image->sizes[i] = symbol->size_bytes;
   }
-  qn__linker_t* linker;
-  QN_TRY(qn__worker_linker(worker, &linker));
-  qn__link_request_t request = {bytes, object.load_bytes, entry_count, entries, image->offsets};
-  QN_TRY(qn__linker_link(linker, &request, &image->bytes));
+  qn__llvm_linker_t* linker;
+  QN_TRY(qn__llvm_worker_linker(worker, &linker));
+  qn__llvm_link_request_t request = {bytes, object.load_bytes, entry_count, entries,
+                                     image->offsets};
+  QN_TRY(qn__llvm_linker_link(linker, &request, &image->bytes));
   if (entry_count > 0) {
     write_symbols(&object, entries[0], image->offsets[0], &image->symbols);
   }

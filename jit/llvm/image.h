@@ -10,24 +10,25 @@
 #include "jit/llvm/object.h"
 #include "jit/llvm/worker.h"
 
-typedef struct qn__image {
+typedef struct qn__llvm_image {
   qn__buffer_t bytes;    // the image; 64-byte alignment is expected where it is loaded
   qn__buffer_t symbols;  // backend.h: metadata of a CPU image
   uint64_t* offsets;     // of the entries, in the caller's order
   uint64_t* sizes;
-} qn__image_t;
+} qn__llvm_image_t;
 
-void qn__image_init(qn__image_t* image, qn_allocator_t allocator);
-void qn__image_deinit(qn__image_t* image);
+void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator);
+void qn__llvm_image_deinit(qn__llvm_image_t* image);
 
 // An object file (or assembly) of the module. Owned: LLVMDisposeMemoryBuffer. Errors: UNSUPPORTED
 // with LLVM's message.
-qn_status_t qn__image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machine,
-                                LLVMCodeGenFileType type, LLVMMemoryBufferRef* out_buffer);
+qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machine,
+                                     LLVMCodeGenFileType type, LLVMMemoryBufferRef* out_buffer);
 
 // The image of an object. `entries` are symbols of functions; results are in `arena`. Errors: as
-// qn__object_inspect and qn__linker_link.
-qn_status_t qn__image_link(qn__llvm_worker_t* worker, qn_span_t object, const char* const* entries,
-                           size_t entry_count, qn__arena_t* arena, qn__image_t* image);
+// qn__llvm_object_inspect and qn__llvm_linker_link.
+qn_status_t qn__llvm_image_link(qn__llvm_worker_t* worker, qn_span_t object,
+                                const char* const* entries, size_t entry_count, qn__arena_t* arena,
+                                qn__llvm_image_t* image);
 
 #endif  // QN_JIT_LLVM_IMAGE_H_

@@ -57,7 +57,7 @@ typedef struct region {
   struct spare* spares;
 } region_t;
 
-struct qn__linker {
+struct qn__llvm_linker {
   qn_allocator_t allocator;
   LLVMOrcLLJITRef jit;
   LLVMOrcJITDylibRef library;
@@ -120,7 +120,7 @@ static uint8_t* place(void* opaque, uintptr_t size, unsigned alignment, const ch
     if (bump(&region->dropped, region->capacity, size, align, &at)) {
       return region->base + region->capacity + at;
     }
-  } else if (align <= QN__IMAGE_ALIGN_BYTES &&
+  } else if (align <= QN__LLVM_IMAGE_ALIGN_BYTES &&
              bump(&region->used, region->capacity, size, align, &at)) {
     if (region->section_count < SECTION_LIMIT) {
       section_t* section = &region->sections[region->section_count++];
@@ -153,7 +153,7 @@ static LLVMBool finalize(void* opaque, char** out_message) {
 }
 
 static void* begin_object(void* self) {
-  qn__linker_t* linker = self;
+  qn__llvm_linker_t* linker = self;
   return linker->region;
 }
 
@@ -171,7 +171,7 @@ static LLVMOrcObjectLayerRef make_layer(void* self, LLVMOrcExecutionSessionRef s
 // ------------------------------------------------------------------------------------ the session
 
 // Consumes the error.
-static void keep_message(qn__linker_t* linker, LLVMErrorRef error) {
+static void keep_message(qn__llvm_linker_t* linker, LLVMErrorRef error) {
   if (!error) return;
   char* text = LLVMGetErrorMessage(error);
   if (linker->messages.size > 0) qn__buffer_cstr(&linker->messages, "; ");
@@ -190,18 +190,18 @@ static void report(void* self, LLVMErrorRef error) {
   keep_message(self, error);
 }
 
-static qn_status_t take_messages(qn__linker_t* linker, qn_status_code_t code) {
+static qn_status_t take_messages(qn__llvm_linker_t* linker, qn_status_code_t code) {
   linker->is_broken = true;
   const char* text = linker->messages.size ? (const char*)linker->messages.data : "no reason given";
   return qn_status_make(code, "linking failed: %s", text);
 }
 
-qn_status_t qn__linker_create(qn_allocator_t allocator, LLVMTargetMachineRef machine,
-                              qn__linker_t** out_linker) {
+qn_status_t qn__llvm_linker_create(qn_allocator_t allocator, LLVMTargetMachineRef machine,
+                                   qn__llvm_linker_t** out_linker) {
   *out_linker = NULL;
   LLVMOrcJITTargetMachineBuilderRef machine_builder =
       LLVMOrcJITTargetMachineBuilderCreateFromTargetMachine(machine);
-  qn__linker_t* linker = qn__alloc_zero(allocator, 1, sizeof *linker);
+  qn__llvm_linker_t* linker = qn__alloc_zero(allocator, 1, sizeof *linker);
   if (!linker) {
     LLVMOrcDisposeJITTargetMachineBuilder(machine_builder);
     return qn__out_of_memory("a linker");
@@ -216,7 +216,7 @@ qn_status_t qn__linker_create(qn_allocator_t allocator, LLVMTargetMachineRef mac
     keep_message(linker, error);
     linker->jit = NULL;
     qn_status_t status = take_messages(linker, QN_STATUS_INTERNAL);
-    qn__linker_destroy(linker);
+    qn__llvm_linker_destroy(linker);
     return status;
   }
   LLVMOrcExecutionSessionRef session = LLVMOrcLLJITGetExecutionSession(linker->jit);
@@ -226,7 +226,7 @@ qn_status_t qn__linker_create(qn_allocator_t allocator, LLVMTargetMachineRef mac
   return QN_OK;
 }
 
-void qn__linker_destroy(qn__linker_t* linker) {
+void qn__llvm_linker_destroy(qn__llvm_linker_t* linker) {
   if (!linker) return;
   if (linker->jit) {
     LLVMErrorRef error = LLVMOrcDisposeLLJIT(linker->jit);
@@ -236,15 +236,15 @@ void qn__linker_destroy(qn__linker_t* linker) {
   qn__free(linker->allocator, linker, sizeof *linker);
 }
 
-bool qn__linker_is_broken(const qn__linker_t* linker) {
+bool qn__llvm_linker_is_broken(const qn__llvm_linker_t* linker) {
   return linker->is_broken;
 }
 
 // ------------------------------------------------------------------------------------ one link
 
 typedef struct lookup {
-  qn__linker_t* linker;
-  const qn__link_request_t* request;
+  qn__llvm_linker_t* linker;
+  const qn__llvm_link_request_t* request;
   uint64_t* out_addresses;
   bool is_done;
 } lookup_t;
@@ -267,7 +267,7 @@ static void take_addresses(LLVMErrorRef error, LLVMOrcCSymbolMapPairs pairs, siz
 }
 
 // The lookup makes ORC link the object, in this thread, before it returns.
-static bool look_up(qn__linker_t* linker, const qn__link_request_t* request,
+static bool look_up(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
                     LLVMOrcCLookupSetElement* elements, uint64_t* out_addresses) {
   LLVMOrcExecutionSessionRef session = LLVMOrcLLJITGetExecutionSession(linker->jit);
   for (size_t i = 0; i < request->symbol_count; ++i) {
@@ -284,7 +284,7 @@ static bool look_up(qn__linker_t* linker, const qn__link_request_t* request,
   return lookup.is_done;
 }
 
-static qn_status_t link_into(qn__linker_t* linker, const qn__link_request_t* request,
+static qn_status_t link_into(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
                              region_t* region, LLVMOrcCLookupSetElement* elements,
                              uint64_t* out_addresses) {
   qn__buffer_clear(&linker->messages);
@@ -345,7 +345,7 @@ static qn_status_t compare(const region_t* a, const region_t* b) {
                         at, name, within);
 }
 
-static qn_status_t link_both(qn__linker_t* linker, const qn__link_request_t* request,
+static qn_status_t link_both(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
                              region_t* regions, LLVMOrcCLookupSetElement* elements,
                              uint64_t* addresses, qn__buffer_t* out_image) {
   for (size_t i = 0; i < 2; ++i) {
@@ -364,8 +364,8 @@ static qn_status_t link_both(qn__linker_t* linker, const qn__link_request_t* req
   return qn__buffer_status(out_image, "an image");
 }
 
-qn_status_t qn__linker_link(qn__linker_t* linker, const qn__link_request_t* request,
-                            qn__buffer_t* out_image) {
+qn_status_t qn__llvm_linker_link(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
+                                 qn__buffer_t* out_image) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   size_t capacity = (request->load_bytes + page) & ~(page - 1);
   // Two regions with an odd page between them: twice the capacity each.

@@ -11,31 +11,31 @@
 
 #include "base/buffer.h"
 
-enum { QN__IMAGE_ALIGN_BYTES = 64 };
+enum { QN__LLVM_IMAGE_ALIGN_BYTES = 64 };
 
-typedef struct qn__linker qn__linker_t;
+typedef struct qn__llvm_linker qn__llvm_linker_t;
 
 // `machine` is consumed; any will do, for nothing is compiled here. Errors: OUT_OF_MEMORY,
 // INTERNAL.
-qn_status_t qn__linker_create(qn_allocator_t allocator, LLVMTargetMachineRef machine,
-                              qn__linker_t** out_linker);
+qn_status_t qn__llvm_linker_create(qn_allocator_t allocator, LLVMTargetMachineRef machine,
+                                   qn__llvm_linker_t** out_linker);
 // NULL is fine.
-void qn__linker_destroy(qn__linker_t* linker);
+void qn__llvm_linker_destroy(qn__llvm_linker_t* linker);
 // After a failed link a linker is not used again.
-bool qn__linker_is_broken(const qn__linker_t* linker);
+bool qn__llvm_linker_is_broken(const qn__llvm_linker_t* linker);
 
-typedef struct qn__link_request {
+typedef struct qn__llvm_link_request {
   qn_span_t object;   // borrowed during the call
-  size_t load_bytes;  // bound on what its sections take (qn__object_inspect)
+  size_t load_bytes;  // bound on what its sections take (qn__llvm_object_inspect)
   size_t symbol_count;
   const char* const* symbols;  // to look up
   uint64_t* out_offsets;       // one per symbol, within the image
-} qn__link_request_t;
+} qn__llvm_link_request_t;
 
 // Appends the image to `out_image`. Errors: UNSUPPORTED (a symbol from outside, writable data, a
 // table of addresses, by name), INTERNAL (not position independent: the first byte that differs,
 // and its section), OUT_OF_MEMORY.
-qn_status_t qn__linker_link(qn__linker_t* linker, const qn__link_request_t* request,
-                            qn__buffer_t* out_image);
+qn_status_t qn__llvm_linker_link(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
+                                 qn__buffer_t* out_image);
 
 #endif  // QN_JIT_LLVM_LINK_H_

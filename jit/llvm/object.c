@@ -136,7 +136,7 @@ static qn_status_t inspect_relocations(const view_t* view, size_t* inout_load_by
 }
 
 static qn_status_t inspect_symbols(const view_t* view, const Elf64_Shdr* table, qn__arena_t* arena,
-                                   qn__object_t* out) {
+                                   qn__llvm_object_t* out) {
   if (table->sh_link >= view->section_count ||
       view->sections[table->sh_link].sh_type != SHT_STRTAB) {
     return malformed("the names of symbols");
@@ -160,12 +160,12 @@ static qn_status_t inspect_symbols(const view_t* view, const Elf64_Shdr* table, 
       continue;
     }
     out->functions[out->function_count++] =
-        (qn__object_symbol_t){name, symbol.st_shndx, symbol.st_value, symbol.st_size};
+        (qn__llvm_object_symbol_t){name, symbol.st_shndx, symbol.st_value, symbol.st_size};
   }
   return QN_OK;
 }
 
-qn_status_t qn__object_inspect(qn_span_t bytes, qn__arena_t* arena, qn__object_t* out) {
+qn_status_t qn__llvm_object_inspect(qn_span_t bytes, qn__arena_t* arena, qn__llvm_object_t* out) {
   memset(out, 0, sizeof *out);
   view_t view = {{NULL, 0}, NULL, 0, NULL, 0};
   QN_TRY(open_view(bytes, &view));

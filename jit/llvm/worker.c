@@ -15,8 +15,8 @@
 enum { MACHINE_LIMIT = 8 };
 
 typedef struct machine {
-  const qn__arch_t* arch;  // NULL: the slot is empty
-  qn__features_t features;
+  const qn__target_arch_t* arch;  // NULL: the slot is empty
+  qn__target_features_t features;
   qn_tier_t tier;
   LLVMTargetMachineRef machine;
 } machine_t;
@@ -24,7 +24,7 @@ typedef struct machine {
 struct qn__llvm_worker {
   qn_allocator_t allocator;
   qn__llvm_worker_t* next;
-  qn__linker_t* linker;
+  qn__llvm_linker_t* linker;
   machine_t machines[MACHINE_LIMIT];
   size_t next_machine;  // the slot that is replaced next
 };
@@ -32,7 +32,7 @@ struct qn__llvm_worker {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void initialize(void) {
-  qn__guard_install();
+  qn__llvm_guard_install();
   LLVMInitializeX86TargetInfo();
   LLVMInitializeX86Target();
   LLVMInitializeX86TargetMC();
@@ -43,21 +43,21 @@ static void initialize(void) {
   LLVMInitializeAArch64AsmPrinter();
 }
 
-qn_status_t qn__worker_pool_init(qn__worker_pool_t* pool, qn_allocator_t allocator) {
+qn_status_t qn__llvm_worker_pool_init(qn__llvm_worker_pool_t* pool, qn_allocator_t allocator) {
   (void)pthread_once(&once, initialize);
-  *pool = (qn__worker_pool_t){.allocator = allocator};
+  *pool = (qn__llvm_worker_pool_t){.allocator = allocator};
   return qn__mutex_init(&pool->mutex);
 }
 
 static void destroy(qn__llvm_worker_t* worker) {
-  qn__linker_destroy(worker->linker);
+  qn__llvm_linker_destroy(worker->linker);
   for (size_t i = 0; i < MACHINE_LIMIT; ++i) {
     if (worker->machines[i].arch) LLVMDisposeTargetMachine(worker->machines[i].machine);
   }
   qn__free(worker->allocator, worker, sizeof *worker);
 }
 
-void qn__worker_pool_deinit(qn__worker_pool_t* pool) {
+void qn__llvm_worker_pool_deinit(qn__llvm_worker_pool_t* pool) {
   while (pool->idle) {
     qn__llvm_worker_t* worker = pool->idle;
     pool->idle = worker->next;
@@ -66,7 +66,7 @@ void qn__worker_pool_deinit(qn__worker_pool_t* pool) {
   qn__mutex_deinit(&pool->mutex);
 }
 
-qn_status_t qn__worker_take(qn__worker_pool_t* pool, qn__llvm_worker_t** out_worker) {
+qn_status_t qn__llvm_worker_take(qn__llvm_worker_pool_t* pool, qn__llvm_worker_t** out_worker) {
   qn__mutex_lock(&pool->mutex);
   qn__llvm_worker_t* worker = pool->idle;
   if (worker) pool->idle = worker->next;
@@ -79,14 +79,15 @@ qn_status_t qn__worker_take(qn__worker_pool_t* pool, qn__llvm_worker_t** out_wor
   return worker ? QN_OK : qn__out_of_memory("a compile worker");
 }
 
-void qn__worker_give_back(qn__worker_pool_t* pool, qn__llvm_worker_t* worker, bool is_abandoned) {
+void qn__llvm_worker_give_back(qn__llvm_worker_pool_t* pool, qn__llvm_worker_t* worker,
+                               bool is_abandoned) {
   if (is_abandoned) {
     // Only our own memory is given back.
     qn__free(worker->allocator, worker, sizeof *worker);
     return;
   }
-  if (worker->linker && qn__linker_is_broken(worker->linker)) {
-    qn__linker_destroy(worker->linker);
+  if (worker->linker && qn__llvm_linker_is_broken(worker->linker)) {
+    qn__llvm_linker_destroy(worker->linker);
     worker->linker = NULL;
   }
   qn__mutex_lock(&pool->mutex);
@@ -96,7 +97,7 @@ void qn__worker_give_back(qn__worker_pool_t* pool, qn__llvm_worker_t* worker, bo
 }
 
 void qn__llvm_features(const qn_target_t* target, qn__buffer_t* out) {
-  const qn__arch_t* arch = target->arch;
+  const qn__target_arch_t* arch = target->arch;
   for (size_t i = 0; i < arch->feature_count; ++i) {
     if (!qn__features_has_index(target->features, (int)i)) continue;
     qn__buffer_format(out, "%s+%s", out->size ? "," : "", arch->features[i].name);
@@ -105,7 +106,7 @@ void qn__llvm_features(const qn_target_t* target, qn__buffer_t* out) {
   }
 }
 
-static qn_status_t make_machine(const qn__arch_t* arch, const char* features, qn_tier_t tier,
+static qn_status_t make_machine(const qn__target_arch_t* arch, const char* features, qn_tier_t tier,
                                 LLVMTargetMachineRef* out_machine) {
   LLVMTargetRef llvm_target = NULL;
   char* message = NULL;
@@ -132,8 +133,8 @@ static qn_status_t make_machine(const qn__arch_t* arch, const char* features, qn
   return QN_OK;
 }
 
-qn_status_t qn__worker_machine(qn__llvm_worker_t* worker, const qn_target_t* target, qn_tier_t tier,
-                               LLVMTargetMachineRef* out_machine) {
+qn_status_t qn__llvm_worker_machine(qn__llvm_worker_t* worker, const qn_target_t* target,
+                                    qn_tier_t tier, LLVMTargetMachineRef* out_machine) {
   for (size_t i = 0; i < MACHINE_LIMIT; ++i) {
     const machine_t* slot = &worker->machines[i];
     if (slot->arch == target->arch && slot->features.bits == target->features.bits &&
@@ -161,19 +162,19 @@ qn_status_t qn__worker_machine(qn__llvm_worker_t* worker, const qn_target_t* tar
   return QN_OK;
 }
 
-qn_status_t qn__worker_linker(qn__llvm_worker_t* worker, qn__linker_t** out_linker) {
+qn_status_t qn__llvm_worker_linker(qn__llvm_worker_t* worker, qn__llvm_linker_t** out_linker) {
   *out_linker = NULL;
-  if (worker->linker && qn__linker_is_broken(worker->linker)) {
-    qn__linker_destroy(worker->linker);
+  if (worker->linker && qn__llvm_linker_is_broken(worker->linker)) {
+    qn__llvm_linker_destroy(worker->linker);
     worker->linker = NULL;
   }
   if (!worker->linker) {
     // Linking compiles nothing, so the machine only says that objects are ELF for one of the
     // architectures.
-    const qn__arch_t* arch = qn__arch_of_host() ? qn__arch_of_host() : qn__arch_at(0);
+    const qn__target_arch_t* arch = qn__arch_of_host() ? qn__arch_of_host() : qn__arch_at(0);
     LLVMTargetMachineRef machine = NULL;
     QN_TRY(make_machine(arch, "", QN_TIER_FAST, &machine));
-    QN_TRY(qn__linker_create(worker->allocator, machine, &worker->linker));
+    QN_TRY(qn__llvm_linker_create(worker->allocator, machine, &worker->linker));
   }
   *out_linker = worker->linker;
   return QN_OK;

@@ -21,7 +21,7 @@ static const char* const forms[] = {[FORM_IR] = "ir",
 static const qn__gpu_generator_t generator = {
     .name = "nvrtc",
     .kind = "cuda",
-    .dialect = &qn__dialect_cuda,
+    .dialect = &qn__gpu_dialect_cuda,
     .forms = forms,
     .form_count = QN_COUNT_OF(forms),
 };
@@ -69,13 +69,13 @@ static qn_status_t make_code(const qn__nvrtc_t* nvrtc, qn__gpu_compile_t* job, c
                              bool wants_ptx) {
   uint32_t count = job->program.kernel_count;
   if (count == 0) return QN_OK;
-  qn__cuda_options_t options = {
+  qn__nvrtc_options_t options = {
       .arch = arch,
       .is_fast_tier = job->request.tier == QN_TIER_FAST,
       .wants_ptx = wants_ptx,
   };
-  qn_status_t status = qn__cuda_compile(nvrtc->compiler, &options, text_name,
-                                        (const char*)job->text.data, &job->out, &job->log);
+  qn_status_t status = qn__nvrtc_compiler_compile(
+      nvrtc->compiler, &options, text_name, (const char*)job->text.data, &job->out, &job->log);
   if (!qn_ok(status)) return qn__gpu_compile_explain(job, status);
   for (uint32_t i = 0; i < count; ++i) {
     job->program.kernels[i].plan->code_offset = 0;
@@ -107,7 +107,8 @@ static qn_status_t run(const qn__nvrtc_t* nvrtc, const qn_compile_request_t* req
   QN_TRY(read_arch(job, &arch));
   QN_TRY(lower(job));
   if (form == FORM_IR) return qn__gpu_compile_write_ir(job);
-  const qn__print_options_t has = {.has_native_fma = true, .has_int64 = true, .has_float64 = true};
+  const qn__gpu_print_options_t has = {
+      .has_native_fma = true, .has_int64 = true, .has_float64 = true};
   QN_TRY(qn__gpu_compile_print(job, 0, job->program.kernel_count, has));
   if (form == FORM_CUDA) {
     qn__buffer_str(&job->out, qn__buffer_as_str(&job->text));
@@ -148,7 +149,7 @@ qn_status_t qn__nvrtc_create(qn_allocator_t allocator, qn__nvrtc_t** out_nvrtc) 
   qn_status_t status = qn__nvrtc_open(allocator, &nvrtc->library);
   if (qn_ok(status)) {
     qn__nvrtc_identity(&nvrtc->library, nvrtc->identity);
-    status = qn__cuda_compiler_create(allocator, &nvrtc->library, &nvrtc->compiler);
+    status = qn__nvrtc_compiler_create(allocator, &nvrtc->library, &nvrtc->compiler);
   }
   if (!qn_ok(status)) {
     qn__free(allocator, nvrtc, sizeof *nvrtc);
@@ -160,6 +161,6 @@ qn_status_t qn__nvrtc_create(qn_allocator_t allocator, qn__nvrtc_t** out_nvrtc) 
 
 void qn__nvrtc_destroy(qn__nvrtc_t* nvrtc) {
   if (!nvrtc) return;
-  qn__cuda_compiler_destroy(nvrtc->compiler);
+  qn__nvrtc_compiler_destroy(nvrtc->compiler);
   qn__free(nvrtc->allocator, nvrtc, sizeof *nvrtc);
 }

@@ -10,7 +10,7 @@
 typedef struct qn__nvrtc {
   qn_allocator_t allocator;
   qn__nvrtc_library_t library;
-  qn__cuda_compiler_t* compiler;
+  qn__nvrtc_compiler_t* compiler;
   char identity[QN_IDENTITY_BYTES];
 } qn__nvrtc_t;
 

@@ -23,10 +23,10 @@ static const struct {
 };
 enum { OPTIONAL_COUNT = sizeof optional_options / sizeof optional_options[0] };
 
-struct qn__cuda_compiler {
+struct qn__nvrtc_compiler {
   qn_allocator_t allocator;
   const qn__nvrtc_library_t* library;
-  qn__compiler_guard_t guard;
+  qn__gpu_compiler_guard_t guard;
   bool has_option[OPTIONAL_COUNT];  // written by the warm-up
 };
 
@@ -61,7 +61,7 @@ static int warm_arch(const qn__nvrtc_library_t* nvrtc) {
 }
 
 // Whether the options are known, all together.
-static bool knows_options(const qn__cuda_compiler_t* compiler, const char* const* extra,
+static bool knows_options(const qn__nvrtc_compiler_t* compiler, const char* const* extra,
                           int extra_count) {
   const qn__nvrtc_library_t* nvrtc = compiler->library;
   char arch[48];
@@ -78,7 +78,7 @@ static bool knows_options(const qn__cuda_compiler_t* compiler, const char* const
 }
 
 static void warm(void* self) {
-  qn__cuda_compiler_t* compiler = self;
+  qn__nvrtc_compiler_t* compiler = self;
   const char* all[OPTIONAL_COUNT];
   for (size_t i = 0; i < OPTIONAL_COUNT; ++i) all[i] = optional_options[i].text;
   bool has_all = knows_options(compiler, all, OPTIONAL_COUNT);
@@ -137,7 +137,7 @@ static qn_status_t status_of(const qn__nvrtc_library_t* nvrtc, int result, const
 }
 
 static qn_status_t take_result(const qn__nvrtc_library_t* nvrtc, void* program,
-                               const qn__cuda_options_t* options, qn__buffer_t* out) {
+                               const qn__nvrtc_options_t* options, qn__buffer_t* out) {
   size_t size = 0;
   int result = options->wants_ptx ? nvrtc->nvrtcGetPTXSize(program, &size)
                                   : nvrtc->nvrtcGetCUBINSize(program, &size);
@@ -155,7 +155,7 @@ static qn_status_t take_result(const qn__nvrtc_library_t* nvrtc, void* program,
   return QN_OK;
 }
 
-static qn_status_t compile(const qn__cuda_compiler_t* compiler, const qn__cuda_options_t* options,
+static qn_status_t compile(const qn__nvrtc_compiler_t* compiler, const qn__nvrtc_options_t* options,
                            const char* name, const char* text, qn__buffer_t* out,
                            qn__buffer_t* out_log) {
   enum { FIXED = 6 };
@@ -186,32 +186,32 @@ static qn_status_t compile(const qn__cuda_compiler_t* compiler, const qn__cuda_o
   return status;
 }
 
-qn_status_t qn__cuda_compile(qn__cuda_compiler_t* compiler, const qn__cuda_options_t* options,
-                             const char* name, const char* text, qn__buffer_t* out,
-                             qn__buffer_t* out_log) {
-  QN_TRY(qn__compiler_guard_begin(&compiler->guard));
+qn_status_t qn__nvrtc_compiler_compile(qn__nvrtc_compiler_t* compiler,
+                                       const qn__nvrtc_options_t* options, const char* name,
+                                       const char* text, qn__buffer_t* out, qn__buffer_t* out_log) {
+  QN_TRY(qn__gpu_compiler_guard_begin(&compiler->guard));
   qn_status_t status = compile(compiler, options, name, text, out, out_log);
-  qn__compiler_guard_end(&compiler->guard);
+  qn__gpu_compiler_guard_end(&compiler->guard);
   return status;
 }
 
 // ------------------------------------------------------------------------------------ life
 
-qn_status_t qn__cuda_compiler_create(qn_allocator_t allocator, const qn__nvrtc_library_t* library,
-                                     qn__cuda_compiler_t** out_compiler) {
+qn_status_t qn__nvrtc_compiler_create(qn_allocator_t allocator, const qn__nvrtc_library_t* library,
+                                      qn__nvrtc_compiler_t** out_compiler) {
   *out_compiler = NULL;
-  qn__cuda_compiler_t* compiler = qn__alloc_zero(allocator, 1, sizeof *compiler);
+  qn__nvrtc_compiler_t* compiler = qn__alloc_zero(allocator, 1, sizeof *compiler);
   if (!compiler) return qn__out_of_memory("a CUDA compiler");
   compiler->allocator = allocator;
   compiler->library = library;
-  qn__compiler_guard_init(&compiler->guard, "NVRTC");
-  qn__compiler_guard_warm(&compiler->guard, "quern-nvrtc", warm, compiler);
+  qn__gpu_compiler_guard_init(&compiler->guard, "NVRTC");
+  qn__gpu_compiler_guard_warm(&compiler->guard, "quern-nvrtc", warm, compiler);
   *out_compiler = compiler;
   return QN_OK;
 }
 
-void qn__cuda_compiler_destroy(qn__cuda_compiler_t* compiler) {
+void qn__nvrtc_compiler_destroy(qn__nvrtc_compiler_t* compiler) {
   if (!compiler) return;
-  qn__compiler_guard_deinit(&compiler->guard);
+  qn__gpu_compiler_guard_deinit(&compiler->guard);
   qn__free(compiler->allocator, compiler, sizeof *compiler);
 }

@@ -11,27 +11,27 @@
 #include "base/buffer.h"
 #include "jit/nvrtc/library.h"
 
-typedef struct qn__cuda_compiler qn__cuda_compiler_t;
+typedef struct qn__nvrtc_compiler qn__nvrtc_compiler_t;
 
-typedef struct qn__cuda_options {
+typedef struct qn__nvrtc_options {
   const char* arch;  // "sm_90a"
   bool is_fast_tier;
   bool wants_ptx;  // PTX instead of a cubin
-} qn__cuda_options_t;
+} qn__nvrtc_options_t;
 
 // Starts the thread that warms up. `library` is borrowed until the compiler is destroyed. Errors:
 // OUT_OF_MEMORY.
-qn_status_t qn__cuda_compiler_create(qn_allocator_t allocator, const qn__nvrtc_library_t* library,
-                                     qn__cuda_compiler_t** out_compiler);
+qn_status_t qn__nvrtc_compiler_create(qn_allocator_t allocator, const qn__nvrtc_library_t* library,
+                                      qn__nvrtc_compiler_t** out_compiler);
 // Waits for the thread. NULL is fine.
-void qn__cuda_compiler_destroy(qn__cuda_compiler_t* compiler);
+void qn__nvrtc_compiler_destroy(qn__nvrtc_compiler_t* compiler);
 // Appends the cubin (or PTX) of `text`, terminated and named `name` in messages, to `out`. A text
 // that does not compile: INTERNAL, and its log ("NAME(LINE): error: ...", a line each) is appended
 // to `out_log`. Errors: also UNSUPPORTED for an architecture that this NVRTC does not know,
 // OUT_OF_MEMORY, UNAVAILABLE where its own files are missing, and in the child of a fork that came
 // before the warm-up had begun.
-qn_status_t qn__cuda_compile(qn__cuda_compiler_t* compiler, const qn__cuda_options_t* options,
-                             const char* name, const char* text, qn__buffer_t* out,
-                             qn__buffer_t* out_log);
+qn_status_t qn__nvrtc_compiler_compile(qn__nvrtc_compiler_t* compiler,
+                                       const qn__nvrtc_options_t* options, const char* name,
+                                       const char* text, qn__buffer_t* out, qn__buffer_t* out_log);
 
 #endif  // QUERN_JIT_NVRTC_COMPILER_H_

@@ -17,7 +17,7 @@ static const char* const forms[] = {
 static const qn__gpu_generator_t generator = {
     .name = "shaderc",
     .kind = "vulkan",
-    .dialect = &qn__dialect_glsl,
+    .dialect = &qn__gpu_dialect_glsl,
     .forms = forms,
     .form_count = QN_COUNT_OF(forms),
 };
@@ -43,11 +43,11 @@ static qn_status_t read_version(const qn__gpu_compile_t* job, const char* option
 // A later Vulkan runs what is made for 1.3, and a device that offers less SPIR-V than its Vulkan
 // says so.
 static qn_status_t read_options(const qn__gpu_compile_t* job, size_t form,
-                                qn__spirv_options_t* out) {
+                                qn__shaderc_options_t* out) {
   static const uint32_t spirv_of_vulkan[] = {0, 3, 5, 6};
-  *out = (qn__spirv_options_t){.is_optimized = job->request.tier != QN_TIER_FAST,
-                               .wants_assembly = form == FORM_SPIRV_ASM,
-                               .f64_modes = qn__spirv_modes_of_f64(job->target)};
+  *out = (qn__shaderc_options_t){.is_optimized = job->request.tier != QN_TIER_FAST,
+                                 .wants_assembly = form == FORM_SPIRV_ASM,
+                                 .f64_modes = qn__shaderc_modes_of_f64(job->target)};
   QN_TRY(read_version(job, "api_version", 1, 3, &out->vulkan_minor));
   return read_version(job, "spirv_version", 3, spirv_of_vulkan[out->vulkan_minor],
                       &out->spirv_minor);
@@ -70,7 +70,7 @@ static qn_status_t lower(qn__gpu_compile_t* job, bool has_shuffles) {
 }
 
 static qn_status_t print_kernel(qn__gpu_compile_t* job, uint32_t index) {
-  const qn__print_options_t has = {
+  const qn__gpu_print_options_t has = {
       .has_native_fma = qn__gpu_compile_has(job, "supports_fused_multiply_add"),
       .has_int64 = qn__gpu_compile_has(job, "supports_int64"),
       .has_float64 = qn__gpu_compile_has(job, "supports_float64"),
@@ -88,12 +88,12 @@ static void write_title(qn__gpu_compile_t* job, const char* comment, uint32_t in
 static const char kernel_name[] = "kernel.comp";
 
 static qn_status_t make_code(const qn__shaderc_t* shaderc, qn__gpu_compile_t* job,
-                             const qn__spirv_options_t* options, uint32_t index) {
+                             const qn__shaderc_options_t* options, uint32_t index) {
   const qn__gpu_kernel_ir_t* kernel = &job->program.kernels[index];
   if (options->wants_assembly) write_title(job, ";", index);
   size_t begin = job->out.size;
-  qn_status_t status = qn__spirv_compile(shaderc->compiler, options, kernel_name,
-                                         qn__buffer_as_str(&job->text), &job->out, &job->log);
+  qn_status_t status = qn__shaderc_compiler_compile(
+      shaderc->compiler, options, kernel_name, qn__buffer_as_str(&job->text), &job->out, &job->log);
   if (!qn_ok(status)) {
     return qn_status_annotate(qn__gpu_compile_explain(job, status), "function '%s', kernel %u",
                               kernel->function->name, index);
@@ -102,14 +102,14 @@ static qn_status_t make_code(const qn__shaderc_t* shaderc, qn__gpu_compile_t* jo
   kernel->plan->code_size_bytes = job->out.size - begin;
 #ifndef NDEBUG
   if (!options->wants_assembly) {
-    return qn__spirv_validate((qn_span_t){job->out.data + begin, job->out.size - begin}, options);
+    return qn__shaderc_validate((qn_span_t){job->out.data + begin, job->out.size - begin}, options);
   }
 #endif
   return QN_OK;
 }
 
 static qn_status_t run_stages(const qn__shaderc_t* shaderc, qn__gpu_compile_t* job, size_t form,
-                              const qn__spirv_options_t* options, bool has_shuffles) {
+                              const qn__shaderc_options_t* options, bool has_shuffles) {
   QN_TRY(lower(job, has_shuffles));
   bool has_kernels = form != FORM_IR || has_shuffles;
   for (uint32_t i = 0; has_kernels && i < job->program.kernel_count; ++i) {
@@ -135,7 +135,7 @@ static qn_status_t run_stages(const qn__shaderc_t* shaderc, qn__gpu_compile_t* j
 static qn_status_t run(const qn__shaderc_t* shaderc, const qn_compile_request_t* request,
                        size_t form, qn__gpu_compile_t* job) {
   QN_TRY(qn__gpu_compile_begin(&generator, shaderc->allocator, request, job));
-  qn__spirv_options_t options;
+  qn__shaderc_options_t options;
   QN_TRY(read_options(job, form, &options));
   bool has_shuffles = qn__gpu_compile_has(job, "supports_subgroup_shuffle");
   qn_status_t status = run_stages(shaderc, job, form, &options, has_shuffles);
@@ -175,7 +175,7 @@ qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_sha
   shaderc->allocator = allocator;
   // shaderc and all that is under it are part of this module: its own build id says everything.
   qn__mapped_identity("shaderc", forms, NULL, shaderc->identity);
-  qn_status_t status = qn__spirv_compiler_create(allocator, &shaderc->compiler);
+  qn_status_t status = qn__shaderc_compiler_create(allocator, &shaderc->compiler);
   if (!qn_ok(status)) {
     qn__free(allocator, shaderc, sizeof *shaderc);
     return status;
@@ -186,6 +186,6 @@ qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_sha
 
 void qn__shaderc_destroy(qn__shaderc_t* shaderc) {
   if (!shaderc) return;
-  qn__spirv_compiler_destroy(shaderc->compiler);
+  qn__shaderc_compiler_destroy(shaderc->compiler);
   qn__free(shaderc->allocator, shaderc, sizeof *shaderc);
 }

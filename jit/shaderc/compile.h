@@ -10,7 +10,7 @@
 
 typedef struct qn__shaderc {
   qn_allocator_t allocator;
-  qn__spirv_compiler_t* compiler;
+  qn__shaderc_compiler_t* compiler;
   char identity[QN_IDENTITY_BYTES];
 } qn__shaderc_t;
 

@@ -10,10 +10,10 @@
 #include "base/alloc.h"
 #include "jit/gpu/compiler_guard.h"
 
-struct qn__spirv_compiler {
+struct qn__shaderc_compiler {
   qn_allocator_t allocator;
   shaderc_compiler_t compiler;
-  qn__compiler_guard_t guard;
+  qn__gpu_compiler_guard_t guard;
 };
 
 // As small as can be: what takes time are the tables of built-in functions.
@@ -31,7 +31,7 @@ static const shaderc_spirv_version spirv_versions[] = {
     shaderc_spirv_version_1_3, shaderc_spirv_version_1_4, shaderc_spirv_version_1_5,
     shaderc_spirv_version_1_6};
 
-static shaderc_compile_options_t make_options(const qn__spirv_options_t* options) {
+static shaderc_compile_options_t make_options(const qn__shaderc_options_t* options) {
   if (QN_NEVER(options->vulkan_minor < 1 || options->vulkan_minor > QN_COUNT_OF(env_versions)) ||
       QN_NEVER(options->spirv_minor < 3 || options->spirv_minor - 3 >= QN_COUNT_OF(spirv_versions)))
     return NULL;
@@ -51,8 +51,8 @@ static shaderc_compile_options_t make_options(const qn__spirv_options_t* options
 // ------------------------------------------------------------------------------------ warm-up
 
 static void warm(void* self) {
-  qn__spirv_compiler_t* compiler = self;
-  const qn__spirv_options_t options = {.vulkan_minor = 2, .spirv_minor = 5, .is_optimized = true};
+  qn__shaderc_compiler_t* compiler = self;
+  const qn__shaderc_options_t options = {.vulkan_minor = 2, .spirv_minor = 5, .is_optimized = true};
   shaderc_compile_options_t made = make_options(&options);
   if (!made) return;
   shaderc_result_release(shaderc_compile_into_spv(compiler->compiler, warm_text,
@@ -81,24 +81,24 @@ static qn_status_t disassemble(qn_span_t words, qn__buffer_t* out) {
   return status;
 }
 
-static qn_status_t take_words(const qn__spirv_compiler_t* compiler,
-                              const qn__spirv_options_t* options, qn_span_t words,
+static qn_status_t take_words(const qn__shaderc_compiler_t* compiler,
+                              const qn__shaderc_options_t* options, qn_span_t words,
                               qn__buffer_t* out) {
   if (!options->wants_assembly) {
-    qn__spirv_append(words, &options->f64_modes, out);
+    qn__shaderc_modes_append(words, &options->f64_modes, out);
     return QN_OK;
   }
   qn__buffer_t all;
   qn__buffer_init(&all, compiler->allocator);
-  qn__spirv_append(words, &options->f64_modes, &all);
+  qn__shaderc_modes_append(words, &options->f64_modes, &all);
   qn_status_t status = qn__buffer_status(&all, "the code of a kernel");
   if (qn_ok(status)) status = disassemble(qn__buffer_as_span(&all), out);
   qn__buffer_deinit(&all);
   return status;
 }
 
-static qn_status_t take_result(const qn__spirv_compiler_t* compiler,
-                               const qn__spirv_options_t* options,
+static qn_status_t take_result(const qn__shaderc_compiler_t* compiler,
+                               const qn__shaderc_options_t* options,
                                shaderc_compilation_result_t result, qn__buffer_t* out,
                                qn__buffer_t* out_messages) {
   if (!result) return qn__out_of_memory("shaderc's result");
@@ -116,10 +116,11 @@ static qn_status_t take_result(const qn__spirv_compiler_t* compiler,
                                                 : "shaderc does not compile a kernel");
 }
 
-qn_status_t qn__spirv_compile(qn__spirv_compiler_t* compiler, const qn__spirv_options_t* options,
-                              const char* name, qn_str_t text, qn__buffer_t* out,
-                              qn__buffer_t* out_messages) {
-  QN_TRY(qn__compiler_guard_begin(&compiler->guard));
+qn_status_t qn__shaderc_compiler_compile(qn__shaderc_compiler_t* compiler,
+                                         const qn__shaderc_options_t* options, const char* name,
+                                         qn_str_t text, qn__buffer_t* out,
+                                         qn__buffer_t* out_messages) {
+  QN_TRY(qn__gpu_compiler_guard_begin(&compiler->guard));
   qn_status_t status = QN_OK;
   shaderc_compile_options_t made = make_options(options);
   if (!made) status = qn__out_of_memory("shaderc's options");
@@ -130,11 +131,11 @@ qn_status_t qn__spirv_compile(qn__spirv_compiler_t* compiler, const qn__spirv_op
     shaderc_result_release(result);
   }
   shaderc_compile_options_release(made);
-  qn__compiler_guard_end(&compiler->guard);
+  qn__gpu_compiler_guard_end(&compiler->guard);
   return status;
 }
 
-qn_status_t qn__spirv_validate(qn_span_t words, const qn__spirv_options_t* options) {
+qn_status_t qn__shaderc_validate(qn_span_t words, const qn__shaderc_options_t* options) {
   spv_target_env env = options->vulkan_minor >= 3   ? SPV_ENV_VULKAN_1_3
                        : options->vulkan_minor == 2 ? SPV_ENV_VULKAN_1_2
                        : options->spirv_minor >= 4  ? SPV_ENV_VULKAN_1_1_SPIRV_1_4
@@ -157,26 +158,26 @@ qn_status_t qn__spirv_validate(qn_span_t words, const qn__spirv_options_t* optio
 
 // ------------------------------------------------------------------------------------ life
 
-qn_status_t qn__spirv_compiler_create(qn_allocator_t allocator,
-                                      qn__spirv_compiler_t** out_compiler) {
+qn_status_t qn__shaderc_compiler_create(qn_allocator_t allocator,
+                                        qn__shaderc_compiler_t** out_compiler) {
   *out_compiler = NULL;
-  qn__spirv_compiler_t* compiler = qn__alloc_zero(allocator, 1, sizeof *compiler);
+  qn__shaderc_compiler_t* compiler = qn__alloc_zero(allocator, 1, sizeof *compiler);
   if (!compiler) return qn__out_of_memory("a shaderc compiler");
   compiler->allocator = allocator;
-  qn__compiler_guard_init(&compiler->guard, "shaderc");
+  qn__gpu_compiler_guard_init(&compiler->guard, "shaderc");
   compiler->compiler = shaderc_compiler_initialize();
   if (!compiler->compiler) {
     qn__free(allocator, compiler, sizeof *compiler);
     return qn_status_make(QN_STATUS_UNAVAILABLE, "shaderc cannot be initialised");
   }
-  qn__compiler_guard_warm(&compiler->guard, "quern-shaderc", warm, compiler);
+  qn__gpu_compiler_guard_warm(&compiler->guard, "quern-shaderc", warm, compiler);
   *out_compiler = compiler;
   return QN_OK;
 }
 
-void qn__spirv_compiler_destroy(qn__spirv_compiler_t* compiler) {
+void qn__shaderc_compiler_destroy(qn__shaderc_compiler_t* compiler) {
   if (!compiler) return;
-  qn__compiler_guard_deinit(&compiler->guard);
+  qn__gpu_compiler_guard_deinit(&compiler->guard);
   shaderc_compiler_release(compiler->compiler);
   qn__free(compiler->allocator, compiler, sizeof *compiler);
 }

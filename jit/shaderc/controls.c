@@ -19,14 +19,14 @@ enum {
 static const struct {
   const char* option;
   uint32_t mode;
-} controls[QN__SPIRV_MAX_MODES] = {
+} controls[QN__SHADERC_MAX_MODES] = {
     {"supports_denorm_preserve_float64", 4459},
     {"supports_signed_zero_inf_nan_preserve_float64", 4461},
     {"supports_rounding_rte_float64", 4462},
 };
 
-qn__spirv_modes_t qn__spirv_modes_of_f64(const qn_target_t* target) {
-  qn__spirv_modes_t modes = {.count = 0};
+qn__shaderc_modes_t qn__shaderc_modes_of_f64(const qn_target_t* target) {
+  qn__shaderc_modes_t modes = {.count = 0};
   bool has = false;
   if (!qn_target_get_bool(target, "supports_float64", &has) || !has) return modes;
   for (size_t i = 0; i < QN_COUNT_OF(controls); ++i) {
@@ -54,7 +54,7 @@ typedef struct control_place {
 } control_place_t;
 
 // Takes away from `missing` what is there.
-static control_place_t find_place(const module_t* module, qn__spirv_modes_t* missing) {
+static control_place_t find_place(const module_t* module, qn__shaderc_modes_t* missing) {
   control_place_t place = {0, 0, false};
   for (size_t at = HEADER_WORDS; at < module->count;) {
     uint32_t length = word(module, at) >> 16, op = word(module, at) & 0xFFFF;
@@ -77,9 +77,10 @@ static control_place_t find_place(const module_t* module, qn__spirv_modes_t* mis
   return place;
 }
 
-void qn__spirv_append(qn_span_t words, const qn__spirv_modes_t* modes, qn__buffer_t* out) {
+void qn__shaderc_modes_append(qn_span_t words, const qn__shaderc_modes_t* modes,
+                              qn__buffer_t* out) {
   module_t module = {words.data, words.size % 4 == 0 ? words.size / 4 : 0};
-  qn__spirv_modes_t missing = *modes;
+  qn__shaderc_modes_t missing = *modes;
   control_place_t place = find_place(&module, &missing);
   if (!place.has_f64 || place.end == 0) missing.count = 0;
   size_t head = missing.count == 0 ? words.size : 4 * place.end;

@@ -9,17 +9,17 @@
 #include "base/buffer.h"
 #include "quern/target.h"
 
-enum { QN__SPIRV_MAX_MODES = 3 };
+enum { QN__SHADERC_MAX_MODES = 3 };
 
-typedef struct qn__spirv_modes {
-  uint32_t numbers[QN__SPIRV_MAX_MODES];
+typedef struct qn__shaderc_modes {
+  uint32_t numbers[QN__SHADERC_MAX_MODES];
   uint32_t count;
-} qn__spirv_modes_t;
+} qn__shaderc_modes_t;
 
 // The modes that the target's device has for 64 bits.
-qn__spirv_modes_t qn__spirv_modes_of_f64(const qn_target_t* target);
+qn__shaderc_modes_t qn__shaderc_modes_of_f64(const qn_target_t* target);
 // Appends the module of `words` to `out`, with the modes that it lacks. As it is, if it has no f64
 // or is not as glslang writes one.
-void qn__spirv_append(qn_span_t words, const qn__spirv_modes_t* modes, qn__buffer_t* out);
+void qn__shaderc_modes_append(qn_span_t words, const qn__shaderc_modes_t* modes, qn__buffer_t* out);
 
 #endif  // QUERN_JIT_SHADERC_CONTROLS_H_

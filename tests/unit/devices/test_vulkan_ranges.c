@@ -30,7 +30,7 @@ static bool has_room(const model_t* model, uint32_t size, uint32_t alignment) {
   return false;
 }
 
-static void step(model_t* model, qn__ranges_t* ranges, uint32_t random) {
+static void step(model_t* model, qn__vk_ranges_t* ranges, uint32_t random) {
   const uint32_t which = random % MAX_RANGES;
   uint8_t* owners = model->owners;
   if (model->sizes[which] == 0) {
@@ -67,7 +67,7 @@ static void test_random_steps(void** state) {
   qn_fault_heap_t heap;
   qn_fault_heap_init(&heap);
   static model_t model;
-  qn__ranges_t ranges;
+  qn__vk_ranges_t ranges;
   assert_true(qn__ranges_init(&ranges, qn_fault_heap_allocator(&heap),
                               (uint64_t)GRANULES * QN__RANGES_GRANULE));
   uint64_t random = 1;
@@ -94,7 +94,7 @@ static void test_without_memory(void** state) {
     qn_fault_heap_t heap;
     qn_fault_heap_init(&heap);
     qn_fault_heap_arm(&heap, at, QN_FAULT_ONCE);
-    qn__ranges_t ranges;
+    qn__vk_ranges_t ranges;
     const uint64_t size = (uint64_t)GRANULES * QN__RANGES_GRANULE;
     if (qn__ranges_init(&ranges, qn_fault_heap_allocator(&heap), size)) {
       for (int i = 0; i < 200; i++) {

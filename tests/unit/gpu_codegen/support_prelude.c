@@ -23,10 +23,10 @@ const prelude_mode_t PRELUDE_MODES[PRELUDE_MODE_COUNT] = {
 static void write_file(const char* path, const prelude_mode_t* mode, const char* loops) {
   qn__buffer_t prelude;
   qn__buffer_init(&prelude, qn_allocator_default());
-  qn__prelude_use_t use;
+  qn__gpu_prelude_use_t use;
   memset(&use, 1, sizeof use);
-  qn__prelude_write(&use, mode->is_glsl, mode->has_fma, mode->has_int64, mode->has_float64,
-                    &prelude);
+  qn__gpu_prelude_write(&use, mode->is_glsl, mode->has_fma, mode->has_int64, mode->has_float64,
+                        &prelude);
   FILE* file = fopen(path, "w");
   if (file != NULL && !prelude.has_failed) {
     fprintf(file, "#include \"%s\"\n",

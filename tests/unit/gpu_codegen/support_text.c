@@ -32,12 +32,12 @@ static qn_status_t make(texts_t* texts, text_options_t options) {
     lower.passes.max_shared_bytes = (uint32_t)shared;
   }
   QN_TRY(qn__gpu_lower(&texts->body, &lower, &texts->arena, &texts->program));
-  qn__print_options_t print = {.dialect = &qn__dialect_cuda,
-                               .program = &texts->program,
-                               .target = texts->target,
-                               .has_native_fma = true,
-                               .has_int64 = true,
-                               .has_float64 = true};
+  qn__gpu_print_options_t print = {.dialect = &qn__gpu_dialect_cuda,
+                                   .program = &texts->program,
+                                   .target = texts->target,
+                                   .has_native_fma = true,
+                                   .has_int64 = true,
+                                   .has_float64 = true};
   QN_TRY(qn__print_kernels(&print, 0, texts->program.kernel_count, &texts->text, &texts->lines));
   qn__text_print(&texts->body, &texts->module_text);
   return qn__buffer_status(&texts->module_text, "the text of a module");

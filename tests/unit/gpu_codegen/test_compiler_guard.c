@@ -34,11 +34,11 @@ static void warm(void* self) {
   work_in_library();
 }
 
-static qn_status_code_t compile(qn__compiler_guard_t* guard) {
-  qn_status_t status = qn__compiler_guard_begin(guard);
+static qn_status_code_t compile(qn__gpu_compiler_guard_t* guard) {
+  qn_status_t status = qn__gpu_compiler_guard_begin(guard);
   if (qn_ok(status)) {
     work_in_library();
-    qn__compiler_guard_end(guard);
+    qn__gpu_compiler_guard_end(guard);
   }
   return qn_status_consume(status);
 }
@@ -55,7 +55,7 @@ static void* compile_thrice(void* arg) {
 // Forks and compiles in the child; returns the code of that compile. Without a fork under
 // sanitizers: ThreadSanitizer takes threads that had ended before a fork for leaks of the child,
 // and the heap of AddressSanitizer keeps its locks in a child as they were.
-static int fork_and_compile(qn__compiler_guard_t* guard) {
+static int fork_and_compile(qn__gpu_compiler_guard_t* guard) {
   if (IS_SANITIZED) return (int)compile(guard);
   pid_t child = fork();
   if (child == 0) {
@@ -73,9 +73,9 @@ enum { THREADS = 2, ROUNDS = 100, FORKS = 3 };
 static void forks_at_the_first_compiles(void** state) {
   (void)state;
   for (int round = 0; round < ROUNDS; ++round) {
-    qn__compiler_guard_t guard = {0};
-    qn__compiler_guard_init(&guard, "the library");
-    qn__compiler_guard_warm(&guard, "warm", warm, NULL);
+    qn__gpu_compiler_guard_t guard = {0};
+    qn__gpu_compiler_guard_init(&guard, "the library");
+    qn__gpu_compiler_guard_warm(&guard, "warm", warm, NULL);
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; ++i) {
       assert_int_equal(pthread_create(&threads[i], NULL, compile_thrice, &guard), 0);
@@ -90,7 +90,7 @@ static void forks_at_the_first_compiles(void** state) {
       assert_ptr_equal(result, &guard);
     }
     assert_int_equal(fork_and_compile(&guard), QN_STATUS_OK);
-    qn__compiler_guard_deinit(&guard);
+    qn__gpu_compiler_guard_deinit(&guard);
   }
 }
 
@@ -125,14 +125,14 @@ static void* end_warm_up(void* arg) {
 // before: the library is the same.
 static void a_fork_waits_for_a_warm_up(void** state) {
   (void)state;
-  qn__compiler_guard_t guards[2] = {{0}, {0}};
-  qn__compiler_guard_init(&guards[0], "the library");
-  qn__compiler_guard_warm(&guards[0], "warm", warm, NULL);
+  qn__gpu_compiler_guard_t guards[2] = {{0}, {0}};
+  qn__gpu_compiler_guard_init(&guards[0], "the library");
+  qn__gpu_compiler_guard_warm(&guards[0], "warm", warm, NULL);
   assert_int_equal(compile(&guards[0]), QN_STATUS_OK);
   for (int i = 0; i < 2; ++i) {
     has_begun = may_end = false;
-    qn__compiler_guard_init(&guards[1], "the library");
-    qn__compiler_guard_warm(&guards[1], "warm", warm_slowly, NULL);
+    qn__gpu_compiler_guard_init(&guards[1], "the library");
+    qn__gpu_compiler_guard_warm(&guards[1], "warm", warm_slowly, NULL);
     qn__mutex_lock(&mutex);
     while (!has_begun) qn__cond_wait(&changed, &mutex);
     qn__mutex_unlock(&mutex);
@@ -141,21 +141,21 @@ static void a_fork_waits_for_a_warm_up(void** state) {
     assert_int_equal(fork_and_compile(&guards[i]), QN_STATUS_OK);
     assert_int_equal(pthread_join(ender, NULL), 0);
     assert_int_equal(compile(&guards[1]), QN_STATUS_OK);
-    qn__compiler_guard_deinit(&guards[1]);
-    guards[1] = (qn__compiler_guard_t){0};
+    qn__gpu_compiler_guard_deinit(&guards[1]);
+    guards[1] = (qn__gpu_compiler_guard_t){0};
   }
-  qn__compiler_guard_deinit(&guards[0]);
+  qn__gpu_compiler_guard_deinit(&guards[0]);
 }
 
 // A guard that nobody passes is ended while it warms up.
 static void unused_guards_end(void** state) {
   (void)state;
   for (int i = 0; i < 20; ++i) {
-    qn__compiler_guard_t guard = {0};
-    qn__compiler_guard_init(&guard, "the library");
-    qn__compiler_guard_warm(&guard, "warm", warm, NULL);
+    qn__gpu_compiler_guard_t guard = {0};
+    qn__gpu_compiler_guard_init(&guard, "the library");
+    qn__gpu_compiler_guard_warm(&guard, "warm", warm, NULL);
     if (i % 2) (void)fork_and_compile(&guard);
-    qn__compiler_guard_deinit(&guard);
+    qn__gpu_compiler_guard_deinit(&guard);
   }
 }
 

@@ -1,7 +1,7 @@
 // The prelude's integer helpers, conversions and what is exact of the floats, compiled as C++,
 // against the interpreter's arithmetic; and the writer.
 //
-// What it is: every helper that qn__prelude_op names and every conversion, for CUDA and GLSL with
+// What it is: every helper that qn__gpu_prelude_op names and every conversion, for CUDA and GLSL with
 // each set of features, over small numbers, edges and random bits.
 // What it is not: the functions with an error bound (test_prelude_math.c).
 // Threads: none.
@@ -55,7 +55,7 @@ static bool is_division(qn_op_t op) {
 // The helper that converts, NULL when the printer does without one.
 static bool cast_name(qn_dtype_t from, qn_dtype_t to, char name[32]) {
   snprintf(name, 32, "qn_%s_from_%s", qn_dtype_text(to), qn_dtype_text(from));
-  return qn__prelude_find(name) >= 0;
+  return qn__gpu_prelude_find(name) >= 0;
 }
 
 // ------------------------------------------------------------------------------------ the text
@@ -96,7 +96,7 @@ static void* build(const prelude_mode_t* mode) {
   int at = snprintf(text, CAPACITY, "%s", WORDS);
   for (int op = 1; op < QN_OP_COUNT; op++) {
     for (int d = 0; d < WIDE_COUNT; d++) {
-      const char* name = qn__prelude_op((qn_op_t)op, WIDE[d]);
+      const char* name = qn__gpu_prelude_op((qn_op_t)op, WIDE[d]);
       if (name == NULL || !is_exact((qn_op_t)op) || !has_dtype(mode, WIDE[d])) continue;
       const char* type = held_type(WIDE[d]);
       const uint32_t arity = qn__op_info((qn_op_t)op)->arity;
@@ -256,7 +256,7 @@ static void check_op(size_t m, qn_op_t op, int d, columns_t* columns) {
     uint64_t got = columns->out[i];
     if (bits == got || (is_nan_bits(result, bits) && is_nan_bits(result, got))) continue;
     fail_msg("%s: %s %s of %#llx, %#llx, %#llx is %#llx, not %#llx", PRELUDE_MODES[m].name,
-             qn__prelude_op(op, dtype), qn_dtype_text(dtype),
+             qn__gpu_prelude_op(op, dtype), qn_dtype_text(dtype),
              (unsigned long long)columns->value[0][i], (unsigned long long)columns->value[1][i],
              (unsigned long long)columns->value[2][i], (unsigned long long)got,
              (unsigned long long)bits);
@@ -270,7 +270,7 @@ static void test_operators(void** state) {
     columns_t columns = make_columns(WIDE[d], 60000);
     for (size_t m = 0; m < PRELUDE_MODE_COUNT; m++) {
       for (int op = 1; op < QN_OP_COUNT; op++) {
-        bool is_meant = qn__prelude_op((qn_op_t)op, WIDE[d]) != NULL && is_exact((qn_op_t)op);
+        bool is_meant = qn__gpu_prelude_op((qn_op_t)op, WIDE[d]) != NULL && is_exact((qn_op_t)op);
         if (is_meant && has_dtype(&PRELUDE_MODES[m], WIDE[d]))
           check_op(m, (qn_op_t)op, d, &columns);
       }
@@ -443,11 +443,11 @@ static void test_upper_halves(void** state) {
 
 static char* write_some(const char* name, bool is_glsl, bool has_fma, bool has_int64,
                         bool has_float64) {
-  qn__prelude_use_t use = {{false}};
-  if (name != NULL) use.is_used[qn__prelude_find(name)] = true;
+  qn__gpu_prelude_use_t use = {{false}};
+  if (name != NULL) use.is_used[qn__gpu_prelude_find(name)] = true;
   qn__buffer_t out;
   qn__buffer_init(&out, qn_allocator_default());
-  qn__prelude_write(&use, is_glsl, has_fma, has_int64, has_float64, &out);
+  qn__gpu_prelude_write(&use, is_glsl, has_fma, has_int64, has_float64, &out);
   assert_false(out.has_failed);
   char* text = strdup((const char*)out.data);
   assert_non_null(text);
@@ -457,8 +457,8 @@ static char* write_some(const char* name, bool is_glsl, bool has_fma, bool has_i
 
 static void test_writes_what_is_used(void** state) {
   (void)state;
-  assert_int_equal(qn__prelude_find("qn_nothing_f32"), -1);
-  assert_int_equal(qn__prelude_find("qn_exp"), -1);
+  assert_int_equal(qn__gpu_prelude_find("qn_nothing_f32"), -1);
+  assert_int_equal(qn__gpu_prelude_find("qn_exp"), -1);
   char* none = write_some(NULL, false, true, true, true);
   assert_null(strstr(none, "qn_exp"));
   char* exp = write_some("qn_exp_f32", false, true, true, true);
@@ -479,20 +479,20 @@ static void test_writes_what_is_used(void** state) {
 
 static void test_has_an_answer_for_every_operator(void** state) {
   (void)state;
-  assert_string_equal(qn__prelude_op(QN_OP_EXP, QN_DTYPE_F16), "qn_exp_f32");
-  assert_string_equal(qn__prelude_op(QN_OP_EXP, QN_DTYPE_BF16), "qn_exp_f32");
-  assert_string_equal(qn__prelude_op(QN_OP_FLOORDIV, QN_DTYPE_I8), "qn_floordiv_i32");
-  assert_string_equal(qn__prelude_op(QN_OP_FLOORMOD, QN_DTYPE_U16), "qn_floormod_u32");
-  assert_string_equal(qn__prelude_op(QN_OP_ADD, QN_DTYPE_I64), "qn_add_i64");
-  assert_null(qn__prelude_op(QN_OP_ADD, QN_DTYPE_U32));
-  assert_null(qn__prelude_op(QN_OP_ADD, QN_DTYPE_F32));
-  assert_null(qn__prelude_op(QN_OP_EQ, QN_DTYPE_F32));
-  assert_null(qn__prelude_op(QN_OP_XOR, QN_DTYPE_BOOL));
+  assert_string_equal(qn__gpu_prelude_op(QN_OP_EXP, QN_DTYPE_F16), "qn_exp_f32");
+  assert_string_equal(qn__gpu_prelude_op(QN_OP_EXP, QN_DTYPE_BF16), "qn_exp_f32");
+  assert_string_equal(qn__gpu_prelude_op(QN_OP_FLOORDIV, QN_DTYPE_I8), "qn_floordiv_i32");
+  assert_string_equal(qn__gpu_prelude_op(QN_OP_FLOORMOD, QN_DTYPE_U16), "qn_floormod_u32");
+  assert_string_equal(qn__gpu_prelude_op(QN_OP_ADD, QN_DTYPE_I64), "qn_add_i64");
+  assert_null(qn__gpu_prelude_op(QN_OP_ADD, QN_DTYPE_U32));
+  assert_null(qn__gpu_prelude_op(QN_OP_ADD, QN_DTYPE_F32));
+  assert_null(qn__gpu_prelude_op(QN_OP_EQ, QN_DTYPE_F32));
+  assert_null(qn__gpu_prelude_op(QN_OP_XOR, QN_DTYPE_BOOL));
   for (int op = 1; op < QN_OP_COUNT; op++) {
     qn__ir_op_rule_t rule = qn__op_info((qn_op_t)op)->rule;
     if (rule != QN__RULE_FLOAT && rule != QN__RULE_SCALE) continue;
-    assert_non_null(qn__prelude_op((qn_op_t)op, QN_DTYPE_F32));
-    assert_non_null(qn__prelude_op((qn_op_t)op, QN_DTYPE_F64));
+    assert_non_null(qn__gpu_prelude_op((qn_op_t)op, QN_DTYPE_F32));
+    assert_non_null(qn__gpu_prelude_op((qn_op_t)op, QN_DTYPE_F64));
   }
 }
 

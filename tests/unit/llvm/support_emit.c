@@ -127,7 +127,8 @@ static void link_object(kernels_t* kernels, LLVMMemoryBufferRef object) {
 
 // Passes and emission. The module is in `out`, NULL on failure.
 static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef context,
-                        LLVMTargetMachineRef machine, qn__arena_t* arena, qn__emit_result_t* out) {
+                        LLVMTargetMachineRef machine, qn__arena_t* arena,
+                        qn__llvm_emit_result_t* out) {
   level_t level = level_of(build.cpu);
   if (build.vector_bytes) level.vector_bytes = build.vector_bytes;
   qn__ir_body_t body;
@@ -137,18 +138,18 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .has_masked_memory = level.has_avx512,
                                      .is_checked = build.is_checked};
   qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);
-  qn__emit_options_t options = {.context = context,
-                                .machine = machine,
-                                .module_name = "test",
-                                .vector_bytes = level.vector_bytes,
-                                .has_fma = level.has_fma,
-                                .has_round = level.has_round,
-                                .has_f16c = level.has_f16c,
-                                .has_avx2 = level.has_avx2,
-                                .has_avx512 = level.has_avx512,
-                                .is_checked = build.is_checked,
-                                .is_fast_tier = build.is_fast,
-                                .is_scalar_only = build.is_scalar};
+  qn__llvm_emit_options_t options = {.context = context,
+                                     .machine = machine,
+                                     .module_name = "test",
+                                     .vector_bytes = level.vector_bytes,
+                                     .has_fma = level.has_fma,
+                                     .has_round = level.has_round,
+                                     .has_f16c = level.has_f16c,
+                                     .has_avx2 = level.has_avx2,
+                                     .has_avx512 = level.has_avx512,
+                                     .is_checked = build.is_checked,
+                                     .is_fast_tier = build.is_fast,
+                                     .is_scalar_only = build.is_scalar};
   if (qn_ok(status)) status = qn__emit_module(&body, &options, arena, out);
   qn__body_deinit(&body);
   return status;
@@ -166,7 +167,7 @@ qn_status_t emit_only(const qn_module_t* module, build_t build, size_t room_byte
   if (!qn__arena_alloc(&arena, BLOCK_BYTES) || room_bytes > BLOCK_BYTES) die("memory", "arena");
   arena.used_bytes = BLOCK_BYTES - room_bytes;
   qn_fault_heap_arm(&heap, 1, QN_FAULT_ALWAYS);
-  qn__emit_result_t result = {.module = NULL};
+  qn__llvm_emit_result_t result = {.module = NULL};
   qn_status_t status = emit(module, build, context, machine, &arena, &result);
   char* message = NULL;
   if (result.module && LLVMVerifyModule(result.module, LLVMReturnStatusAction, &message)) {

@@ -23,7 +23,7 @@ bool build_can_run(const char* cpu);
 
 typedef struct kernels {
   qn__arena_t arena;
-  qn__emit_result_t result;
+  qn__llvm_emit_result_t result;
   void* jit;
   qn_cpu_kernel_t entries[16];
   char* llvm_text;  // after the passes; only when asked for

@@ -25,7 +25,7 @@ static void check_report(const kernels_t* kernels, run_report_t report, expected
   assert_int_not_equal(report.result, 0);
   assert_int_equal(report.fail_count, 1);
   assert_int_equal(report.held_workspaces, 0);
-  const qn__emit_function_t* function = &kernels->result.functions[0];
+  const qn__llvm_emit_function_t* function = &kernels->result.functions[0];
   assert_true(report.site < function->site_count);
   const qn_artifact_site_t* site = &function->sites[report.site];
   assert_int_equal(site->kind, expected.kind);

@@ -36,16 +36,16 @@
 #define __lsan_enable() (void)0
 #endif
 
-static qn__worker_pool_t pool;
+static qn__llvm_worker_pool_t pool;
 
 static int set_up(void** state) {
   (void)state;
-  return qn_ok(qn__worker_pool_init(&pool, qn_allocator_default())) ? 0 : -1;
+  return qn_ok(qn__llvm_worker_pool_init(&pool, qn_allocator_default())) ? 0 : -1;
 }
 
 static int tear_down(void** state) {
   (void)state;
-  qn__worker_pool_deinit(&pool);
+  qn__llvm_worker_pool_deinit(&pool);
   return 0;
 }
 
@@ -58,16 +58,16 @@ typedef struct build {
   LLVMTargetMachineRef machine;
   qn_target_t* target;
   qn__arena_t arena;
-  qn__image_t image;
+  qn__llvm_image_t image;
 } build_t;
 
 static void begin(build_t* build, const char* target, qn_tier_t tier, const char* text) {
   memset(build, 0, sizeof *build);
   qn__arena_init(&build->arena, qn_allocator_default());
-  qn__image_init(&build->image, qn_allocator_default());
-  assert_true(qn_ok(qn__worker_take(&pool, &build->worker)));
+  qn__llvm_image_init(&build->image, qn_allocator_default());
+  assert_true(qn_ok(qn__llvm_worker_take(&pool, &build->worker)));
   assert_true(qn_ok(qn_target_parse(target, &build->target)));
-  assert_true(qn_ok(qn__worker_machine(build->worker, build->target, tier, &build->machine)));
+  assert_true(qn_ok(qn__llvm_worker_machine(build->worker, build->target, tier, &build->machine)));
   build->context = LLVMContextCreate();
   LLVMMemoryBufferRef source =
       LLVMCreateMemoryBufferWithMemoryRangeCopy(text, strlen(text), "test");
@@ -83,7 +83,8 @@ static void begin(build_t* build, const char* target, qn_tier_t tier, const char
   qn__llvm_prepare(build->module, tune);
   qn_status_t status = qn__llvm_optimize(build->module, build->machine, tier);
   if (qn_ok(status)) {
-    status = qn__image_emit_file(build->module, build->machine, LLVMObjectFile, &build->object);
+    status =
+        qn__llvm_image_emit_file(build->module, build->machine, LLVMObjectFile, &build->object);
   }
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
 }
@@ -94,23 +95,24 @@ static qn_span_t object_of(const build_t* build) {
 }
 
 static void end(build_t* build) {
-  qn__worker_give_back(&pool, build->worker, false);
+  qn__llvm_worker_give_back(&pool, build->worker, false);
   if (build->object) LLVMDisposeMemoryBuffer(build->object);
   LLVMDisposeModule(build->module);
   LLVMContextDispose(build->context);
   qn_target_release(build->target);
-  qn__image_deinit(&build->image);
+  qn__llvm_image_deinit(&build->image);
   qn__arena_deinit(&build->arena);
 }
 
 static const char* const entries[] = {"run"};
 
 static qn_status_t link_one(build_t* build) {
-  return qn__image_link(build->worker, object_of(build), entries, 1, &build->arena, &build->image);
+  return qn__llvm_image_link(build->worker, object_of(build), entries, 1, &build->arena,
+                             &build->image);
 }
 
 // The image where it was never linked, ready to be called.
-static void* load(const qn__image_t* image, uint64_t offset) {
+static void* load(const qn__llvm_image_t* image, uint64_t offset) {
   size_t size = image->bytes.size;
   uint8_t* memory =
       mmap(NULL, size + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -227,18 +229,18 @@ static void refuse(const char* text, const char* inspected, const char* linked,
                    qn_status_code_t linked_code) {
   build_t build;
   begin(&build, "cpu -mcpu=x86-64-v2", QN_TIER_FULL, text);
-  qn__object_t object;
+  qn__llvm_object_t object;
   if (inspected) {
     expect_refused(link_one(&build), QN_STATUS_UNSUPPORTED, inspected);
   } else {
-    assert_true(qn_ok(qn__object_inspect(object_of(&build), &build.arena, &object)));
+    assert_true(qn_ok(qn__llvm_object_inspect(object_of(&build), &build.arena, &object)));
   }
-  qn__linker_t* linker;
-  assert_true(qn_ok(qn__worker_linker(build.worker, &linker)));
+  qn__llvm_linker_t* linker;
+  assert_true(qn_ok(qn__llvm_worker_linker(build.worker, &linker)));
   uint64_t offset = 0;
-  qn__link_request_t request = {object_of(&build), 65536, 1, entries, &offset};
-  expect_refused(qn__linker_link(linker, &request, &build.image.bytes), linked_code, linked);
-  assert_true(qn__linker_is_broken(linker) || linked_code == QN_STATUS_INTERNAL);
+  qn__llvm_link_request_t request = {object_of(&build), 65536, 1, entries, &offset};
+  expect_refused(qn__llvm_linker_link(linker, &request, &build.image.bytes), linked_code, linked);
+  assert_true(qn__llvm_linker_is_broken(linker) || linked_code == QN_STATUS_INTERNAL);
   end(&build);
   // The worker is fit for the next one.
   begin(&build, "cpu -mcpu=x86-64-v2", QN_TIER_FULL, rich_text);
@@ -333,9 +335,10 @@ static void test_damaged_objects(void** state) {
   build_t build;
   begin(&build, "cpu -mcpu=x86-64-v2", QN_TIER_FULL, rich_text);
   qn_span_t object = object_of(&build);
-  qn__object_t info;
+  qn__llvm_object_t info;
   for (size_t size = 0; size < object.size; size += size < 64 ? 1 : 37) {
-    qn_status_t status = qn__object_inspect((qn_span_t){object.data, size}, &build.arena, &info);
+    qn_status_t status =
+        qn__llvm_object_inspect((qn_span_t){object.data, size}, &build.arena, &info);
     assert_int_equal(qn_status_consume(status), QN_STATUS_INTERNAL);
   }
   // Any flipped byte is described or refused, and never read past.
@@ -345,7 +348,7 @@ static void test_damaged_objects(void** state) {
     memcpy(copy, object.data, object.size);
     copy[i] ^= 0xff;
     (void)qn_status_consume(
-        qn__object_inspect((qn_span_t){copy, object.size}, &build.arena, &info));
+        qn__llvm_object_inspect((qn_span_t){copy, object.size}, &build.arena, &info));
   }
   qn__free(qn_allocator_default(), copy, object.size);
   end(&build);
@@ -392,7 +395,7 @@ static void test_features_decide(void** state) {
     begin(&build, cases[i].target, QN_TIER_FULL, text);
     LLVMMemoryBufferRef assembly;
     assert_true(
-        qn_ok(qn__image_emit_file(build.module, build.machine, LLVMAssemblyFile, &assembly)));
+        qn_ok(qn__llvm_image_emit_file(build.module, build.machine, LLVMAssemblyFile, &assembly)));
     bool has_ymm = strstr(LLVMGetBufferStart(assembly), "%ymm") != NULL;
     LLVMDisposeMemoryBuffer(assembly);
     assert_int_equal(has_ymm, cases[i].has_ymm);
@@ -420,7 +423,7 @@ static void test_llvm_knows_all_names(void** state) {
   int saved = dup(2);
   assert_true(saved >= 0);
   assert_true(dup2(fileno(capture), 2) >= 0);
-  const qn__arch_t* arch;
+  const qn__target_arch_t* arch;
   for (size_t a = 0; (arch = qn__arch_at(a)) != NULL; ++a) {
     for (size_t i = 0; i < arch->cpu_count; ++i) {
       char text[128];
@@ -461,7 +464,7 @@ typedef struct doomed {
 static qn_status_t write_doomed(void* self) {
   const doomed_t* doomed = self;
   LLVMMemoryBufferRef buffer;
-  return qn__image_emit_file(doomed->module, doomed->machine, LLVMObjectFile, &buffer);
+  return qn__llvm_image_emit_file(doomed->module, doomed->machine, LLVMObjectFile, &buffer);
 }
 
 // Runs before the assembly parser is there: LLVM then ends the process over inline assembly.
@@ -469,7 +472,7 @@ static void test_guard(void** state) {
   (void)state;
   bool is_abandoned = true;
   int number = 0;
-  assert_true(qn_ok(qn__guard_run(succeed, &number, &is_abandoned)));
+  assert_true(qn_ok(qn__llvm_guard_run(succeed, &number, &is_abandoned)));
   assert_int_equal(number, 5);
   assert_false(is_abandoned);
   build_t build;
@@ -487,15 +490,15 @@ static void test_guard(void** state) {
       lost_context, LLVMCreateMemoryBufferWithMemoryRangeCopy(text, sizeof text - 1, "doomed"),
       &lost_module, &message));
   qn__llvm_worker_t* worker;
-  assert_true(qn_ok(qn__worker_take(&pool, &worker)));
-  assert_true(qn_ok(qn__worker_machine(worker, build.target, QN_TIER_FULL, &lost_machine)));
+  assert_true(qn_ok(qn__llvm_worker_take(&pool, &worker)));
+  assert_true(qn_ok(qn__llvm_worker_machine(worker, build.target, QN_TIER_FULL, &lost_machine)));
   doomed_t doomed = {lost_module, lost_machine};
   __lsan_disable();  // what LLVM's frames held is lost on purpose
-  qn_status_t status = qn__guard_run(write_doomed, &doomed, &is_abandoned);
+  qn_status_t status = qn__llvm_guard_run(write_doomed, &doomed, &is_abandoned);
   __lsan_enable();
   expect_refused(status, QN_STATUS_INTERNAL, "LLVM gave up: Inline asm not supported");
   assert_true(is_abandoned);
-  qn__worker_give_back(&pool, worker, true);
+  qn__llvm_worker_give_back(&pool, worker, true);
   // Others go on.
   assert_true(qn_ok(link_one(&build)));
   check_rich_image(&build);

@@ -192,9 +192,9 @@ static void wrong_text_is_internal(void** state) {
   qn__buffer_t out, log;
   qn__buffer_init(&out, qn_allocator_default());
   qn__buffer_init(&log, qn_allocator_default());
-  qn__cuda_options_t options = {.arch = "sm_80"};
-  qn_status_t status = qn__cuda_compile(nvrtc->compiler, &options, "quern.cu",
-                                        "\n\nint f() { return nonsense; }\n", &out, &log);
+  qn__nvrtc_options_t options = {.arch = "sm_80"};
+  qn_status_t status = qn__nvrtc_compiler_compile(nvrtc->compiler, &options, "quern.cu",
+                                                  "\n\nint f() { return nonsense; }\n", &out, &log);
   assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
   assert_int_equal(out.size, 0);
   assert_has((const char*)log.data, "quern.cu(3): error: identifier \"nonsense\" is undefined");

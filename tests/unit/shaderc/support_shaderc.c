@@ -72,17 +72,17 @@ void compiled_release(compiled_t* compiled) {
 
 const char* validate(const compiled_t* compiled, const char* target) {
   static _Thread_local char message[600];
-  qn__spirv_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
+  qn__shaderc_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
   if (strstr(target, "\"1.1\""))
-    options = (qn__spirv_options_t){.vulkan_minor = 1, .spirv_minor = 3};
+    options = (qn__shaderc_options_t){.vulkan_minor = 1, .spirv_minor = 3};
   if (strstr(target, "\"1.3\""))
-    options = (qn__spirv_options_t){.vulkan_minor = 3, .spirv_minor = 6};
+    options = (qn__shaderc_options_t){.vulkan_minor = 3, .spirv_minor = 6};
   for (uint32_t i = 0; i < compiled->plan.kernel_count; ++i) {
     const qn__gpu_kernel_t* kernel = &compiled->plan.kernels[i];
     if (kernel->code_offset % 4 != 0) return "the code of a kernel is not aligned";
     qn_span_t words = {(const uint8_t*)compiled->artifact->payload + kernel->code_offset,
                        kernel->code_size_bytes};
-    qn_status_t status = qn__spirv_validate(words, &options);
+    qn_status_t status = qn__shaderc_validate(words, &options);
     if (qn_ok(status)) continue;
     (void)snprintf(message, sizeof message, "kernel %u: %s", i, qn_status_message(status));
     qn_status_free(status);

@@ -129,9 +129,9 @@ static void test_mapping(void** state) {
   qn__buffer_t words, messages;
   qn__buffer_init(&words, qn_allocator_default());
   qn__buffer_init(&messages, qn_allocator_default());
-  qn__spirv_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
-  qn_status_t status = qn__spirv_compile(the_shaderc()->compiler, &options, "kernel.comp",
-                                         QN_STR(glsl), &words, &messages);
+  qn__shaderc_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
+  qn_status_t status = qn__shaderc_compiler_compile(the_shaderc()->compiler, &options,
+                                                    "kernel.comp", QN_STR(glsl), &words, &messages);
   assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
   assert_int_equal(words.size, 0);
   qn__gpu_text_t text = {.language = "glsl", .text = QN_STR(glsl)};
@@ -148,10 +148,10 @@ static void test_mapping(void** state) {
 
 static void test_validator(void** state) {
   (void)state;
-  qn__spirv_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
+  qn__shaderc_options_t options = {.vulkan_minor = 2, .spirv_minor = 5};
   static const uint32_t nothing[5] = {0x07230203, 0x00010500, 0, 1, 0};
   qn_status_t status =
-      qn__spirv_validate((qn_span_t){(const uint8_t*)nothing, sizeof nothing}, &options);
+      qn__shaderc_validate((qn_span_t){(const uint8_t*)nothing, sizeof nothing}, &options);
   assert_int_equal(qn_status_code(status), QN_STATUS_INTERNAL);
   qn_status_free(status);
 }
@@ -214,7 +214,7 @@ static void test_float_controls(void** state) {
 // What is no module goes through as it is.
 static void test_modes_of_broken_words(void** state) {
   (void)state;
-  const qn__spirv_modes_t modes = {{4459, 4461}, 2};
+  const qn__shaderc_modes_t modes = {{4459, 4461}, 2};
   // The header, a capability, an entry point; then what is cut.
   uint32_t words[] = {0x07230203, 0x10300, 0, 9, 0, 2u << 16 | 17, 10, 3u << 16 | 15, 5, 4, 0};
   for (size_t k = 0; k < 4; ++k) {
@@ -224,7 +224,7 @@ static void test_modes_of_broken_words(void** state) {
     words[10] = k == 0 ? 0 : k == 1 ? 7u << 16 | 16 : 1u << 16 | 1;
     if (k == 2) words[6] = 9;
     if (k == 3) words[6] = 10;
-    qn__spirv_append((qn_span_t){(const uint8_t*)words, size}, &modes, &out);
+    qn__shaderc_modes_append((qn_span_t){(const uint8_t*)words, size}, &modes, &out);
     assert_int_equal(out.size, k == 3 ? size + 2 * 16 : size);
     assert_memory_equal(out.data, words, size);
     qn__buffer_deinit(&out);

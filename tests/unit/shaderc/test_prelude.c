@@ -14,15 +14,16 @@
 #include "jit/gpu/prelude.h"
 #include "jit/shaderc/compiler.h"
 
-static qn__spirv_compiler_t* compiler;
+static qn__shaderc_compiler_t* compiler;
 
 static void write_text(uint32_t features, qn__buffer_t* out) {
-  qn__prelude_use_t use;
+  qn__gpu_prelude_use_t use;
   memset(&use, 1, sizeof use);
   qn__buffer_cstr(out,
                   "#version 450\n"
                   "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : enable\n");
-  qn__prelude_write(&use, true, (features & 1) != 0, (features & 2) != 0, (features & 4) != 0, out);
+  qn__gpu_prelude_write(&use, true, (features & 1) != 0, (features & 2) != 0, (features & 4) != 0,
+                        out);
   qn__buffer_cstr(out,
                   "layout(local_size_x = 1) in;\n"
                   "layout(set = 0, binding = 0) buffer b { float x[]; };\n"
@@ -39,11 +40,12 @@ static void check(uint32_t features, bool is_optimized) {
   qn__buffer_init(&messages, qn_allocator_default());
   write_text(features, &text);
   assert_false(text.has_failed);
-  qn__spirv_options_t options = {.vulkan_minor = 1, .spirv_minor = 3, .is_optimized = is_optimized};
-  qn_status_t status =
-      qn__spirv_compile(compiler, &options, "prelude", qn__buffer_as_str(&text), &words, &messages);
+  qn__shaderc_options_t options = {
+      .vulkan_minor = 1, .spirv_minor = 3, .is_optimized = is_optimized};
+  qn_status_t status = qn__shaderc_compiler_compile(compiler, &options, "prelude",
+                                                    qn__buffer_as_str(&text), &words, &messages);
   if (!qn_ok(status)) fail_msg("features %u: %s", features, (const char*)messages.data);
-  status = qn__spirv_validate(qn__buffer_as_span(&words), &options);
+  status = qn__shaderc_validate(qn__buffer_as_span(&words), &options);
   if (!qn_ok(status)) fail_msg("features %u: %s", features, qn_status_message(status));
   qn__buffer_deinit(&messages);
   qn__buffer_deinit(&words);
@@ -66,9 +68,9 @@ static void test_nothing_is_contracted(void** state) {
   qn__buffer_init(&assembly, qn_allocator_default());
   qn__buffer_init(&messages, qn_allocator_default());
   write_text(7, &text);
-  qn__spirv_options_t options = {.vulkan_minor = 1, .spirv_minor = 3, .wants_assembly = true};
-  qn_status_t status = qn__spirv_compile(compiler, &options, "prelude", qn__buffer_as_str(&text),
-                                         &assembly, &messages);
+  qn__shaderc_options_t options = {.vulkan_minor = 1, .spirv_minor = 3, .wants_assembly = true};
+  qn_status_t status = qn__shaderc_compiler_compile(compiler, &options, "prelude",
+                                                    qn__buffer_as_str(&text), &assembly, &messages);
   assert_true(qn_ok(status));
   const char* all = (const char*)assembly.data;
   // main's own sums are not meant.
@@ -92,13 +94,13 @@ static void test_nothing_is_contracted(void** state) {
 
 static int set_up(void** state) {
   (void)state;
-  qn_status_t status = qn__spirv_compiler_create(qn_allocator_default(), &compiler);
+  qn_status_t status = qn__shaderc_compiler_create(qn_allocator_default(), &compiler);
   return qn_ok(status) ? 0 : 1;
 }
 
 static int tear_down(void** state) {
   (void)state;
-  qn__spirv_compiler_destroy(compiler);
+  qn__shaderc_compiler_destroy(compiler);
   return 0;
 }
 

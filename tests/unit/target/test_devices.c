@@ -67,7 +67,7 @@ static qn_status_t property(int32_t type, int32_t id, const char* name, qn_attri
   return QN_OK;
 }
 
-const qn__device_source_t qn__device_source = {count, property, NULL};
+const qn__target_device_source_t qn__device_source = {count, property, NULL};
 
 // ---- helpers
 

@@ -52,19 +52,19 @@ static void write_tags(qn__buffer_t* out) {
 }
 
 static void write_arches(qn__buffer_t* out) {
-  const qn__arch_t* arch;
+  const qn__target_arch_t* arch;
   for (size_t a = 0; (arch = qn__arch_at(a)) != NULL; ++a) {
     qn__buffer_format(out,
                       "\n### Extensions of %s\n\n| extension | needs | meaning |\n|---|---|---|\n",
                       arch->name);
     for (size_t i = 0; i < arch->feature_count; ++i) {
-      const qn__feature_info_t* info = &arch->features[i];
+      const qn__target_feature_t* info = &arch->features[i];
       qn__buffer_format(out, "| `%s` | %s | %s |\n", info->name, info->implied, info->doc);
     }
     qn__buffer_format(out, "\n### Processors of %s\n\n| name | as | and |\n|---|---|---|\n",
                       arch->name);
     for (size_t i = 0; i < arch->cpu_count; ++i) {
-      const qn__cpu_model_t* cpu = &arch->cpus[i];
+      const qn__target_cpu_t* cpu = &arch->cpus[i];
       qn__buffer_format(out, "| `%s` | %s | %s |\n", cpu->name, cpu->base, cpu->extra);
     }
   }

@@ -50,14 +50,14 @@ enum {
 #define INTEL {0x16, 0x756e6547, 0x6c65746e, 0x49656e69}
 #define AMD {0x10, 0x68747541, 0x444d4163, 0x69746e65}
 
-static qn__host_cpu_t detect(const machine_t* machine) {
-  qn__cpuid_source_t source = {machine, fake_cpuid, fake_xcr0};
-  qn__host_cpu_t cpu;
+static qn__target_host_cpu_t detect(const machine_t* machine) {
+  qn__target_cpuid_source_t source = {machine, fake_cpuid, fake_xcr0};
+  qn__target_host_cpu_t cpu;
   qn__x86_detect(&source, &cpu);
   return cpu;
 }
 
-static bool has(const qn__host_cpu_t* cpu, const char* name) {
+static bool has(const qn__target_host_cpu_t* cpu, const char* name) {
   return qn__features_has(cpu->arch, cpu->features, name);
 }
 
@@ -75,7 +75,7 @@ static const leaf_t icelake[] = {
 static void test_full_machine(void** state) {
   (void)state;
   machine_t machine = {icelake, QN_COUNT_OF(icelake), 0xe7};
-  qn__host_cpu_t cpu = detect(&machine);
+  qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_true(has(&cpu, "avx512vl") && has(&cpu, "avx512vbmi2") && has(&cpu, "lzcnt"));
   assert_false(has(&cpu, "avxvnni") || has(&cpu, "avx512bf16"));
@@ -84,7 +84,7 @@ static void test_full_machine(void** state) {
 static void test_os_without_zmm(void** state) {
   (void)state;
   machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07};
-  qn__host_cpu_t cpu = detect(&machine);
+  qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_true(has(&cpu, "avx2") && has(&cpu, "fma"));
   assert_false(has(&cpu, "avx512f") || has(&cpu, "avx512vnni"));
@@ -101,7 +101,7 @@ static void test_virtual_machine_masks(void** state) {
   memcpy(leaves, icelake, sizeof leaves);
   leaves[2].registers[1] &= ~(1u << 16);
   machine_t machine = {leaves, QN_COUNT_OF(leaves), 0xe7};
-  qn__host_cpu_t cpu = detect(&machine);
+  qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_false(has(&cpu, "avx512f") || has(&cpu, "avx512bw") || has(&cpu, "avx512vbmi"));
   assert_true(has(&cpu, "avx2"));
@@ -116,7 +116,7 @@ static void test_old_and_unknown(void** state) {
   (void)state;
   static const leaf_t bare[] = {{0, 0, {1, 0, 0, 0}}, {1, 0, {0, 0, 0, 0}}};
   machine_t machine = {bare, QN_COUNT_OF(bare), 0};
-  qn__host_cpu_t cpu = detect(&machine);
+  qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "x86-64");
   assert_true(has(&cpu, "sse2"));  // the baseline of the architecture
   leaf_t leaves[QN_COUNT_OF(icelake)];
@@ -143,8 +143,8 @@ static void test_amd_models_and_caches(void** state) {
   };
   machine_t machine = {zen3, QN_COUNT_OF(zen3), 0x07};
   assert_string_equal(detect(&machine).model, "znver3");
-  qn__cpuid_source_t source = {&machine, fake_cpuid, fake_xcr0};
-  qn__host_caches_t caches = qn__x86_caches(&source);
+  qn__target_cpuid_source_t source = {&machine, fake_cpuid, fake_xcr0};
+  qn__target_host_caches_t caches = qn__x86_caches(&source);
   assert_int_equal(caches.l1_bytes, 32768);
   assert_int_equal(caches.l2_bytes, 524288);
   assert_int_equal(caches.l3_bytes, 33554432);
@@ -152,7 +152,7 @@ static void test_amd_models_and_caches(void** state) {
 
 static void test_this_machine(void** state) {
   (void)state;
-  const qn__host_cpu_t* host = qn__host_cpu();
+  const qn__target_host_cpu_t* host = qn__host_cpu();
   assert_ptr_equal(host, qn__host_cpu());
   assert_ptr_equal(host->arch, qn__arch_of_host());
   if (!host->arch) skip();
@@ -179,7 +179,7 @@ static void test_this_machine(void** state) {
 static void test_check_against(void** state) {
   (void)state;
   machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07};
-  qn__host_cpu_t host = detect(&machine);
+  qn__target_host_cpu_t host = detect(&machine);
   static const struct {
     const char* target;
     const char* part;  // of the message; NULL: fits
@@ -232,13 +232,13 @@ static void test_check_against(void** state) {
   assert_int_equal(qn_status_consume(qn__isa_json_check_against(NULL, &host)),
                    QN_STATUS_INCOMPATIBLE);
   // A machine of an architecture without tables runs no images.
-  qn__host_cpu_t other = {NULL, {0}, ""};
+  qn__target_host_cpu_t other = {NULL, {0}, ""};
   assert_int_equal(qn_status_consume(qn__isa_json_check_against(
                        "{\"features\":[],\"kind\":\"cpu\",\"mtriple\":\"x86_64\"}", &other)),
                    QN_STATUS_INCOMPATIBLE);
 }
 
-static void check_names(const qn__arch_t* arch, const char* list) {
+static void check_names(const qn__target_arch_t* arch, const char* list) {
   while (*list) {
     size_t size = strcspn(list, ",");
     assert_true(qn__feature_find(arch, (qn_str_t){list, size}) >= 0);
@@ -248,14 +248,14 @@ static void check_names(const qn__arch_t* arch, const char* list) {
 
 static void test_tables(void** state) {
   (void)state;
-  const qn__arch_t* arch;
+  const qn__target_arch_t* arch;
   for (size_t a = 0; (arch = qn__arch_at(a)) != NULL; ++a) {
     for (size_t i = 0; i < arch->feature_count; ++i) {
-      const qn__feature_info_t* info = &arch->features[i];
+      const qn__target_feature_t* info = &arch->features[i];
       assert_true(i == 0 || strcmp(arch->features[i - 1].name, info->name) < 0);
       assert_int_equal(qn__feature_find(arch, qn__str(info->name)), i);
       check_names(arch, info->implied);
-      qn__features_t set = qn__features_add(arch, qn__features_baseline(arch), (int)i);
+      qn__target_features_t set = qn__features_add(arch, qn__features_baseline(arch), (int)i);
       assert_true(qn__features_consistent(arch, set).bits == set.bits);
       if (info->is_baseline) continue;
       set = qn__features_remove(arch, set, (int)i);
@@ -263,9 +263,9 @@ static void test_tables(void** state) {
     }
     for (size_t i = 0; i < arch->cpu_count; ++i) {
       check_names(arch, arch->cpus[i].extra);
-      const qn__cpu_model_t* base = qn__cpu_find(arch, qn__str(arch->cpus[i].base));
+      const qn__target_cpu_t* base = qn__cpu_find(arch, qn__str(arch->cpus[i].base));
       assert_true(arch->cpus[i].base[0] == '\0' || (base && base < &arch->cpus[i]));
-      qn__features_t set = qn__cpu_features(arch, &arch->cpus[i]);
+      qn__target_features_t set = qn__cpu_features(arch, &arch->cpus[i]);
       assert_true(qn__features_consistent(arch, set).bits == set.bits);
     }
   }

@@ -107,7 +107,7 @@ static void test_fixed_points(void** state) {
 static void test_models(void** state) {
   (void)state;
   // Every processor of every table makes a target, and says the same when named by its extensions.
-  const qn__arch_t* arch;
+  const qn__target_arch_t* arch;
   for (size_t a = 0; (arch = qn__arch_at(a)) != NULL; ++a) {
     for (size_t i = 0; i < arch->cpu_count; ++i) {
       char text[128];
@@ -186,7 +186,7 @@ static void test_layers(void** state) {
   target = parse("cpu -from_device=0 -l1_cache_bytes=4096");
   assert_true(qn_target_get_int(target, "l1_cache_bytes", &number));
   assert_int_equal(number, 4096);
-  qn__host_caches_t caches = qn__host_caches();
+  qn__target_host_caches_t caches = qn__host_caches();
   assert_true(qn_target_get_int(target, "l2_cache_bytes", &number));
   assert_int_equal(number, caches.l2_bytes > 0 ? caches.l2_bytes : 524288);
   qn_target_release(target);
