@@ -1,7 +1,7 @@
 // How fast is the inline exp over f32 arrays, on one core, against the vector library of libc?
 //
 // It computes exp over an array that fits the first cache, one that fits the second and one that
-// fits none: by the whole engine from IR text, by qn__math_emit in a bare loop, and by libmvec
+// fits none: by the whole engine from IR text, by qn__llvm_math_emit in a bare loop, and by libmvec
 // (_ZGVdN8v_expf with 8 lanes, _ZGVeN16v_expf with 16) in a loop of its own; then the other
 // functions, without the engine. The floor of a row is libmvec at the same width. It does not
 // measure accuracy (llvm_test_math --measure does). links: llvm

@@ -130,17 +130,17 @@ static bool build_loop(LLVMContextRef context, LLVMModuleRef module,
   }
   qn__arena_t arena;
   qn__arena_init(&arena, qn_allocator_default());
-  qn__math_t math = {.context = context,
-                     .module = module,
-                     .builder = b,
-                     .arena = &arena,
-                     .has_fma = cpu.has_fma,
-                     .has_round = cpu.has_round,
-                     .has_avx512 = cpu.has_avx512,
-                     .fast = spec->fast};
+  qn__llvm_math_t math = {.context = context,
+                          .module = module,
+                          .builder = b,
+                          .arena = &arena,
+                          .has_fma = cpu.has_fma,
+                          .has_round = cpu.has_round,
+                          .has_avx512 = cpu.has_avx512,
+                          .fast = spec->fast};
   qn_dtype_t dtype = spec->is_f64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
   if (spec->op == QN_OP_LDEXP) args[1] = build_exponent(context, module, b, args[1]);
-  LLVMValueRef result = qn__math_emit(&math, spec->op, dtype, args);
+  LLVMValueRef result = qn__llvm_math_emit(&math, spec->op, dtype, args);
   qn__arena_deinit(&arena);
   if (result != NULL) {
     if (LLVMTypeOf(result) != type) result = LLVMBuildUIToFP(b, result, type, "");
@@ -211,7 +211,7 @@ math_kernel_t* math_kernel_create(const math_kernel_spec_t* spec, const char** o
   if (machine == NULL || kernel == NULL) {
     *out_error = "no target machine";
   } else if (!build_loop(context, module, spec)) {
-    *out_error = "qn__math_emit knows no such operation";
+    *out_error = "qn__llvm_math_emit knows no such operation";
   } else if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) {
     snprintf(error_text, sizeof(error_text), "%s", message);
     *out_error = error_text;

@@ -2,7 +2,7 @@
 // compiled in memory for a chosen processor.
 //
 // What it is: math_kernel_create makes `for (i…) out[i] = op(a[i], b[i], c[i])` in vectors of some
-// lanes with qn__math_emit, refuses an object that refers to anything outside itself, and links it
+// lanes with qn__llvm_math_emit, refuses an object that refers to anything outside itself, and links it
 // alone.
 // What it is not: the way the engine compiles (jit/llvm/); this needs nothing of it but math.h.
 // Threads: a kernel is made and freed by one thread and may be called by any.

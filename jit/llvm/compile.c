@@ -1,9 +1,9 @@
-// jit/llvm/compile.c: canonical bytes in, artifact or an intermediate form out.
+// jit/llvm/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
-// The stages, each of which can be written out: decode and verify, passes on the body ("ir"), LLVM
-// code ("llvm-raw"), LLVM's passes ("llvm"), the machine's code ("asm", "obj"), linking ("image").
-// What only our own code touches (the arena, the body, buffers) lives in the job, so that it is
-// freed even when LLVM gives up in between. Thread rule: one thread per job. Read next: image.c.
+// Stages, and the forms that can be written after them: decode, verify and passes ("ir"), LLVM code
+// ("llvm-raw"), LLVM's passes ("llvm"), code generation ("asm", "obj"), linking ("image").
+// Objects that only our code uses (arena, body, buffers) live in the job, so that they are freed
+// even if LLVM fails fatally in between (guard.h).
 #include "jit/llvm/compile.h"
 
 #include <llvm-c/Analysis.h>
@@ -41,7 +41,7 @@ static const char* const form_texts[] = {
 typedef struct job {
   qn_allocator_t allocator;
   qn_compile_request_t request;
-  form_t form;  // where to stop
+  form_t form;  // the last stage
   qn_sink_t sink;
   qn_target_t* target;
   qn__arena_t arena;
@@ -140,7 +140,7 @@ static qn_status_t link_image(job_t* job) {
   return qn__llvm_image_link(job->worker, object, entries, count, &job->arena, &job->image);
 }
 
-// Everything that LLVM takes part in, up to the form that was asked for.
+// Runs the stages that use LLVM, up to the requested form.
 static qn_status_t run_llvm(void* self) {
   job_t* job = self;
   QN_TRY(qn__llvm_worker_machine(job->worker, job->target, job->request.tier, &job->machine));
@@ -326,7 +326,7 @@ qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm) {
   qn__llvm_t* llvm = qn__alloc_zero(allocator, 1, sizeof *llvm);
   if (!llvm) return qn__out_of_memory("the llvm generator");
   llvm->allocator = allocator;
-  // An address inside of each object: a constant of this file, and a function of LLVM's.
+  // Addresses within both shared objects: a constant of this file, and a function of LLVM.
   LLVMContextRef (*library_function)(void) = LLVMContextCreate;
   const void* library_address;
   memcpy(&library_address, &library_function, sizeof library_address);

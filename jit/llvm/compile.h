@@ -1,6 +1,4 @@
-// jit/llvm/compile.h: a compile request carried out: the generator without its table.
-//
-// Thread rule: any thread, many at once on one state. Read next: compile.c.
+// jit/llvm/compile.h: the functions behind the llvm generator's table (qn_codegen_t).
 #ifndef QN_JIT_LLVM_COMPILE_H_
 #define QN_JIT_LLVM_COMPILE_H_
 
@@ -16,7 +14,7 @@ typedef struct qn__llvm {
 
 qn_status_t qn__llvm_create(qn_allocator_t allocator, qn__llvm_t** out_llvm);
 void qn__llvm_destroy(qn__llvm_t* llvm);
-// As the members of qn_codegen_t.
+// These do what the members of qn_codegen_t say.
 qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* request,
                              qn_artifact_t** out_artifact);
 qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request, const char* form,

@@ -1,14 +1,14 @@
-// jit/llvm/emit_address.c: where an element lies: indices to addresses, and their checks.
+// jit/llvm/emit_address.c: emits addresses of elements and the checks of their indices.
 //
-// Indices that are uniform or linear in the lane stay scalars. Not here: the access itself
-// (emit_memory.c). Threads: as emit.h. Next: emit_memory.c.
+// Indices that are uniform or linear in the lane stay scalars. Not here: the accesses themselves
+// (emit_memory.c).
 #include "jit/llvm/emit_inner.h"
 
-// An index as i64 values.
+// Extends an index to i64.
 static qn__llvm_value_t index_value(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (qn__dtype_bits(expr->dtype) == 64) return value;
-  // What is linear and narrow may wrap between two lanes.
+  // A narrow linear index may wrap between two lanes, so it becomes a vector.
   bool is_uniform = value.shape == QN__LLVM_SHAPE_UNIFORM;
   LLVMValueRef narrow = is_uniform ? value.v : qn__emit_widen(e, value);
   LLVMValueRef v = qn__emit_cast(e, expr->dtype, QN_DTYPE_I64, narrow);
@@ -29,14 +29,14 @@ static void check_index(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint3
     wide = qn__emit_widen(e, index);
     bound = qn__emit_splat(e, extent, e->fn->lanes);
   }
-  // As unsigned numbers, negative indices are beyond every extent.
+  // The comparison is unsigned, so that a negative index is beyond every extent.
   LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
   qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL), wide,
                    extent);
 }
 
-// Do all lanes' elements exist in a private array, whatever the mask is? What is the same in all
-// lanes is right when one of them is on.
+// Returns whether the elements of all lanes exist in a private array, whatever the mask is. A
+// uniform index is within the array because some lane is on.
 static bool is_inside(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                       const qn__llvm_value_t* indices) {
   const qn__llvm_buffer_slot_t* slot = buffer->user;
@@ -60,7 +60,7 @@ static bool is_inside(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
   return true;
 }
 
-// One more than the offset of the last element of a buffer that is no view.
+// Emits one more than the offset of the last element of a buffer that is no view.
 static LLVMValueRef span_of(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   LLVMBuilderRef b = e->fn->builder;
   if (!buffer->strides) {
@@ -78,7 +78,8 @@ static LLVMValueRef span_of(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   return size;
 }
 
-// A view may have any shape: that an index is within it does not say that the element exists.
+// Checks an offset through a view against the root buffer: a view may have any shape, so an index
+// within it does not prove that the element exists.
 static void check_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* root, qn__llvm_value_t offset) {
   LLVMValueRef size = span_of(e, root);
   LLVMValueRef wide = offset.v;
@@ -91,7 +92,7 @@ static void check_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* root, qn__ll
   qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, root->origin_id, 0, NULL), wide, size);
 }
 
-// a + b * scale, of i64 values; `a` may be absent.
+// Emits a + b * scale for i64 values. `a` may be absent.
 static qn__llvm_value_t add_scaled(qn__llvm_emit_t* e, qn__llvm_value_t a, qn__llvm_value_t b,
                                    LLVMValueRef scale) {
   LLVMBuilderRef builder = e->fn->builder;
@@ -122,12 +123,12 @@ static qn__llvm_value_t add_scaled(qn__llvm_emit_t* e, qn__llvm_value_t a, qn__l
                          LLVMBuildAdd(builder, first, step, ""));
 }
 
-// The offset of an element from the first one of the buffer underneath all views.
+// Emits the offset of an element from the first one of the root buffer.
 static qn__llvm_value_t element_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                        const qn__llvm_value_t* indices) {
   const qn__llvm_buffer_slot_t* slot = buffer->user;
   qn__llvm_value_t offset = {NULL, NULL, QN_DTYPE_I64, QN__LLVM_SHAPE_UNIFORM};
-  // Varying parts last, so that what is uniform is added up as scalars.
+  // Adds varying parts last, so that the uniform parts are added up as scalars.
   for (int pass = 0; pass < 2; ++pass) {
     if (pass == 0 && buffer->scope == QN__SCOPE_VIEW) {
       if (slot->shift.shape != QN__LLVM_SHAPE_VARYING) offset = qn__emit_view_shift(e, buffer);

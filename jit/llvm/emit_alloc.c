@@ -1,17 +1,16 @@
-// jit/llvm/emit_alloc.c: allocations, constant tables and views.
+// jit/llvm/emit_alloc.c: emits allocations, constant tables and views.
 //
-// Small arrays of constant size are on the stack, in the entry block, where they can be promoted to
-// registers. Everything else is workspace from the device, released at the end of its block and on
-// the way out of a failure. Threads: as emit.h. Next: emit_memory.c.
+// Small arrays of constant size are stack slots in the entry block, which LLVM can promote to
+// registers. All other buffers are workspace of the device. They are released at the end of their
+// block and in the failing block.
 #include <stdio.h>
 
 #include "jit/llvm/emit_inner.h"
 
-// Of one function: deep stacks are not for a library to count on.
+// The limit of one function: a library cannot rely on a deep stack.
 enum { MAX_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 
-// Fills extents and strides from what the shape says here. The strides of a row-major buffer are
-// products.
+// Evaluates the extents and strides of a shape here. Strides of a row-major buffer are products.
 static void declare_shape(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
   slot->owner = e->fn->serial;
@@ -30,7 +29,7 @@ static void declare_shape(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   }
 }
 
-// Bytes of a buffer whose extents are all constant and whose size is modest; -1 otherwise.
+// Returns the bytes of a small buffer of constant extents; -1 for any other.
 static int64_t constant_bytes(const qn__ir_buffer_t* buffer) {
   const qn__llvm_buffer_slot_t* slot = buffer->user;
   int64_t bytes = qn__dtype_bits(buffer->dtype) / 8;
@@ -44,8 +43,8 @@ static int64_t constant_bytes(const qn__ir_buffer_t* buffer) {
   return bytes;
 }
 
-// The product of the extents and the element's size; fails where one is negative or the product too
-// large.
+// Emits the product of the extents and the element size, and a failure for a negative extent or an
+// overflow.
 static LLVMValueRef checked_bytes(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   const qn__llvm_buffer_slot_t* slot = buffer->user;
   LLVMBuilderRef b = e->fn->builder;
@@ -113,7 +112,7 @@ void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* 
 
 static void declare_table(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
-  if (slot->pointer) return;  // the copy of a loop body
+  if (slot->pointer) return;  // made by an earlier copy of the loop body
   uint32_t bits = qn__dtype_bits(buffer->dtype);
   LLVMTypeRef element = LLVMIntTypeInContext(e->context, bits);
   LLVMValueRef* values = qn__arena_alloc_array(e->arena, buffer->element_count + 1, sizeof *values);

@@ -1,7 +1,7 @@
-// jit/llvm/emit_atomic.c: atomic statements: relaxed, giving the old value.
+// jit/llvm/emit_atomic.c: emits atomic statements, in relaxed order, with the old value as result.
 //
-// They stand in scalar code only, on integers of 32 and 64 bits; f32 and f64 can be added, which
-// LLVM writes as a loop of compare-and-swap. Threads: as emit.h. Next: emit_stmt.c.
+// They occur in scalar code only, on integers of 32 and 64 bits. f32 and f64 can be added, for
+// which LLVM emits a loop of compare-and-swap.
 #include "jit/llvm/emit_inner.h"
 
 static LLVMAtomicRMWBinOp operation(qn_atomic_op_t op, qn_dtype_t dtype) {

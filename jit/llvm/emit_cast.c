@@ -1,13 +1,13 @@
-// jit/llvm/emit_cast.c: conversions between dtypes, reinterpretation of bits, and the way between
-// registers and memory.
+// jit/llvm/emit_cast.c: emits conversions between dtypes, reinterpretation of bits, and conversions
+// between registers and memory.
 //
-// Float to integer truncates and saturates, a NaN gives 0; integers wrap. Conversions to a narrow
-// float go through f32 and are rounded once all the same: what f32 cannot hold is cut off before,
-// and the last bit that is kept stands for it. Threads: as emit.h. Next: emit_check.c.
+//  1. Float to integer truncates and saturates; NaN gives 0. Integers wrap.
+//  2. A conversion to f16 or bf16 goes through f32, and still rounds once: the source is first cut
+//     to the bits that f32 holds, with a sticky last bit that stands for those cut off.
 #include "jit/llvm/emit_inner.h"
 
-// `value` without its `count` lowest bits; the lowest one that stays is set if any of them was. Of
-// a negative number in two's complement this is the odd one of the two neighbours too.
+// Clears the `count` lowest bits. The lowest remaining bit is set if any of them was (a sticky
+// bit). For a negative number in two's complement this is also the odd one of the two neighbours.
 static LLVMValueRef jam(LLVMBuilderRef b, LLVMValueRef value, uint32_t count) {
   LLVMTypeRef type = LLVMTypeOf(value);
   LLVMValueRef rest = qn__emit_int(type, (UINT64_C(1) << count) - 1);
@@ -15,8 +15,8 @@ static LLVMValueRef jam(LLVMBuilderRef b, LLVMValueRef value, uint32_t count) {
   return LLVMBuildAnd(b, LLVMBuildOr(b, value, carry, ""), LLVMBuildNot(b, rest, ""), "");
 }
 
-// The f32 that rounds to the same f16 and bf16 as the f64 does. 16 bits are kept: three more than
-// f16 has, eight more than bf16, and no more than f32 has where bf16's denormal numbers end.
+// Converts an f64 to an f32 that rounds to the same f16 and bf16. Keeps 16 bits: three more than
+// f16 has, eight more than bf16, and no more than f32 has near bf16's smallest denormal number.
 static LLVMValueRef f32_to_round(qn__llvm_emit_t* e, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(value);
@@ -44,8 +44,8 @@ static LLVMValueRef float_to_int(qn__llvm_emit_t* e, qn_dtype_t to, LLVMValueRef
   return qn__emit_intrinsic(e, name, types, 2, &value, 1);
 }
 
-// An integer of 32 or 64 bits that f64 holds and that rounds to the same bf16. Those that f64 does
-// not hold lose 11 bits; bf16 has 8.
+// Cuts an integer of 32 or 64 bits to one that f64 holds and that rounds to the same bf16. A 64-bit
+// integer loses 11 bits; bf16 has 8.
 static LLVMValueRef int_to_round(qn__llvm_emit_t* e, qn_dtype_t from, LLVMValueRef value) {
   if (qn__dtype_bits(from) < 64) return value;
   LLVMBuilderRef b = e->fn->builder;
@@ -63,7 +63,7 @@ static LLVMValueRef int_to_round(qn__llvm_emit_t* e, qn_dtype_t from, LLVMValueR
 static LLVMValueRef int_to_float(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                                  LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
-  // f32 holds 24 bits; beyond them f16 has infinities only.
+  // f32 holds 24 bits. Larger integers are infinite in f16.
   bool is_wide = to == QN_DTYPE_BF16 && from != QN_DTYPE_BOOL && qn__dtype_bits(from) > 16;
   if (is_wide) value = int_to_round(e, from, value);
   LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), is_wide ? e->f64 : qn__emit_type(e, to));

@@ -1,8 +1,7 @@
-// jit/llvm/emit_check.c: where a kernel may fail, and how it does.
+// jit/llvm/emit_check.c: emits checks and the failures of kernels.
 //
-// A failure is reported once through env->fail, with the number of its site; then the function
-// leaves through its one failing block, which releases the workspace. Threads: as emit.h. Next:
-// emit_address.c.
+// A failure calls env->fail once, with the number of its site. Then the function leaves through its
+// single failing block, which releases the workspace.
 #include "jit/llvm/emit_inner.h"
 
 static bool is_same_site(const qn_artifact_site_t* site, qn_site_kind_t kind, uint32_t buffer_id,

@@ -1,9 +1,7 @@
-// jit/llvm/emit_cost.c: what one iteration of a launch takes, roughly, computed when the kernel
-// runs.
+// jit/llvm/emit_cost.c: emits an estimate of the time of one iteration of a launch.
 //
-// It decides only whether a launch is worth other threads and in how large pieces. Extents that
-// depend on the arguments are taken as they are; what is known only inside the loop is guessed.
-// Threads: as emit.h. Next: emit_parallel.c.
+// The estimate only decides whether a launch uses other threads, and how large their shares are.
+// Extents that are known before the launch count as they are; others are guessed.
 #include "ir/math/math.h"
 #include "jit/llvm/emit_inner.h"
 
@@ -17,7 +15,7 @@
 
 typedef struct cost {
   qn__llvm_emit_t* e;
-  uint32_t mark;  // of what the launch declares
+  uint32_t mark;  // of variables that the launch declares
 } cost_t;
 
 static LLVMValueRef cost_block(const cost_t* self, const qn__ir_block_t* block, double share);
@@ -30,7 +28,7 @@ static LLVMValueRef plus(const cost_t* self, LLVMValueRef a, LLVMValueRef b) {
   return LLVMBuildFAdd(self->e->fn->builder, a, b, "");
 }
 
-// Can it be evaluated before the launch?
+// Returns whether the expression can be evaluated before the launch.
 static bool is_known(const cost_t* self, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -65,7 +63,7 @@ static LLVMValueRef trips(const cost_t* self, const qn__ir_expr_t* begin,
   return LLVMBuildSIToFP(b, count, e->f64, "");
 }
 
-// The part of the scalar cost that is left in so many lanes.
+// Returns the fraction of the scalar cost that remains with this number of lanes.
 static double lane_share(const cost_t* self, uint32_t lanes) {
   if (lanes <= 1 || self->e->options->is_scalar_only) return 1;
   uint32_t width = self->e->options->vector_bytes / 4;

@@ -1,13 +1,13 @@
-// jit/llvm/emit_expr.c: expressions: which file emits them, in which shape, and lazy evaluation.
+// jit/llvm/emit_expr.c: emits expressions: chooses the file and the shape, and evaluates lazily.
 //
-// Sums, differences and products of what is linear in the lane stay linear: indices remain scalars,
-// and only what is really different in each lane becomes a vector. Not here: the operators
-// themselves (emit_int.c, emit_float.c, emit_cast.c). Threads: as emit.h. Next: emit_int.c.
+// Sums, differences and products of linear values stay linear: indices remain scalars, and only
+// values that differ irregularly between lanes become vectors.
+// Not here: the operators themselves (emit_int.c, emit_float.c, emit_cast.c).
 #include "jit/llvm/emit_inner.h"
 
 // ------------------------------------------------------------------------------------ facts
 
-// May it be evaluated although the program would not? Then a choice needs no branch.
+// Returns whether the expression can be evaluated speculatively, so that a choice needs no branch.
 static bool is_speculable(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
@@ -79,8 +79,8 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ laziness
 
-// One of two values, made at the ends of two blocks that have no terminators yet; goes on at
-// `done`. In lanes the result is uniform when both are.
+// Merges two values, from the ends of two blocks without terminators, in the block `done`. In a
+// vector region the result is uniform if both values are.
 static qn__llvm_value_t merge(qn__llvm_emit_t* e, qn__llvm_value_t a, LLVMBasicBlockRef at_a,
                               qn__llvm_value_t b, LLVMBasicBlockRef at_b, LLVMBasicBlockRef done) {
   LLVMBuilderRef builder = e->fn->builder;
@@ -107,7 +107,7 @@ static qn__llvm_value_t under(qn__llvm_emit_t* e, LLVMValueRef condition,
   return value;
 }
 
-// condition ? a : b with a uniform condition and branches; NULL stands for the condition itself.
+// Emits condition ? a : b with branches, for a uniform condition. NULL stands for the condition.
 static qn__llvm_value_t branch(qn__llvm_emit_t* e, LLVMValueRef condition, const qn__ir_expr_t* a,
                                const qn__ir_expr_t* b) {
   LLVMBuilderRef builder = e->fn->builder;
@@ -153,7 +153,7 @@ static qn__llvm_value_t emit_cond(qn__llvm_emit_t* e, const qn__ir_expr_t* expr)
   return choose(e, condition, a, under(e, otherwise, expr->args[2]));
 }
 
-// a && b, a || b.
+// Emits a && b or a || b.
 static qn__llvm_value_t emit_logic(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   LLVMBuilderRef builder = e->fn->builder;
   bool is_and = expr->op == QN_OP_LOGIC_AND;
@@ -178,7 +178,7 @@ static qn__llvm_value_t emit_logic(qn__llvm_emit_t* e, const qn__ir_expr_t* expr
 
 // ------------------------------------------------------------------------------------ operators
 
-// An integer operation that keeps its operands' linearity. False: it does not.
+// Emits an integer operation whose result is linear. Returns false if it is not.
 static bool emit_linear_op(qn__llvm_emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__llvm_value_t b,
                            qn__llvm_value_t* out) {
   if (!qn__dtype_is_int(a.dtype)) return false;
@@ -301,7 +301,7 @@ qn__llvm_value_t qn__emit_expr(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
 LLVMValueRef qn__emit_scalar(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (value.shape == QN__LLVM_SHAPE_UNIFORM) return value.v;
-  // The lanes that are on agree: any of them will do.
+  // Active lanes have equal values, so the first of them gives the result.
   LLVMValueRef wide = qn__emit_widen(e, value);
   LLVMValueRef lane = qn__emit_i64(e, 0);
   if (e->fn->mask) {

@@ -1,14 +1,14 @@
-// jit/llvm/emit_float.c: float operators, comparisons, and the narrow floats f16 and bf16.
+// jit/llvm/emit_float.c: emits float operators, comparisons, and rounding to f16 and bf16.
 //
-// A narrow float is held as the f32 that is equal. Every result is computed in f32 and rounded once
-// more to nearest even, by the conversion instructions where there are any, else by integer
-// arithmetic that gives the same bits. Not here: the functions of mathematics (math.h), conversions
-// between dtypes (emit_cast.c). Threads: as emit.h. Next: emit_cast.c.
+// A value of f16 or bf16 is held as the f32 that is equal. Every result is computed in f32 and
+// rounded once more, to nearest even: by instructions where the target has them, else by integer
+// arithmetic that gives the same bits.
+// Not here: mathematical functions (math.h), conversions between dtypes (emit_cast.c).
 #include "jit/llvm/emit_inner.h"
 #include "jit/llvm/math.h"
 
-// What a `fast` function allows. Not the assumption that there is no NaN or infinity: it gains
-// little, and makes one that is there after all into something that no longer is a value.
+// The fast-math flags of a `fast` function. They do not assume that there is no NaN or infinity:
+// that gains little, and turns one that occurs into a poison value.
 static LLVMValueRef with_flags(qn__llvm_emit_t* e, LLVMValueRef value) {
   if (e->function->is_fast && LLVMIsAInstruction(value) && LLVMCanValueUseFastMathFlags(value)) {
     LLVMSetFastMathFlags(value, LLVMFastMathAllowReassoc | LLVMFastMathNoSignedZeros |
@@ -17,7 +17,8 @@ static LLVMValueRef with_flags(qn__llvm_emit_t* e, LLVMValueRef value) {
   return value;
 }
 
-static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, const LLVMValueRef* args) {
+static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
+                            const LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
   switch (op) {
     case QN_OP_ADD:
@@ -33,28 +34,28 @@ static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, co
     default:
       break;
   }
-  qn__math_t math = {.context = e->context,
-                     .module = e->module,
-                     .builder = b,
-                     .arena = e->arena,
-                     .has_fma = e->options->has_fma,
-                     .has_round = e->options->has_round,
-                     .has_avx512 = e->options->has_avx512 && e->options->vector_bytes >= 64,
-                     .fast = e->function->is_fast};
-  LLVMValueRef result = qn__math_emit(&math, op, dtype, args);
+  qn__llvm_math_t math = {.context = e->context,
+                          .module = e->module,
+                          .builder = b,
+                          .arena = e->arena,
+                          .has_fma = e->options->has_fma,
+                          .has_round = e->options->has_round,
+                          .has_avx512 = e->options->has_avx512 && e->options->vector_bytes >= 64,
+                          .fast = e->function->is_fast};
+  LLVMValueRef result = qn__llvm_math_emit(&math, op, dtype, args);
   return QN_NEVER(!result) ? args[0] : result;
 }
 
-// The smaller or larger of two f16 values, held as f32. Not llvm.minimum and llvm.maximum: LLVM 19
-// makes the operation on half out of what surrounds it here, and its code for that (with F16C,
-// without AVX512-FP16) loses a NaN beside a zero.
+// Emits the minimum or maximum of two f16 values, held as f32. It does not use llvm.minimum and
+// llvm.maximum: LLVM 19 combines them with the conversions into an operation on half, whose code
+// (with F16C, without AVX512-FP16) loses a NaN if the other operand is zero.
 static LLVMValueRef half_extreme(qn__llvm_emit_t* e, bool is_min, LLVMValueRef x, LLVMValueRef y) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef float_type = LLVMTypeOf(x);
   LLVMTypeRef int_type = qn__emit_like(float_type, e->i32);
   LLVMValueRef x_bits = LLVMBuildBitCast(b, x, int_type, "");
   LLVMValueRef y_bits = LLVMBuildBitCast(b, y, int_type, "");
-  // Equal numbers have equal bits, but for zeros: the sign that wins.
+  // Equal numbers have equal bits, except zeros. Of these the sign decides.
   LLVMValueRef both =
       is_min ? LLVMBuildOr(b, x_bits, y_bits, "") : LLVMBuildAnd(b, x_bits, y_bits, "");
   LLVMValueRef takes_x = LLVMBuildFCmp(b, is_min ? LLVMRealOLT : LLVMRealOGT, x, y, "");
@@ -98,7 +99,7 @@ LLVMValueRef qn__emit_compare(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, 
 
 // ------------------------------------------------------------------------------------ f16
 
-// One shape of 32-bit integers and floats, to write bit manipulation briefly.
+// The 32-bit integer and float types of one shape.
 typedef struct bits_kit {
   LLVMBuilderRef b;
   LLVMTypeRef i;
@@ -140,19 +141,19 @@ static LLVMValueRef is(const bits_kit_t* k, LLVMIntPredicate how, LLVMValueRef a
   return LLVMBuildICmp(k->b, how, a, c(k, b), "");
 }
 
-// The 16 bits of the nearest f16, in 32.
+// Emits the 16 bits of the nearest f16, in an i32.
 static LLVMValueRef f16_from_f32(const bits_kit_t* k, LLVMValueRef value) {
   LLVMValueRef all = as_int(k, value);
   LLVMValueRef x = and_(k, all, 0x7FFFFFFFu);
   LLVMValueRef sign = shr(k, and_(k, all, 0x80000000u), 16);
-  // From 65536 on an infinity; a NaN keeps the head of its payload and is quiet.
+  // 65536 and more become infinity. A NaN becomes quiet and keeps the upper bits of its payload.
   LLVMValueRef payload = or_(k, and_(k, shr(k, x, 13), 0x3FFu), c(k, 0x7E00u));
   LLVMValueRef big = choose(k, is(k, LLVMIntUGT, x, 0x7F800000u), payload, c(k, 0x7C00u));
-  // Below 2^-14 adding 0.5 lets the adder round to the spacing of denormal f16.
+  // Below 2^-14 the sum with 0.5 rounds to the spacing of denormal f16 numbers.
   LLVMValueRef half = LLVMConstBitCast(c(k, 0x3F000000u), k->f);
   LLVMValueRef sum = LLVMBuildFAdd(k->b, as_float(k, x), half, "");
   LLVMValueRef small = LLVMBuildSub(k->b, as_int(k, sum), c(k, 0x3F000000u), "");
-  // In between: rebias the exponent and round to even by adding.
+  // Between the two, change the exponent's bias and round to even by an addition.
   LLVMValueRef odd = and_(k, shr(k, x, 13), 1);
   LLVMValueRef middle = add(k, add(k, x, c(k, 0xC8000FFFu)), odd);
   middle = shr(k, middle, 13);
@@ -177,7 +178,7 @@ static LLVMValueRef f32_from_f16(const bits_kit_t* k, LLVMValueRef bits) {
 
 // ------------------------------------------------------------------------------------ bf16
 
-// f32 bits whose lower half is cut off after rounding to even.
+// Rounds f32 bits to even and clears their lower half.
 static LLVMValueRef bf16_round(const bits_kit_t* k, LLVMValueRef value) {
   LLVMValueRef x = as_int(k, value);
   LLVMValueRef odd = and_(k, shr(k, x, 16), 1);
@@ -207,7 +208,7 @@ LLVMValueRef qn__emit_narrow_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValu
   LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), e->i16);
   bits_kit_t k = kit_like(e, type);
   if (dtype == QN_DTYPE_BF16) {
-    // What is held is representable: the lower half is zero.
+    // The value is representable, so its lower half is zero.
     return LLVMBuildTrunc(k.b, shr(&k, as_int(&k, value), 16), type, "");
   }
   if (e->options->has_f16c) return LLVMBuildBitCast(k.b, to_half(e, value), type, "");

@@ -1,9 +1,9 @@
-// jit/llvm/emit_function.c: the LLVM function that is being filled, and what it takes from outside.
+// jit/llvm/emit_function.c: the LLVM function that is being filled, and values that it takes from
+// outside.
 //
-// Every function (a kernel, or the body of its parallel loop) has an entry block to which whatever
-// is the same throughout is added when it is first asked for: parameters, symbols, extents,
-// strides, and what a body captures of its kernel. Not here: statements, the order of launches.
-// Threads: as emit.h. Next: emit_expr.c.
+// A function is a kernel or the body of a kernel's parallel loop. Values that are the same
+// throughout it (parameters, symbols, extents, strides, captures) are loaded in its entry block,
+// when they are first used, and cached. Not here: statements, the order of launches.
 #include "jit/llvm/emit_inner.h"
 
 static void add_text_attribute(qn__llvm_emit_t* e, LLVMValueRef function, const char* key,
@@ -30,14 +30,14 @@ static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_bo
   static const char* const widths[] = {"128", "256", "512"};
   uint32_t bytes = e->options->vector_bytes;
   const char* width = widths[bytes >= 64 ? 2 : bytes >= 32];
-  // Without the second, wide vectors in the code would bring wide registers back.
+  // Without "min-legal-vector-width", wide vectors in the code would enable wide registers again.
   add_text_attribute(e, function, "prefer-vector-width", width);
   add_text_attribute(e, function, "min-legal-vector-width", width);
-  // Nothing may become a call of memset, memcpy or libm.
+  // LLVM must not replace loops by calls of memset, memcpy or libm.
   add_text_attribute(e, function, "no-builtins", "");
   add_attribute(e, function, whole, "nounwind");
   if (is_body) {
-    add_attribute(e, function, whole, "noinline");  // it is called from one place and pointed to
+    add_attribute(e, function, whole, "noinline");  // has one direct call, and its address is taken
   }
   add_attribute(e, function, 2, "noalias");  // the closure or the words
   add_attribute(e, function, 2, "readonly");
@@ -125,21 +125,22 @@ void qn__emit_entry_end(qn__llvm_emit_t* e, qn__llvm_entry_state_t state) {
   qn__emit_at(e, state.block);
 }
 
-// ------------------------------------------------------------------------------------ memos
+// ------------------------------------------------------------------------------------ cached
+// values
 
-static LLVMValueRef recall(const qn__llvm_emit_t* e, const qn__llvm_cached_t* memo) {
+static LLVMValueRef cache_get(const qn__llvm_emit_t* e, const qn__llvm_cached_t* cached) {
   uint32_t depth = e->fn->depth;
-  return memo->serial[depth] == e->fn->serial ? memo->value[depth] : NULL;
+  return cached->serial[depth] == e->fn->serial ? cached->value[depth] : NULL;
 }
 
-static LLVMValueRef remember(const qn__llvm_emit_t* e, qn__llvm_cached_t* memo,
-                             LLVMValueRef value) {
-  memo->value[e->fn->depth] = value;
-  memo->serial[e->fn->depth] = e->fn->serial;
+static LLVMValueRef cache_put(const qn__llvm_emit_t* e, qn__llvm_cached_t* cached,
+                              LLVMValueRef value) {
+  cached->value[e->fn->depth] = value;
+  cached->serial[e->fn->depth] = e->fn->serial;
   return value;
 }
 
-// The 8-byte word at `index` of an array that does not change while the function runs.
+// Loads the 8-byte word at `index` of an array that is constant while the function runs.
 static LLVMValueRef load_word(qn__llvm_emit_t* e, LLVMValueRef base, uint32_t index,
                               LLVMTypeRef type) {
   LLVMValueRef offset = qn__emit_i64(e, (int64_t)index);
@@ -168,12 +169,12 @@ LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer) {
   return inner;
 }
 
-// A value made by function `owner`, here.
+// Returns a value of the function `owner` as a value of the current function.
 static LLVMValueRef import(qn__llvm_emit_t* e, LLVMValueRef value, uint32_t owner,
-                           qn__llvm_cached_t* memo) {
+                           qn__llvm_cached_t* cached) {
   if (owner == e->fn->serial || LLVMIsConstant(value)) return value;
-  LLVMValueRef known = recall(e, memo);
-  return known ? known : remember(e, memo, qn__emit_capture(e, value));
+  LLVMValueRef known = cache_get(e, cached);
+  return known ? known : cache_put(e, cached, qn__emit_capture(e, value));
 }
 
 // ------------------------------------------------------------------------------------ variables
@@ -184,13 +185,13 @@ void qn__emit_bind(qn__llvm_emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t
   slot->owner = e->fn->serial;
 }
 
-// A scalar parameter or symbol: its bits are zero-extended in the word.
+// Loads a scalar parameter or symbol, whose bits are zero-extended in its word.
 static LLVMValueRef load_param(qn__llvm_emit_t* e, uint32_t index, qn__ir_var_kind_t kind,
                                qn_dtype_t dtype) {
   LLVMTypeRef type = qn__emit_memory_type(e, dtype);
   LLVMValueRef word = load_word(e, e->fn->words, index, type);
   if (kind == QN__VAR_SYMBOL) {
-    // Extents are never negative: the call has checked that.
+    // The call has checked that extents are not negative.
     LLVMValueRef range[] = {qn__emit_i64(e, 0), qn__emit_i64(e, INT64_MIN)};
     LLVMMetadataRef bounds[] = {LLVMValueAsMetadata(range[0]), LLVMValueAsMetadata(range[1])};
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->context, bounds, 2);
@@ -202,10 +203,10 @@ static LLVMValueRef load_param(qn__llvm_emit_t* e, uint32_t index, qn__ir_var_ki
 qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var) {
   qn__llvm_var_slot_t* slot = var->user;
   if (slot->word != UINT32_MAX) {
-    LLVMValueRef known = recall(e, &slot->memo);
+    LLVMValueRef known = cache_get(e, &slot->cached);
     if (!known) {
       qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
-      known = remember(e, &slot->memo, load_param(e, slot->word, var->kind, var->dtype));
+      known = cache_put(e, &slot->cached, load_param(e, slot->word, var->kind, var->dtype));
       qn__emit_entry_end(e, state);
     }
     return qn__emit_uniform(var->dtype, known);
@@ -214,7 +215,7 @@ qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var) {
     return qn__emit_uniform(var->dtype, qn__emit_undefined(e, var->dtype));
   }
   if (slot->owner == e->fn->serial) return slot->value;
-  return qn__emit_uniform(var->dtype, import(e, slot->value.v, slot->owner, &slot->memo));
+  return qn__emit_uniform(var->dtype, import(e, slot->value.v, slot->owner, &slot->cached));
 }
 
 // ------------------------------------------------------------------------------------ buffers
@@ -222,12 +223,12 @@ qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var) {
 LLVMValueRef qn__emit_pointer(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
-    return import(e, slot->pointer, slot->owner, &slot->pointer_memo);
+    return import(e, slot->pointer, slot->owner, &slot->cached_pointer);
   }
-  LLVMValueRef known = recall(e, &slot->pointer_memo);
+  LLVMValueRef known = cache_get(e, &slot->cached_pointer);
   if (known) return known;
   qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
-  known = remember(e, &slot->pointer_memo, load_word(e, e->fn->words, slot->word, e->pointer));
+  known = cache_put(e, &slot->cached_pointer, load_word(e, e->fn->words, slot->word, e->pointer));
   qn__emit_entry_end(e, state);
   return known;
 }
@@ -235,17 +236,17 @@ LLVMValueRef qn__emit_pointer(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer)
 qn__llvm_value_t qn__emit_view_shift(qn__llvm_emit_t* e, const qn__ir_buffer_t* view) {
   qn__llvm_buffer_slot_t* slot = view->user;
   if (slot->owner == e->fn->serial) return slot->shift;
-  return qn__emit_uniform(QN_DTYPE_I64, import(e, slot->shift.v, slot->owner, &slot->shift_memo));
+  return qn__emit_uniform(QN_DTYPE_I64, import(e, slot->shift.v, slot->owner, &slot->cached_shift));
 }
 
-// A shape expression of a parameter.
+// Emits a shape expression of a parameter, in the entry block.
 static LLVMValueRef shape_value(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
-                                qn__llvm_cached_t* memo) {
+                                qn__llvm_cached_t* cached) {
   if (expr->kind == QN__EXPR_INT) return qn__emit_literal(e, expr);
-  LLVMValueRef known = recall(e, memo);
+  LLVMValueRef known = cache_get(e, cached);
   if (known) return known;
   qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
-  known = remember(e, memo, qn__emit_scalar(e, expr));
+  known = cache_put(e, cached, qn__emit_scalar(e, expr));
   qn__emit_entry_end(e, state);
   return known;
 }
@@ -253,24 +254,25 @@ static LLVMValueRef shape_value(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
 LLVMValueRef qn__emit_extent(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
-    return import(e, slot->extents[dim], slot->owner, &slot->extent_memos[dim]);
+    return import(e, slot->extents[dim], slot->owner, &slot->cached_extents[dim]);
   }
-  return shape_value(e, buffer->shape[dim], &slot->extent_memos[dim]);
+  return shape_value(e, buffer->shape[dim], &slot->cached_extents[dim]);
 }
 
 LLVMValueRef qn__emit_stride(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
-    return import(e, slot->strides[dim], slot->owner, &slot->stride_memos[dim]);
+    return import(e, slot->strides[dim], slot->owner, &slot->cached_strides[dim]);
   }
-  if (buffer->strides) return shape_value(e, buffer->strides[dim], &slot->stride_memos[dim]);
+  if (buffer->strides) return shape_value(e, buffer->strides[dim], &slot->cached_strides[dim]);
   if (dim + 1 == buffer->rank) return qn__emit_i64(e, 1);
-  LLVMValueRef known = recall(e, &slot->stride_memos[dim]);
+  LLVMValueRef known = cache_get(e, &slot->cached_strides[dim]);
   if (known) return known;
   LLVMValueRef extent = qn__emit_extent(e, buffer, dim + 1);
   LLVMValueRef stride = qn__emit_stride(e, buffer, dim + 1);
   qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
-  known = remember(e, &slot->stride_memos[dim], LLVMBuildMul(e->fn->builder, extent, stride, ""));
+  known =
+      cache_put(e, &slot->cached_strides[dim], LLVMBuildMul(e->fn->builder, extent, stride, ""));
   qn__emit_entry_end(e, state);
   return known;
 }

@@ -1,14 +1,17 @@
-// jit/llvm/emit_inner.h: the vocabulary of the emit_*.c files: values in lanes, the function being
-// filled, and who emits what.
+// jit/llvm/emit_inner.h: types and functions shared by the emit_*.c files.
 //
-// Code is emitted in one of two ways. In scalar code (lanes == 0) a value is an LLVM scalar and
-// control flow is branches. In a vector region (lanes > 0) one instance of the code runs that many
-// iterations: a value is uniform, linear in the lane, or varying, and conditions that vary narrow
-// the mask.
+// Code is scalar or in a *vector region*. In scalar code (lanes == 0) a value is an LLVM scalar and
+// control flow is branches. In a vector region (lanes > 0) one copy of the code runs `lanes`
+// iterations: a value is uniform, linear in the lane, or varying, and varying conditions narrow the
+// mask of active lanes.
 //
-// What may never happen: (1) a lane that is off touches memory, fails or divides; (2) a value is
-// used in a region of other lanes than it was made in, unless it is uniform; (3) the order of what
-// is emitted depends on an address. Threads: as emit.h. Next: emit_module.c, then emit_function.c.
+// Requirements:
+//  1. An inactive lane neither accesses memory, nor fails, nor divides.
+//  2. A value is used only in a region with the lane count that it was made in, unless it is
+//     uniform.
+//  3. The order of the emitted code does not depend on addresses of the compiler's own objects.
+//
+// Read next: emit_module.c, emit_function.c.
 #ifndef QN_JIT_LLVM_EMIT_INNER_H_
 #define QN_JIT_LLVM_EMIT_INNER_H_
 
@@ -16,11 +19,11 @@
 
 typedef enum qn__llvm_shape {
   QN__LLVM_SHAPE_UNIFORM,  // a scalar, the same in all lanes
-  QN__LLVM_SHAPE_LINEAR,   // integers: `v` in lane 0 and `stride` more in each next lane, wrapping
+  QN__LLVM_SHAPE_LINEAR,   // integers: lane i has v + i * stride, wrapping
   QN__LLVM_SHAPE_VARYING,  // a vector
 } qn__llvm_shape_t;
 
-// A value of the program. f16 and bf16 are held as the f32 that is equal; bool as i1.
+// A value of the program. An f16 or bf16 is held as the equal f32, a bool as an i1.
 typedef struct qn__value {
   LLVMValueRef v;
   LLVMValueRef stride;  // LINEAR: a scalar of v's type
@@ -31,54 +34,53 @@ typedef struct qn__value {
 // Depth 0 is the kernel, depth 1 the body of a parallel loop.
 #define QN__EMIT_DEPTHS 2
 
-// Something remembered for the LLVM function with that serial number.
+// A value cached for each of the LLVM functions with these serial numbers.
 typedef struct qn__llvm_cached {
   LLVMValueRef value[QN__EMIT_DEPTHS];
   uint32_t serial[QN__EMIT_DEPTHS];
 } qn__llvm_cached_t;
 
-// Behind qn__ir_var_t.user. Symbols and scalar parameters have only the memo: they come from the
-// words.
+// The `user` of a qn__ir_var_t. Symbols and scalar parameters have only the cached value, which is
+// loaded from the words.
 typedef struct qn__llvm_var_slot {
   qn__llvm_value_t value;
-  uint32_t owner;       // serial of the LLVM function where `value` was made; 0: not yet
+  uint32_t owner;       // serial of the LLVM function that made `value`; 0: none yet
   uint32_t word;        // index into the words; UINT32_MAX: none
   bool is_nonnegative;  // whatever the arguments are
-  uint32_t mark;        // of the last loop asked about that declares it (qn__emit_mark)
-  qn__llvm_cached_t memo;
+  uint32_t mark;        // of the last marked loop that declares it (qn__emit_mark)
+  qn__llvm_cached_t cached;
 } qn__llvm_var_slot_t;
 
-// Behind qn_buffer.user.
+// The `user` of a qn__ir_buffer_t.
 typedef struct qn__llvm_buffer_slot {
   uint32_t word;          // parameters: index into the words; UINT32_MAX: none
   uint32_t owner;         // allocations and views: serial of the function that declared it
   LLVMValueRef pointer;   // likewise, as made there
   LLVMValueRef* extents;  // allocations and views: rank values, as made there
   LLVMValueRef* strides;  // likewise, NULL: row-major
-  qn__llvm_cached_t pointer_memo;
-  qn__llvm_cached_t* extent_memos;  // rank
-  qn__llvm_cached_t* stride_memos;  // rank
-  LLVMValueRef scope_list;          // alias metadata: the list of its own scope
-  LLVMValueRef others_list;         // and that of all other scopes
-  bool is_private;                  // an array of constant size on the stack
-  qn__llvm_value_t shift;           // views: where it starts, in elements from the root's first
-  qn__llvm_cached_t shift_memo;
-  const qn__ir_buffer_t* root;  // the buffer underneath all views
+  qn__llvm_cached_t cached_pointer;
+  qn__llvm_cached_t* cached_extents;  // rank
+  qn__llvm_cached_t* cached_strides;  // rank
+  LLVMValueRef scope_list;            // alias metadata: its own scope
+  LLVMValueRef others_list;           // alias metadata: all other scopes
+  bool is_private;                    // an array of constant size on the stack
+  qn__llvm_value_t shift;             // views: where it starts, in elements from the root's first
+  qn__llvm_cached_t cached_shift;
+  const qn__ir_buffer_t* root;  // the buffer below all views
 } qn__llvm_buffer_slot_t;
 
 typedef struct qn__llvm_workspace {
-  LLVMValueRef slot;  // an alloca that holds the pointer while it must be released, else null
-  bool is_released;   // its block is over
+  LLVMValueRef slot;  // an alloca: the pointer until it is released, then null
+  bool is_released;   // its block has ended
   struct qn__llvm_workspace* previous;
 } qn__llvm_workspace_t;
 
-// What the body of a parallel loop takes from the kernel, one 8-byte word each.
+// A value of the kernel that the body of a parallel loop uses: an 8-byte word of the closure.
 typedef struct qn__llvm_capture {
   LLVMValueRef outer;  // the value in the kernel
   struct qn__llvm_capture* next;
 } qn__llvm_capture_t;
 
-// The LLVM function that is being filled.
 typedef struct qn__llvm_function qn__llvm_function_t;
 struct qn__llvm_function {
   qn__llvm_function_t* parent;  // of a parallel body: the kernel
@@ -86,9 +88,8 @@ struct qn__llvm_function {
   uint32_t serial;  // from 1, unique in the module
   LLVMValueRef function;
   LLVMBuilderRef builder;
-  LLVMBasicBlockRef
-      entry;  // allocas and what is the same throughout; has no terminator until the end
-  LLVMBasicBlockRef fail;  // NULL until the first use
+  LLVMBasicBlockRef entry;  // allocas and loads of parameters; terminated last
+  LLVMBasicBlockRef fail;   // NULL until the first use
   LLVMValueRef env;
   LLVMValueRef words;
   LLVMValueRef closure;  // of a parallel body
@@ -100,10 +101,10 @@ struct qn__llvm_function {
   // The vector region.
   uint32_t lanes;          // 0: scalar code
   LLVMValueRef mask;       // NULL: all lanes are on
-  bool can_mask_be_empty;  // else some lane is on
-  uint32_t loop_depth;     // loops around
-  bool is_unchecked;       // no checks here: shapes that the call has checked
-  // Conditions that hold where code was specialised for that.
+  bool can_mask_be_empty;  // false: some lane is on
+  uint32_t loop_depth;     // number of enclosing loops
+  bool is_unchecked;       // emits no checks: shapes, which the call has checked
+  // Conditions that are true here, because this copy of a loop is specialised for them.
   const qn__ir_stmt_t** known;
   uint32_t known_count;
 };
@@ -131,16 +132,16 @@ typedef struct qn__llvm_emit {
 
 // ---- emit_value.c: types, constants, moving values between shapes
 
-LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype);  // in registers
-LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e,
-                                 qn_dtype_t dtype);  // an integer, or the float
-LLVMTypeRef qn__emit_wide(const qn__llvm_emit_t* e,
-                          LLVMTypeRef element);  // of fn->lanes; 0: itself
-// `value` in the type, which may be a vector.
+// The types of a dtype in registers, and in memory, where it is an integer or the float.
+LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype);
+LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e, qn_dtype_t dtype);
+// Returns the vector type of fn->lanes elements; in scalar code the element type.
+LLVMTypeRef qn__emit_wide(const qn__llvm_emit_t* e, LLVMTypeRef element);
+// Returns a constant of the type, which may be a vector.
 LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value);
 LLVMValueRef qn__emit_i64(const qn__llvm_emit_t* e, int64_t value);
 bool qn__emit_const_int(LLVMValueRef value, int64_t* out);
-// A type of the same lanes with another element.
+// Returns a type of the same lanes with another element type.
 LLVMTypeRef qn__emit_like(LLVMTypeRef type, LLVMTypeRef element);
 LLVMTypeRef qn__emit_element(LLVMTypeRef type);
 unsigned qn__emit_lane_count(LLVMTypeRef type);  // 0 for a scalar
@@ -150,7 +151,7 @@ LLVMValueRef qn__emit_intrinsic(qn__llvm_emit_t* e, const char* name, const LLVM
 qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride);
-// The value as a vector of fn->lanes; in scalar code as it is.
+// Widens a value to a vector of fn->lanes; in scalar code returns it as it is.
 LLVMValueRef qn__emit_widen(qn__llvm_emit_t* e, qn__llvm_value_t value);
 LLVMValueRef qn__emit_literal(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 LLVMValueRef qn__emit_undefined(const qn__llvm_emit_t* e, qn_dtype_t dtype);
@@ -163,35 +164,35 @@ static inline bool qn__emit_is_narrow_float(qn_dtype_t dtype) {
 
 // ---- emit_mask.c: which lanes are on
 
-// Of a vector of i1, or an i1.
+// Reduce a vector of i1, or an i1.
 LLVMValueRef qn__emit_any(qn__llvm_emit_t* e, LLVMValueRef mask);
 LLVMValueRef qn__emit_all(qn__llvm_emit_t* e, LLVMValueRef mask);
-// The first (or last) lane that is on, as i64; some lane must be.
+// Return the first (or last) active lane as i64. Some lane must be active.
 LLVMValueRef qn__emit_first_lane(qn__llvm_emit_t* e, LLVMValueRef mask);
 LLVMValueRef qn__emit_last_lane(qn__llvm_emit_t* e, LLVMValueRef mask);
-// The first `count` (i64, from 1 to lanes) lanes.
+// Returns the mask of the first `count` lanes (i64, from 1 to lanes).
 LLVMValueRef qn__emit_prefix_mask(qn__llvm_emit_t* e, LLVMValueRef count);
-// The mask, or all lanes when there is none.
+// Returns the current mask; all lanes if there is none.
 LLVMValueRef qn__emit_mask(qn__llvm_emit_t* e);
 typedef struct qn__llvm_mask_state {
   LLVMValueRef mask;
   bool can_be_empty;
 } qn__llvm_mask_state_t;
-// Leaves on only the lanes where the condition (a vector) holds; the result goes to
-// qn__emit_unmask.
+// Deactivates the lanes where the condition (a vector) is false, until qn__emit_unmask gets the
+// result.
 qn__llvm_mask_state_t qn__emit_narrow(qn__llvm_emit_t* e, LLVMValueRef condition);
 void qn__emit_unmask(qn__llvm_emit_t* e, qn__llvm_mask_state_t state);
 
-// ---- emit_function.c: the LLVM function being filled, and what it takes from outside
+// ---- emit_function.c: the current LLVM function, and values that it takes from outside
 
 qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, bool is_body);
-// Returns 0, and finishes the blocks. The function is no longer current.
+// Emits `return 0` and terminates the entry block. The parent becomes the current function.
 void qn__emit_fn_end(qn__llvm_emit_t* e);
 LLVMBasicBlockRef qn__emit_block(qn__llvm_emit_t* e, const char* name);
 void qn__emit_at(qn__llvm_emit_t* e, LLVMBasicBlockRef block);
-// A constant-size slot on the stack.
+// Makes a stack slot of constant size in the entry block.
 LLVMValueRef qn__emit_alloca(qn__llvm_emit_t* e, LLVMTypeRef type, uint32_t align_bytes);
-// Between these two, code goes to the entry block as scalar code without checks.
+// Between these two calls, code goes to the entry block, as scalar code without checks.
 typedef struct qn__llvm_entry_state {
   LLVMBasicBlockRef block;
   uint32_t lanes;
@@ -203,24 +204,25 @@ void qn__emit_entry_end(qn__llvm_emit_t* e, qn__llvm_entry_state_t state);
 
 void qn__emit_bind(qn__llvm_emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value);
 qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var);
-// Address of the first element, extents and strides in elements (i64), in the current function.
+// Return the address of the first element, and extents and strides in elements (i64), as values of
+// the current function.
 LLVMValueRef qn__emit_pointer(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer);
 LLVMValueRef qn__emit_extent(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
 LLVMValueRef qn__emit_stride(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
-// Where a view starts, in elements from the first one of its root.
+// Returns the start of a view, in elements from the first one of its root.
 qn__llvm_value_t qn__emit_view_shift(qn__llvm_emit_t* e, const qn__ir_buffer_t* view);
-// A value of the kernel in the body of its parallel loop.
+// Captures a value of the kernel for the body of its parallel loop.
 LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer);
 
 // ---- emit_check.c: failures
 
 uint32_t qn__emit_site(qn__llvm_emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
                        const char* message);
-// Fails at `site` unless `ok` holds in every lane that is on; index and extent are i64 or vectors
-// of it, NULL for 0.
+// Emits a failure at `site` if `ok` is false in an active lane. Index and extent are i64 or vectors
+// of it; NULL is 0.
 void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMValueRef index,
                       LLVMValueRef extent);
-// Calls one of env's functions. `args` come after env.
+// Calls a function of env. `args` come after env.
 LLVMValueRef qn__emit_env_call(qn__llvm_emit_t* e, unsigned slot, LLVMTypeRef type,
                                const LLVMValueRef* args, unsigned count);
 LLVMBasicBlockRef qn__emit_fail_block(qn__llvm_emit_t* e);
@@ -231,9 +233,9 @@ static inline bool qn__emit_checks(const qn__llvm_emit_t* e) {
 // ---- emit_expr.c
 
 qn__llvm_value_t qn__emit_expr(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
-// Of an expression that is the same in all lanes.
+// Emits an expression that is the same in all lanes.
 LLVMValueRef qn__emit_scalar(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
-// Is it never negative, whatever the arguments?
+// Returns whether the expression is never negative, for any arguments.
 bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr);
 
 // ---- emit_int.c, emit_float.c, emit_cast.c: operators on scalars or vectors of one type
@@ -246,16 +248,15 @@ LLVMValueRef qn__emit_float_op(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
                                const LLVMValueRef* args);
 LLVMValueRef qn__emit_compare(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
                               LLVMValueRef b);
-// f32 to the nearest value of a narrow float dtype, as f32.
+// Rounds an f32 to the nearest value of a narrow float dtype, as an f32.
 LLVMValueRef qn__emit_round(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
-// Between the bits of a narrow float (i16) and f32. What is narrowed must be representable or is
-// rounded.
+// Convert between f32 and the bits of a narrow float (i16). Narrowing rounds.
 LLVMValueRef qn__emit_narrow_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 LLVMValueRef qn__emit_widen_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
 LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value);
 LLVMValueRef qn__emit_bitcast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                               LLVMValueRef value);
-// Between registers and memory.
+// Convert between the types in registers and in memory.
 LLVMValueRef qn__emit_from_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
 LLVMValueRef qn__emit_to_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 
@@ -263,15 +264,15 @@ LLVMValueRef qn__emit_to_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueR
 
 typedef struct qn__llvm_address {
   const qn__ir_buffer_t* buffer;
-  LLVMValueRef pointer;  // UNIFORM and LINEAR: of lane 0's element; VARYING: a vector of pointers
+  LLVMValueRef pointer;  // UNIFORM, LINEAR: to the element of lane 0; VARYING: a vector of pointers
   LLVMValueRef stride;   // LINEAR: elements between lanes, i64
   qn__llvm_shape_t shape;
-  bool is_harmless;  // every lane's element exists, also where the lane is off
+  bool is_harmless;  // the elements of inactive lanes exist, too
 } qn__llvm_address_t;
-// Evaluates and, in checked builds, checks the indices.
+// Evaluates the indices, and checks them in checked builds.
 qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                     qn__ir_expr_t* const* indices);
-// Offset in elements from the first one of the buffer underneath, checked against `buffer`.
+// Returns the offset in elements from the first one of the root, checked against `buffer`.
 qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices);
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
@@ -283,27 +284,27 @@ void qn__emit_annotate(qn__llvm_emit_t* e, LLVMValueRef access, const qn__ir_buf
 
 void qn__emit_block_of(qn__llvm_emit_t* e, const qn__ir_block_t* block);
 void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
-// Releases what was allocated since `until` and is not released yet; on the way out of a failure
-// (asked at run time) everything.
+// Releases the workspaces allocated since `until`. In the failing block, tests each slot at run
+// time.
 void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* until,
                                 bool is_failing);
 void qn__emit_loop(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
-// The iterations [begin, end) of a loop, in lanes where it may be.
+// Emits the iterations [begin, end) of a loop, in lanes where that is possible.
 void qn__emit_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                     LLVMValueRef end);
-// Runs the loop with the conditions that it does not change tested before it. False: there are
-// none.
+// Emits two copies of a loop, one for the case that its invariant conditions all hold. Returns
+// false if it has none.
 bool qn__emit_specialised(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                           LLVMValueRef end);
 bool qn__emit_is_known(const qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
-// The body of a counted loop from `begin` while below `end` in steps of `step`; the code between
-// the two calls runs for each. `carried` (NULL: none) is a value that starts as given and becomes
-// what qn__emit_count_end is told; the latter returns it as it is after the loop. Set `can_overrun`
-// between the two where the last step may go past `end`, and so past the largest integer.
+// Emit a counted loop from `begin` while below `end`, in steps of `step`. The code between the two
+// calls is its body. `carried` is the initial value of a loop-carried value (NULL: none).
+// qn__emit_count_end gets its value for the next iteration and returns that after the loop. Set
+// `can_overrun` between the calls if the last step may pass `end`, and so the largest integer.
 typedef struct qn__llvm_counter {
   LLVMValueRef index;  // i64
   LLVMValueRef carried;
-  LLVMValueRef start;  // what `carried` starts as
+  LLVMValueRef start;  // initial value of `carried`
   LLVMValueRef end;
   LLVMBasicBlockRef before;
   LLVMBasicBlockRef body;
@@ -315,8 +316,8 @@ qn__llvm_counter_t qn__emit_count_begin(qn__llvm_emit_t* e, LLVMValueRef begin, 
                                         int64_t step, LLVMValueRef carried);
 LLVMValueRef qn__emit_count_end(qn__llvm_emit_t* e, const qn__llvm_counter_t* counter,
                                 LLVMValueRef carried);
-// The end of the iterations that fill all lanes.
-// How many of the lanes from `index` on are below `end`: the lane count, or less.
+// Return the end of the iterations that fill all lanes, and the number of lanes from `index` on
+// that are below `end`, at most `lanes`.
 LLVMValueRef qn__emit_left(qn__llvm_emit_t* e, LLVMValueRef index, LLVMValueRef end,
                            uint32_t lanes);
 LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValueRef end,
@@ -324,26 +325,26 @@ LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValue
 void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end);
 void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
-// Nanoseconds that one iteration takes, roughly, as an f64 value of the kernel.
+// Estimates the nanoseconds of one iteration, as an f64 value of the kernel.
 LLVMValueRef qn__emit_cost(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 
 // ---- emit_reduce.c
 
 qn__llvm_value_t qn__emit_reduce(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 
-// ---- emit_lanes.c: may this code run in lanes?
+// ---- emit_lanes.c: which code runs in lanes
 
-// How many lanes the loop or reduction is run in; 0: scalar code.
+// Return the lane count of a loop or reduction; 0: scalar code.
 uint32_t qn__emit_loop_lanes(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 uint32_t qn__emit_reduce_lanes(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
-// Marks the loop's variable and all that its body declares with a new number, which it returns.
+// Marks the loop's variable and all variables of its body with a new number, and returns it.
 uint32_t qn__emit_mark(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
-// ---- emit_masked.c: does the target have the masked memory that this code wants?
+// ---- emit_masked.c: which masked accesses the target has
 
-// Can a tail use it? Else it is a scalar loop.
+// Returns whether the tail of a loop can be masked. Else it is a scalar loop.
 bool qn__emit_can_mask_loop(const qn__llvm_emit_t* e, const qn__ir_block_t* body);
 bool qn__emit_can_mask_reduce(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
-// Can what the loop's conditions guard? Else it is better not run in lanes.
+// Returns whether accesses under the loop's conditions can be masked. Else scalar code is better.
 bool qn__emit_can_mask_conditions(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 
 #endif  // QN_JIT_LLVM_EMIT_INNER_H_

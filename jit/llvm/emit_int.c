@@ -1,9 +1,8 @@
-// jit/llvm/emit_int.c: integer operators on scalars or vectors, without traps and without undefined
+// jit/llvm/emit_int.c: emits integer operators on scalars or vectors, without traps or undefined
 // results.
 //
-// A division by zero gives some number and the smallest integer divided by -1 itself; shift counts
-// are taken modulo the width. In checked builds a zero divisor fails first. Not here: comparisons
-// of floats (emit_float.c). Threads: as emit.h. Next: emit_float.c.
+// A division by zero gives some number; the smallest integer divided by -1 gives itself. Shift
+// counts are taken modulo the width. In checked builds a zero divisor fails first.
 #include "jit/llvm/emit_inner.h"
 
 typedef enum rounding { TRUNCATE, FLOOR, CEIL } rounding_t;
@@ -19,7 +18,7 @@ LLVMValueRef qn__emit_int_min_max(qn__llvm_emit_t* e, qn_dtype_t dtype, bool is_
 
 // ------------------------------------------------------------------------------------ division
 
-// What is known about a divisor when the code is made.
+// Facts about a divisor at compile time.
 typedef struct divisor {
   bool is_constant;
   int64_t constant;
@@ -45,7 +44,7 @@ static LLVMValueRef divide_unsigned(qn__llvm_emit_t* e, bool is_mod, rounding_t 
   return LLVMBuildAdd(builder, quotient, LLVMBuildZExt(builder, nonzero(e, rest), type, ""), "");
 }
 
-// a / b or a % b by a power of two.
+// Emits a / b or a % b for a power of two.
 static LLVMValueRef divide_by_power(qn__llvm_emit_t* e, bool is_mod, int64_t divisor,
                                     LLVMValueRef a) {
   LLVMTypeRef type = LLVMTypeOf(a);
@@ -67,7 +66,7 @@ static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t ro
       rounding == FLOOR) {
     return divide_by_power(e, is_mod, known.constant, a);
   }
-  // Dividing by 1 instead of by 0 or -1 never traps.
+  // Divides by 1 instead of by 0 or -1, which never traps.
   LLVMValueRef is_minus_one = NULL;
   LLVMValueRef safe = b;
   if (known.is_nonnegative) {
@@ -86,7 +85,8 @@ static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t ro
   LLVMValueRef rest = LLVMBuildSub(builder, a, LLVMBuildMul(builder, quotient, safe, ""), "");
   LLVMValueRef result = is_mod ? rest : quotient;
   if (rounding != TRUNCATE && !(is_exactly_unsigned && rounding == FLOOR)) {
-    // The quotient is off by one where the rest is not zero and the signs say so.
+    // Truncation differs by one from floor or ceil if there is a remainder and the signs differ (or
+    // agree, for ceil).
     LLVMValueRef signs = is_mod || rounding == FLOOR ? rest : a;
     LLVMValueRef are_mixed =
         LLVMBuildICmp(builder, LLVMIntSLT, LLVMBuildXor(builder, signs, safe, ""), zero, "");
@@ -139,7 +139,7 @@ static LLVMValueRef shift(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVM
 static LLVMValueRef absolute(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef a) {
   if (!qn__emit_is_signed(dtype)) return a;
   LLVMTypeRef type = LLVMTypeOf(a);
-  LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // the smallest stays what it is
+  LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // the smallest integer gives itself
   return qn__emit_intrinsic(e, "llvm.abs", &type, 1, args, 2);
 }
 

@@ -1,8 +1,7 @@
-// jit/llvm/emit_lanes.c: which loops and reductions run in lanes.
+// jit/llvm/emit_lanes.c: decides which loops and reductions run in lanes.
 //
-// The vectorise pass has proven what is safe. What is asked here is only whether this emitter can
-// do it: anything unexpected in a marked loop makes it a scalar loop, which is always right.
-// Threads: as emit.h. Next: emit_loop.c.
+// The vectorise pass has proven which loops are safe. This file only decides whether the emitter
+// supports them: a marked loop with an unexpected statement becomes a scalar loop.
 #include "jit/llvm/emit_inner.h"
 
 enum { MAX_LANES = 256 };
@@ -37,7 +36,7 @@ static bool can_run(const qn__ir_block_t* block) {
   return true;
 }
 
-// Lanes beyond one register make faster code and longer compiles.
+// Limits lanes to one register in the fast tier: more lanes make faster code and longer compiles.
 static uint32_t in_tier(const qn__llvm_emit_t* e, uint32_t lanes) {
   uint32_t width = e->options->vector_bytes / 4;
   return e->options->is_fast_tier && lanes > width ? width : lanes;
@@ -57,7 +56,7 @@ uint32_t qn__emit_reduce_lanes(const qn__llvm_emit_t* e, const qn__ir_expr_t* ex
   uint32_t lanes = expr->reduce.lane_count;
   if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
   lanes = in_tier(e, lanes);
-  // The halves of the final tree must come out even.
+  // The final reduction adds halves, so the lane count must be a power of two.
   return lanes > 1 && (lanes & (lanes - 1)) == 0 ? lanes : 0;
 }
 

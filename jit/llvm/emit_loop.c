@@ -1,8 +1,8 @@
-// jit/llvm/emit_loop.c: counted loops, one iteration at a time or in lanes with a tail.
+// jit/llvm/emit_loop.c: emits counted loops: serial, or in lanes with a tail.
 //
-// A loop in lanes runs full vectors first. What is left over runs under a mask where the target has
-// masked memory, else one by one. Ranges of constant length are written out in pieces. Not here:
-// launches (emit_parallel.c), reductions (emit_reduce.c). Threads: as emit.h. Next: emit_special.c.
+// A loop in lanes runs full vectors first. The remaining iterations run under a mask if the target
+// has masked memory, else one by one. A short range of constant length is unrolled into vectors.
+// Not here: launches (emit_parallel.c), reductions (emit_reduce.c).
 #include "jit/llvm/emit_inner.h"
 
 enum { MAX_PIECES = 8, MAX_UNROLLED = 64 };
@@ -38,7 +38,7 @@ LLVMValueRef qn__emit_count_end(qn__llvm_emit_t* e, const qn__llvm_counter_t* co
   LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
   LLVMAddIncoming(counter->index, &next, &from, 1);
   if (carried) LLVMAddIncoming(counter->carried, &carried, &from, 1);
-  // What is left is unsigned: it is right over the whole range of i64, where `next` may wrap.
+  // The remaining count is compared unsigned, which is right even if `next` wraps.
   LLVMValueRef goes_on =
       counter->can_overrun
           ? LLVMBuildICmp(b, LLVMIntUGT, LLVMBuildSub(b, counter->end, counter->index, ""), step,
@@ -73,8 +73,8 @@ LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValue
 LLVMValueRef qn__emit_left(qn__llvm_emit_t* e, LLVMValueRef index, LLVMValueRef end,
                            uint32_t lanes) {
   LLVMValueRef left = LLVMBuildSub(e->fn->builder, end, index, "");
-  LLVMValueRef most = qn__emit_i64(e, (int64_t)lanes);
-  return qn__emit_int_min_max(e, QN_DTYPE_U64, true, left, most);
+  LLVMValueRef max = qn__emit_i64(e, (int64_t)lanes);
+  return qn__emit_int_min_max(e, QN_DTYPE_U64, true, left, max);
 }
 
 // ------------------------------------------------------------------------------------ iterations
@@ -87,7 +87,7 @@ static void emit_iteration(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVa
   qn__emit_block_of(e, &loop->loop.body);
 }
 
-// `lanes` iterations at once, of which only those under `mask` (NULL: all) run.
+// Emits `lanes` iterations at once, of which the first `count` (NULL: all) are active.
 static void emit_lanes(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index,
                        uint32_t lanes, LLVMValueRef count) {
   if (lanes <= 1) {
@@ -121,7 +121,7 @@ void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVa
   (void)qn__emit_count_end(e, &counter, NULL);
 }
 
-// A constant number of iterations as straight code: full vectors, then powers of two.
+// Emits a constant number of iterations as straight code: full vectors, then powers of two.
 static void emit_pieces(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, int64_t first, int64_t last,
                         uint32_t lanes) {
   while (first < last) {
@@ -183,7 +183,7 @@ void qn__emit_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef 
 }
 
 void qn__emit_loop(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
-  // Also inside of a serial loop, or of `if`: there its launches follow each other.
+  // A parallel loop inside a serial loop or an `if` is a launch, too.
   bool is_launch = e->fn->depth == 0 && e->fn->lanes == 0;
   if (stmt->loop.kind == QN_LOOP_PARALLEL && is_launch) {
     qn__emit_parallel(e, stmt);

@@ -1,8 +1,7 @@
-// jit/llvm/emit_mask.c: which lanes of a vector region are on.
+// jit/llvm/emit_mask.c: masks of active lanes in a vector region.
 //
-// A mask is a vector of i1, or NULL where all lanes are on, which is what the fast paths ask for. A
-// mask may be known to have a lane on: then what is uniform may touch memory without asking.
-// Threads: as emit.h. Next: emit_function.c.
+// A mask is a vector of i1, or NULL if all lanes are active, for which the fast paths test. If some
+// lane is known to be active, uniform accesses need no test of the mask.
 #include "jit/llvm/emit_inner.h"
 
 static LLVMValueRef mask_bits(qn__llvm_emit_t* e, LLVMValueRef mask) {
@@ -48,7 +47,7 @@ LLVMValueRef qn__emit_prefix_mask(qn__llvm_emit_t* e, LLVMValueRef count) {
   LLVMBuilderRef b = e->fn->builder;
   uint32_t lanes = e->fn->lanes;
   if (e->options->has_avx512 && lanes <= 64) {
-    // Masks are bits there: the lower `count` bits of a word.
+    // AVX-512 has masks in integer registers: the lower `count` bits of a word.
     LLVMValueRef shift = LLVMBuildSub(b, qn__emit_i64(e, 64), count, "");
     LLVMValueRef bits = LLVMBuildLShr(b, qn__emit_i64(e, -1), shift, "");
     if (lanes < 64) bits = LLVMBuildTrunc(b, bits, LLVMIntTypeInContext(e->context, lanes), "");

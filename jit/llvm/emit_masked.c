@@ -1,9 +1,8 @@
-// jit/llvm/emit_masked.c: whether the target has the masked memory that a piece of code wants.
+// jit/llvm/emit_masked.c: decides whether the target has the masked memory that a loop needs.
 //
-// LLVM writes masked accesses out, lane by lane with a branch each, where the target has none: that
-// is right but slower and far longer than a scalar loop. AVX-512 masks every element, AVX2 those of
-// 32 and 64 bits, SSE2 none. Arrays on the stack need no mask. Threads: as emit.h. Next:
-// emit_loop.c.
+// Where the target has none, LLVM expands a masked access into a branch for each lane, which is
+// slower and far longer than a scalar loop. AVX-512 masks every element, AVX2 those of 32 and 64
+// bits, SSE2 none. Arrays on the stack need no mask.
 #include "jit/llvm/emit_inner.h"
 
 static bool is_maskable(const qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
@@ -21,7 +20,7 @@ static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return stmt->kind != QN__STMT_STORE || is_maskable(walker->self, stmt->store.buffer);
 }
 
-// The walker's `self` is not const; nothing is changed.
+// The walker's `self` is not const, but the walk only reads.
 static bool walk(const qn__llvm_emit_t* e, const qn__ir_block_t* block, qn__ir_expr_t* expr) {
   qn__llvm_emit_t copy = *e;
   qn__ir_walker_t walker = {check_stmt, check_expr, &copy};
@@ -46,7 +45,7 @@ typedef struct mask_search {
   const qn__ir_var_t* lane;  // the variable of the loop
 } mask_search_t;
 
-// May it differ between lanes? What is read or named is taken to.
+// Returns whether the expression may differ between lanes. Assumes so for loads and variables.
 static bool is_varying(const mask_search_t* search, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:

@@ -1,16 +1,15 @@
-// jit/llvm/emit_memory.c: loads and stores in every shape: one element, a run of lanes, lanes
-// apart.
+// jit/llvm/emit_memory.c: emits loads and stores in every shape.
 //
-// Contiguous lanes are one vector access, uniform ones one scalar access; other ones are gathered
-// and scattered. Where lanes are off, masked intrinsics are used, which LLVM writes out where the
-// target lacks them; a private array is read and written back whole instead, so that it can live in
-// registers. Threads: as emit.h. Next: emit_atomic.c.
+// Contiguous lanes are one vector access, uniform ones one scalar access; others are gathered and
+// scattered. If lanes may be inactive, the access is a masked intrinsic, which LLVM expands if the
+// target lacks it. A private array is read and written as a whole instead, so that LLVM can promote
+// it to registers.
 #include "jit/llvm/emit_inner.h"
 
-// Beyond so many lanes a gather is shorter than element by element.
+// With more lanes, a gather is shorter than single loads.
 enum { MAX_SINGLE_ACCESSES = 32 };
 
-// Are lanes that lie apart loaded and stored one by one rather than gathered and scattered?
+// Returns whether strided lanes are accessed one by one, not by gather and scatter.
 static bool is_one_by_one(const qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   bool is_fast = e->options->is_fast_tier && e->options->has_avx512;
   return !is_fast && e->fn->lanes <= MAX_SINGLE_ACCESSES && address->shape == QN__LLVM_SHAPE_LINEAR;
@@ -32,8 +31,8 @@ static LLVMValueRef align_value(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffe
   return LLVMConstInt(e->i32, element_bytes(buffer), false);
 }
 
-// What an array on the stack holds before it is stored to is some value, not LLVM's undef, which
-// could be another one at each use.
+// Freezes a load from an array on the stack: an uninitialised element is some value, not LLVM's
+// undef, which may differ at each use.
 static LLVMValueRef settled(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef load) {
   const qn__llvm_buffer_slot_t* slot = buffer->user;
   const qn__llvm_buffer_slot_t* root = slot->root->user;
@@ -55,7 +54,7 @@ static void plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMV
   qn__emit_annotate(e, store, buffer);
 }
 
-// The pointers of all lanes.
+// Emits the pointers of all lanes.
 static LLVMValueRef lane_pointers(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   if (address->shape == QN__LLVM_SHAPE_VARYING) return address->pointer;
   LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
@@ -77,7 +76,7 @@ static LLVMValueRef lane_pointer(qn__llvm_emit_t* e, const qn__llvm_address_t* a
   return LLVMBuildGEP2(b, type, address->pointer, &offset, 1, "");
 }
 
-// Lane i reads or writes element first + i * step.
+// Emits a shuffle mask: lane i has element first + i * step.
 static bool has_step(const qn__llvm_address_t* address, int64_t step) {
   int64_t stride;
   return address->shape == QN__LLVM_SHAPE_LINEAR && qn__emit_const_int(address->stride, &stride) &&
@@ -97,15 +96,15 @@ static LLVMValueRef reversed(qn__llvm_emit_t* e, LLVMValueRef vector) {
                                 "");
 }
 
-// The lowest address of lanes that go down one by one.
+// Emits the lowest address of lanes with stride -1.
 static LLVMValueRef lowest(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   LLVMTypeRef type = qn__emit_memory_type(e, address->buffer->dtype);
   LLVMValueRef offset = qn__emit_i64(e, 1 - (int64_t)e->fn->lanes);
   return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &offset, 1, "");
 }
 
-// Runs what follows only when a lane is on. Returns the block before, NULL when there is no
-// question.
+// Skips the following code if no lane is active. Returns the block before the branch; NULL if some
+// lane is certainly active.
 typedef struct guard {
   LLVMBasicBlockRef before;
   LLVMBasicBlockRef after;
@@ -245,7 +244,7 @@ static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, L
   }
 }
 
-// All lanes store to one element: the last one that is on decides.
+// Emits a store of all lanes to one element, where the last active lane wins.
 static LLVMValueRef last_value(qn__llvm_emit_t* e, qn__llvm_value_t value) {
   if (value.shape == QN__LLVM_SHAPE_UNIFORM) return value.v;
   LLVMValueRef lane =
@@ -263,7 +262,7 @@ void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
     return;
   }
   qn__llvm_address_t asked = address;
-  asked.is_harmless = false;  // nothing may be written when no lane is on
+  asked.is_harmless = false;  // without an active lane nothing is stored
   guard_t guard = guard_begin(e, &asked);
   LLVMValueRef bits = qn__emit_to_memory(e, buffer->dtype, last_value(e, value));
   plain_store(e, buffer, bits, address.pointer);

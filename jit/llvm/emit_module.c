@@ -1,8 +1,7 @@
-// jit/llvm/emit_module.c: a module of kernels, function by function.
+// jit/llvm/emit_module.c: emits a module of kernels, function by function.
 //
-// Before a function is emitted, everything that it declares gets a slot, and what a CPU cannot do
-// is refused: nothing after that can fail but for want of memory. Threads: as emit.h. Next:
-// emit_function.c, emit_stmt.c.
+// Before a function is emitted, all its variables and buffers get their slots, and constructs that
+// a CPU does not have are refused. After that, emitting fails only if memory runs out.
 #include <stdio.h>
 
 #include <llvm-c/Target.h>
@@ -13,7 +12,7 @@
 
 typedef struct declare {
   qn__llvm_emit_t* e;
-  const char* refused;  // the construct that a CPU has no counterpart for
+  const char* refused;  // the first construct that a CPU does not have
   uint32_t scope_count;
   bool has_failed;
 } declare_t;
@@ -37,10 +36,10 @@ static void declare_buffer(declare_t* self, qn__ir_buffer_t* buffer, uint32_t wo
     slot->word = word;
     slot->extents = qn__arena_alloc_array(arena, rank, sizeof *slot->extents);
     slot->strides = qn__arena_alloc_array(arena, rank, sizeof *slot->strides);
-    slot->extent_memos = qn__arena_alloc_array(arena, rank, sizeof *slot->extent_memos);
-    slot->stride_memos = qn__arena_alloc_array(arena, rank, sizeof *slot->stride_memos);
+    slot->cached_extents = qn__arena_alloc_array(arena, rank, sizeof *slot->cached_extents);
+    slot->cached_strides = qn__arena_alloc_array(arena, rank, sizeof *slot->cached_strides);
   }
-  if (!slot || !slot->extents || !slot->strides || !slot->extent_memos || !slot->stride_memos) {
+  if (!slot || !slot->extents || !slot->strides || !slot->cached_extents || !slot->cached_strides) {
     self->has_failed = true;
     return;
   }
@@ -87,14 +86,14 @@ static bool declare_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return !self->has_failed && !self->refused;
 }
 
-// Gives each buffer that is not a view of another its own alias scope: the call guarantees that
-// what is written overlaps nothing else.
+// Gives each root buffer its own alias scope: the call guarantees that a written buffer overlaps no
+// other one.
 typedef struct scopes {
   qn__llvm_emit_t* e;
   LLVMMetadataRef* all;
   uint32_t count;
   uint32_t next;
-  bool is_second;  // the lists of the others are made
+  bool is_second;  // pass 2: makes the lists of other scopes
   LLVMMetadataRef* others;
 } scopes_t;
 
@@ -130,7 +129,7 @@ static bool scope_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 }
 
 static qn_status_t make_scopes(qn__llvm_emit_t* e, qn__ir_func_t* function, uint32_t count) {
-  // Beyond this the lists cost more than they gain.
+  // Longer lists cost more compile time than they save.
   enum { MAX_SCOPES = 64 };
   if (count == 0 || count > MAX_SCOPES) return QN_OK;
   scopes_t scopes = {.e = e, .count = count};

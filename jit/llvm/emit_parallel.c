@@ -1,20 +1,18 @@
-// jit/llvm/emit_parallel.c: launches: the body of an outermost parallel loop becomes a function
-// that the device runs over ranges of the iterations.
+// jit/llvm/emit_parallel.c: emits launches. The body of an outermost parallel loop becomes a
+// function that the device runs over ranges of iterations.
 //
-// What the body uses of the kernel travels in a closure on the kernel's stack, one word each. A
-// launch that is too small to be worth another thread calls the body directly. Threads: as emit.h.
-// Next: emit_cost.c.
+// The body gets values of the kernel in a closure on the kernel's stack, one word each. A launch
+// that is too small for a second thread calls the body directly.
 #include <stdio.h>
 
 #include "jit/llvm/emit_inner.h"
 
-// Below this a launch stays in the calling thread, and no piece of one is made shorter than half of
-// it.
+// A shorter launch stays in the calling thread. No share of a launch is shorter than half of this.
 #define NS_WORTH_SPLITTING 20000.0
 
 enum { ENV_PARALLEL = 0 };
 
-// Makes the body. Its captures are what the kernel must put into the closure.
+// Emits the body. Afterwards the kernel stores its captures into the closure.
 static qn__llvm_function_t* make_body(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop,
                                       LLVMValueRef begin) {
   char name[256];
@@ -47,7 +45,7 @@ static LLVMValueRef make_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* 
   return closure;
 }
 
-// The least number of iterations worth a thread.
+// Emits the smallest number of iterations that is worth a thread.
 static LLVMValueRef make_grain(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef cost) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef half = LLVMConstReal(e->f64, NS_WORTH_SPLITTING / 2);
@@ -55,7 +53,7 @@ static LLVMValueRef make_grain(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LL
   LLVMValueRef grain = LLVMBuildFPToSI(b, ratio, e->i64, "");  // from 0 to some ten thousand
   uint32_t lanes = qn__emit_loop_lanes(e, loop);
   int64_t multiple = lanes > 1 ? (int64_t)lanes : 1;
-  // Rounded up to full vectors.
+  // Rounds up to full vectors.
   grain = LLVMBuildAdd(b, grain, qn__emit_i64(e, multiple), "");
   LLVMValueRef rest = LLVMBuildURem(b, grain, qn__emit_i64(e, multiple), "");
   return LLVMBuildSub(b, grain, rest, "");

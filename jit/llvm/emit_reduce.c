@@ -1,8 +1,8 @@
-// jit/llvm/emit_reduce.c: reductions: a loop that carries partial results, one per lane.
+// jit/llvm/emit_reduce.c: emits reductions: a loop that carries partial results, one per lane.
 //
-// The order is unspecified, so each lane adds up its own elements and a tree of shuffles joins the
-// lanes. The tail is masked to the neutral element or run one by one. Narrow floats are accumulated
-// in f32 and rounded once, at the end. Threads: as emit.h. Next: emit_parallel.c.
+// The order is unspecified, so each lane reduces its own elements, and a tree of shuffles combines
+// the lanes. The tail is masked with the neutral element, or runs one by one. Narrow floats
+// accumulate in f32 and are rounded once, at the end.
 #include "jit/llvm/emit_inner.h"
 
 static qn_dtype_t accumulator_dtype(qn_dtype_t dtype) {
@@ -37,7 +37,7 @@ static LLVMValueRef step(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t d
   return qn__emit_float_op(e, is_min ? QN_OP_MIN : QN_OP_MAX, dtype, args);
 }
 
-// The reduced value of the iterations at hand, after the lets.
+// Emits the lets and the value of the current iterations.
 static LLVMValueRef value_of(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
                              qn__llvm_value_t index) {
   qn__llvm_var_slot_t* slot = expr->reduce.reduce_var->user;
@@ -47,7 +47,7 @@ static LLVMValueRef value_of(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
   return qn__emit_widen(e, qn__emit_expr(e, expr->reduce.value));
 }
 
-// One iteration after another: in scalar code, and where the code around runs in lanes.
+// Emits a serial reduction: in scalar code, and if the surrounding code runs in lanes.
 static LLVMValueRef run_serial(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                                LLVMValueRef end, LLVMValueRef start) {
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
@@ -57,7 +57,7 @@ static LLVMValueRef run_serial(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LL
   return qn__emit_count_end(e, &counter, value);
 }
 
-// Joins the lanes of a vector by halves.
+// Combines the lanes of a vector by halves.
 static LLVMValueRef join_lanes(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
                                LLVMValueRef vector, uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
@@ -79,7 +79,7 @@ static LLVMValueRef join_lanes(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dty
   return step(e, kind, dtype, first, LLVMBuildExtractElement(b, vector, qn__emit_i64(e, 1), ""));
 }
 
-// One step in lanes, of which the first `count` (NULL: all) are on.
+// Emits one step in lanes, of which the first `count` (NULL: all) are active.
 static LLVMValueRef step_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef index,
                                LLVMValueRef count, LLVMValueRef partial) {
   qn__llvm_function_t* fn = e->fn;
@@ -96,7 +96,7 @@ static LLVMValueRef step_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LL
   return step(e, kind, dtype, partial, value);
 }
 
-// The last, incomplete vector.
+// Emits the last, incomplete vector.
 static LLVMValueRef run_tail(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                              LLVMValueRef end, LLVMValueRef start) {
   LLVMBuilderRef b = e->fn->builder;

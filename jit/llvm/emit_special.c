@@ -1,8 +1,8 @@
-// jit/llvm/emit_special.c: loops whose conditions do not depend on them: tested once, before.
+// jit/llvm/emit_special.c: loop unswitching: tests the invariant conditions of a loop once, before
+// it.
 //
-// In a register tile the innermost loop runs the same tests of the tile's edges in each iteration.
-// Inside the matrix all of them hold: one copy of the loop is made for that, without a test, and
-// one with them. Threads: as emit.h. Next: emit_parallel.c.
+// In a register tile the innermost loop tests the tile's edges in each iteration. Inside the matrix
+// all these conditions hold, so one copy of the loop has no tests. The other copy keeps them.
 #include "jit/llvm/emit_inner.h"
 
 enum { MAX_CONDITIONS = 64, MAX_COPIED_STATEMENTS = 256, MAX_LANES = 256 };
@@ -13,11 +13,11 @@ typedef struct special_search {
   uint32_t count;
   uint32_t statements;
   uint32_t mark;     // of the variables that the loop declares
-  bool is_hopeless;  // too large, or the loop has loops of its own
+  bool is_hopeless;  // the loop is too large or has inner loops
 } special_search_t;
 
-// Is it the same in every iteration, can it be evaluated early, and does it hold no surprise?
-// `inner` is the variable of the vector loop around the condition, if any.
+// Returns whether the condition is invariant and can be evaluated before the loop, without a load
+// or a failure. `inner` is the variable of the vector loop around the condition, if any.
 static bool is_invariant(const special_search_t* search, const qn__ir_expr_t* expr,
                          const qn__ir_var_t* inner) {
   switch (expr->kind) {
@@ -72,7 +72,7 @@ static void collect(special_search_t* search, const qn__ir_block_t* block,
   }
 }
 
-// Holds the condition in all lanes of the vector loop? `loop` is the loop, or NULL.
+// Emits whether the condition is true in all lanes of the vector loop. `loop` is it, or NULL.
 static LLVMValueRef holds(qn__llvm_emit_t* e, const qn__ir_expr_t* condition,
                           const qn__ir_stmt_t* loop) {
   if (!loop) return qn__emit_scalar(e, condition);
@@ -90,7 +90,7 @@ static LLVMValueRef holds(qn__llvm_emit_t* e, const qn__ir_expr_t* condition,
   return result;
 }
 
-// All conditions found, one after another. Equal ones are asked once.
+// Emits the conjunction of all conditions. Equal ones are evaluated once.
 static LLVMValueRef all_hold(special_search_t* search, const qn__ir_block_t* block,
                              const qn__ir_stmt_t* vector, LLVMValueRef so_far) {
   qn__llvm_emit_t* e = search->e;

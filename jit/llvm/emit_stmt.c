@@ -1,11 +1,10 @@
-// jit/llvm/emit_stmt.c: statements: blocks, conditions, while loops, assertions.
+// jit/llvm/emit_stmt.c: emits statements: blocks, conditions, while loops, assertions.
 //
-// A condition that is the same in all lanes is a branch. One that varies narrows the mask, and the
-// code is jumped over when no lane is left. Not here: loops (emit_loop.c), allocations
-// (emit_alloc.c). Threads: as emit.h. Next: emit_loop.c.
+// A uniform condition is a branch. A varying condition narrows the mask, and the code is skipped if
+// no lane remains. Not here: loops (emit_loop.c), allocations (emit_alloc.c).
 #include "jit/llvm/emit_inner.h"
 
-// The right operands of a chain of && that are still to be tested.
+// The remaining right operands of a chain of &&.
 typedef struct conjunct {
   const qn__ir_expr_t* condition;
   const struct conjunct* next;
@@ -43,7 +42,7 @@ static void branch_uniform(qn__llvm_emit_t* e, LLVMValueRef condition, const con
   qn__emit_at(e, done);
 }
 
-// Runs a block for the lanes where `condition` holds, if there are any.
+// Emits a block for the lanes where `condition` is true, if there are any.
 static void run_masked(qn__llvm_emit_t* e, LLVMValueRef condition, const conjunct_t* rest,
                        const qn__ir_block_t* block) {
   LLVMBuilderRef b = e->fn->builder;
@@ -134,7 +133,7 @@ static void emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
       qn__emit_alloc(e, stmt);
       break;
     case QN__STMT_BARRIER:
-      break;  // refused before (emit_module.c)
+      break;  // refused by emit_module.c
     case QN__STMT_ASSERT:
       emit_assert(e, stmt);
       break;

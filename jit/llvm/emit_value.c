@@ -1,8 +1,6 @@
-// jit/llvm/emit_value.c: types, constants and intrinsics, and values moved between their three
-// shapes.
+// jit/llvm/emit_value.c: types, constants, intrinsics, and conversions between the three shapes.
 //
-// Not here: operators (emit_int.c, emit_float.c), what a name stands for (emit_function.c).
-// Threads: as emit.h. Next: emit_mask.c.
+// Not here: operators (emit_int.c, emit_float.c), values of variables (emit_function.c).
 #include "jit/llvm/emit_inner.h"
 
 LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
@@ -54,7 +52,7 @@ LLVMTypeRef qn__emit_like(LLVMTypeRef type, LLVMTypeRef element) {
 
 // ------------------------------------------------------------------------------------ constants
 
-// The widest vector that is emitted; lane counts beyond it are not taken (emit_lanes.c).
+// The lane limit of emit_lanes.c.
 enum { MAX_LANES = 256 };
 
 static LLVMValueRef splat_constant(LLVMTypeRef type, LLVMValueRef scalar) {
@@ -120,7 +118,7 @@ qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef 
   return (qn__llvm_value_t){v, stride, dtype, QN__LLVM_SHAPE_LINEAR};
 }
 
-// 0, s, 2s, ... as a vector.
+// Emits the vector 0, s, 2s, ...
 static LLVMValueRef steps(qn__llvm_emit_t* e, LLVMValueRef stride, uint32_t lanes) {
   LLVMTypeRef element = LLVMTypeOf(stride);
   int64_t constant;

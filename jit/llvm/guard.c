@@ -1,8 +1,7 @@
-// jit/llvm/guard.c: the handler and the jump.
+// jit/llvm/guard.c: the fatal error handler and its jump.
 //
-// The jump skips LLVM's frames without running their destructors, as clang's own recovery does. It
-// is taken only from the handler, which LLVM calls without holding its lock. Thread rule: in
-// guard.h. Read next: worker.c.
+// The jump skips LLVM's stack frames without running their destructors, as clang's crash recovery
+// does. LLVM calls the handler without holding its lock.
 #include "jit/llvm/guard.h"
 
 #include <llvm-c/ErrorHandling.h>
@@ -18,7 +17,7 @@ static _Thread_local guard_t* current;
 
 static void on_fatal_error(const char* reason) {
   guard_t* guard = current;
-  // Not in our work (another user of the same libLLVM): LLVM goes on to end the process.
+  // The failure is of another user of the same libLLVM. LLVM then ends the process.
   if (!guard) return;
   (void)snprintf(guard->reason, sizeof guard->reason, "%s", reason);
   longjmp(guard->back, 1);

@@ -1,10 +1,9 @@
-// jit/llvm/guard.h: LLVM may give up (report_fatal_error); here that becomes a status.
+// jit/llvm/guard.h: turns fatal errors of LLVM (report_fatal_error) into a status.
 //
-// LLVM's fatal error handler cannot return: LLVM ends the process after it. So the handler jumps
-// back to where the work began. What LLVM held at that moment (memory, never a file) is lost on
-// purpose: its objects are in an unknown state, and the caller must abandon them without disposing
-// of them. What LLVM stops by abort() or a trap cannot be caught. Thread rule: any thread; each has
-// its own place to jump to. Read next: guard.c.
+// LLVM ends the process when its fatal error handler returns. So the handler jumps back to
+// qn__llvm_guard_run. Memory that LLVM held at that moment is leaked on purpose: its objects are in
+// an unknown state, so the caller must not dispose of them. abort() and traps in LLVM are not
+// caught. Each thread has its own place to jump to.
 #ifndef QN_JIT_LLVM_GUARD_H_
 #define QN_JIT_LLVM_GUARD_H_
 
@@ -13,8 +12,8 @@
 // Installs the handler, process-wide and once.
 void qn__llvm_guard_install(void);
 
-// Runs `work`. When LLVM gives up in it: INTERNAL with LLVM's reason, and `*out_is_abandoned` is
-// true.
+// Runs `work` and returns its status. If LLVM fails fatally, returns INTERNAL with LLVM's reason
+// and sets `*out_is_abandoned`.
 qn_status_t qn__llvm_guard_run(qn_status_t (*work)(void* self), void* self, bool* out_is_abandoned);
 
 #endif  // QN_JIT_LLVM_GUARD_H_

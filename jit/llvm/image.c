@@ -1,7 +1,5 @@
-// jit/llvm/image.c: object, checks, link, and the table of code symbols for profilers and
+// jit/llvm/image.c: links an object, and writes the table of its functions for profilers and
 // debuggers.
-//
-// Thread rule: in image.h. Read next: object.c, link.c.
 #include "jit/llvm/image.h"
 
 #include <llvm-c/Core.h>
@@ -44,7 +42,7 @@ static const qn__llvm_object_symbol_t* find(const qn__llvm_object_t* object, con
   return NULL;
 }
 
-// All functions of the section of the first entry; its place in the image follows from that entry.
+// Writes the functions of the first entry's section. That entry gives the section's offset.
 static void write_symbols(qn__llvm_object_t* object, const char* first_entry, uint64_t first_offset,
                           qn__buffer_t* out) {
   const qn__llvm_object_symbol_t* first = find(object, first_entry);

@@ -1,9 +1,8 @@
 // jit/llvm/image.h: from an optimised LLVM module to a position-independent image.
 //
-// LLVM's target machine writes an object, object.h checks it, link.h lets ORC link it. The machine
-// is called directly instead of through ORC's compile layer because one object is linked twice, and
-// because machines are kept between compiles. Thread rule: one thread per worker. Read next:
-// image.c.
+// The target machine writes an object, object.h checks it, and link.h links it by ORC. ORC's own
+// compile layer is not used, because one object is linked twice and machines are reused.
+// Thread rule: one thread per worker.
 #ifndef QN_JIT_LLVM_IMAGE_H_
 #define QN_JIT_LLVM_IMAGE_H_
 
@@ -20,13 +19,13 @@ typedef struct qn__llvm_image {
 void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator);
 void qn__llvm_image_deinit(qn__llvm_image_t* image);
 
-// An object file (or assembly) of the module. Owned: LLVMDisposeMemoryBuffer. Errors: UNSUPPORTED
-// with LLVM's message.
+// Makes an object file (or assembly) of the module. Owned: LLVMDisposeMemoryBuffer. Errors:
+// UNSUPPORTED with LLVM's message.
 qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machine,
                                      LLVMCodeGenFileType type, LLVMMemoryBufferRef* out_buffer);
 
-// The image of an object. `entries` are symbols of functions; results are in `arena`. Errors: as
-// qn__llvm_object_inspect and qn__llvm_linker_link.
+// Links an object to an image. `entries` are symbols of functions; results are in `arena`. Errors:
+// those of qn__llvm_object_inspect and qn__llvm_linker_link.
 qn_status_t qn__llvm_image_link(qn__llvm_worker_t* worker, qn_span_t object,
                                 const char* const* entries, size_t entry_count, qn__arena_t* arena,
                                 qn__llvm_image_t* image);

@@ -1,21 +1,17 @@
 #define _GNU_SOURCE  // MAP_ANONYMOUS
 // jit/llvm/link.c: the memory manager of the RTDyld layer, the two links, and their comparison.
 //
-// 1. One mapping holds both regions, so that they lie at two addresses that differ by less than 4
-// GiB and by no
-//    power of two: an address in 32 or in 64 bits cannot agree by chance.
-// 2. The linker asks for sections one by one, in an order that follows from the object alone. They
-// are
-//    placed in that order, each at its alignment; gaps are zero.
-// 3. Unwind tables go behind the image and are dropped: the code never throws.
-// 4. A memory manager cannot refuse: NULL makes LLVM end the process. What must not be is given
-// memory
-//    outside of the image, noted, and refused after the link.
-// 5. Nothing is resolvable: the code is linked in a bare library of symbols without a search order.
-// The
-//    session's complaints are kept as text; it would print them otherwise.
-// Nothing that is linked here is ever run here; the regions are not executable. Read next:
-// object.c.
+// Requirements:
+//  1. One mapping holds both regions. Their addresses differ by less than 4 GiB and by no power of
+//     two, so that neither 32-bit nor 64-bit addresses can agree by chance.
+//  2. The linker asks for sections in an order that follows from the object alone. They are placed
+//     in that order, each at its alignment; gaps are zero.
+//  3. Unwind tables are placed after the image and dropped, since the code never throws.
+//  4. A memory manager cannot refuse: NULL makes LLVM end the process. A forbidden section gets
+//     spare memory outside the image and is recorded; the link is refused afterwards.
+//  5. No outside symbol can be resolved: the code is linked in a bare library without a search
+//     order. The session's messages are kept as text; otherwise LLVM prints them.
+//  6. The regions are not executable; linked code never runs there.
 #include "jit/llvm/link.h"
 
 #include <llvm-c/Core.h>
@@ -37,23 +33,22 @@ typedef struct section {
   size_t size;
 } section_t;
 
-// Precedes the memory that is given out; as large as any alignment of a section.
+// The header of spare memory (requirement 4); as large as the alignment of any section.
 typedef struct spare {
   _Alignas(64) struct spare* next;
   size_t size;
 } spare_t;
 
-// One of the two links.
+// The memory of one of the two links.
 typedef struct region {
   uint8_t* base;
-  size_t capacity;  // of the image; as much again follows for what is dropped
+  size_t capacity;  // of the image; the same capacity for dropped sections follows it
   size_t used;
   size_t dropped;
   size_t section_count;
   section_t sections[SECTION_LIMIT];
-  char problem[256];  // "" while all is well
+  char problem[256];  // the first forbidden section; "": none
   bool is_unsupported;
-  // Memory outside of the regions, given out after a problem; a list through its first bytes.
   struct spare* spares;
 } region_t;
 
@@ -68,18 +63,19 @@ struct qn__llvm_linker {
 
 // ------------------------------------------------------------------------------------ placing
 
-// "BEFORE 'NAME' AFTER"
+// Records the first problem: "BEFORE 'NAME' AFTER".
 static void note(region_t* region, bool is_unsupported, const char* before, const char* name,
                  const char* after) {
-  if (region->problem[0]) return;  // the first one explains the others
+  if (region->problem[0]) return;  // later problems follow from the first one
   (void)snprintf(region->problem, sizeof region->problem, "%s '%.100s' %s", before, name, after);
   region->is_unsupported = is_unsupported;
 }
 
+// Maps memory outside the image for a forbidden section (requirement 4).
 static uint8_t* place_spare(region_t* region, size_t size) {
   size += sizeof(spare_t);
   void* memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return NULL;  // ends the process, see 4.
+  if (memory == MAP_FAILED) return NULL;  // ends the process (requirement 4)
   spare_t* spare = memory;
   spare->next = region->spares;
   spare->size = size;
@@ -96,6 +92,7 @@ static void free_spares(region_t* region) {
 }
 
 static bool bump(size_t* inout_used, size_t capacity, size_t size, size_t align, size_t* out) {
+  if (QN_NEVER((align & (align - 1)) != 0)) return false;
   size_t at = (*inout_used + align - 1) & ~(align - 1);
   if (at > capacity || size > capacity - at) return false;
   *out = at;
@@ -108,7 +105,7 @@ static uint8_t* place(void* opaque, uintptr_t size, unsigned alignment, const ch
   region_t* region = opaque;
   size_t align = alignment ? alignment : 1;
   if (strncmp(name, ".got", 4) == 0) {
-    note(region, true, "code for the cpu has no table of addresses, but", name, "is asked for");
+    note(region, true, "code for the cpu has no table of addresses, but", name, "is required");
     return place_spare(region, size);
   }
   if (is_writable) {
@@ -130,7 +127,8 @@ static uint8_t* place(void* opaque, uintptr_t size, unsigned alignment, const ch
     }
     return region->base + at;
   }
-  note(region, false, "section", name, "does not fit: it is larger or wider than the object said");
+  note(region, false, "section", name,
+       "does not fit: its size or alignment is beyond that of the object");
   return place_spare(region, size);
 }
 
@@ -170,12 +168,12 @@ static LLVMOrcObjectLayerRef make_layer(void* self, LLVMOrcExecutionSessionRef s
 
 // ------------------------------------------------------------------------------------ the session
 
-// Consumes the error.
+// Appends an error, which is consumed.
 static void keep_message(qn__llvm_linker_t* linker, LLVMErrorRef error) {
   if (!error) return;
   char* text = LLVMGetErrorMessage(error);
   if (linker->messages.size > 0) qn__buffer_cstr(&linker->messages, "; ");
-  // One line: LLVM ends some of its messages with a line feed.
+  // LLVM ends some of its messages with a line feed; ours have one line.
   for (const char* at = text; *at; ++at) {
     if (*at != '\n') {
       qn__buffer_char(&linker->messages, *at);
@@ -266,16 +264,16 @@ static void take_addresses(LLVMErrorRef error, LLVMOrcCSymbolMapPairs pairs, siz
   lookup->is_done = found == lookup->request->symbol_count;
 }
 
-// The lookup makes ORC link the object, in this thread, before it returns.
+// Looks the symbols up, for which ORC links the object in this thread.
 static bool look_up(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
                     LLVMOrcCLookupSetElement* elements, uint64_t* out_addresses) {
   LLVMOrcExecutionSessionRef session = LLVMOrcLLJITGetExecutionSession(linker->jit);
   for (size_t i = 0; i < request->symbol_count; ++i) {
-    // Retained for the lookup, which releases them.
+    // The lookup releases the names.
     elements[i].Name = LLVMOrcExecutionSessionIntern(session, request->symbols[i]);
     elements[i].LookupFlags = LLVMOrcSymbolLookupFlagsRequiredSymbol;
   }
-  // The entries are hidden, or code would reach them through a table of addresses.
+  // The entries are hidden symbols: code would reach others through a table of addresses.
   LLVMOrcCJITDylibSearchOrderElement order = {linker->library,
                                               LLVMOrcJITDylibLookupFlagsMatchAllSymbols};
   lookup_t lookup = {linker, request, out_addresses, false};
@@ -368,11 +366,12 @@ qn_status_t qn__llvm_linker_link(qn__llvm_linker_t* linker, const qn__llvm_link_
                                  qn__buffer_t* out_image) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   size_t capacity = (request->load_bytes + page) & ~(page - 1);
-  // Two regions with an odd page between them: twice the capacity each.
+  // Two regions of twice the capacity, one page apart (requirement 1).
   size_t distance = 2 * capacity + page;
   size_t total = distance + 2 * capacity;
   if (request->load_bytes > SIZE_MAX / 8) {
-    return qn_status_make(QN_STATUS_INTERNAL, "an image of %zu bytes", request->load_bytes);
+    return qn_status_make(QN_STATUS_INTERNAL, "an image of %zu bytes is too large",
+                          request->load_bytes);
   }
   void* memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return qn__out_of_memory("an image");

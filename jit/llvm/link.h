@@ -1,9 +1,9 @@
-// jit/llvm/link.h: from a relocatable object to an image: ORC links it into memory of ours, twice.
+// jit/llvm/link.h: links a relocatable object to an image, by ORC and in memory of ours, twice.
 //
-// The object goes through an RTDyld layer whose memory manager places every section side by side in
-// one region. Linking at two addresses must give equal bytes; that, no symbols from outside, no
-// writable data and no table of addresses together prove that the image needs no relocation. Thread
-// rule: one thread per linker at a time. Read next: link.c.
+// The object goes through an RTDyld layer whose memory manager places all sections side by side in
+// one region. An image needs no relocation if linking at two addresses gives equal bytes, and it
+// has no symbols from outside, no writable data and no table of addresses.
+// Thread rule: one thread per linker at a time.
 #ifndef QN_JIT_LLVM_LINK_H_
 #define QN_JIT_LLVM_LINK_H_
 
@@ -15,18 +15,18 @@ enum { QN__LLVM_IMAGE_ALIGN_BYTES = 64 };
 
 typedef struct qn__llvm_linker qn__llvm_linker_t;
 
-// `machine` is consumed; any will do, for nothing is compiled here. Errors: OUT_OF_MEMORY,
+// `machine` is consumed. Any machine is right, since nothing is compiled. Errors: OUT_OF_MEMORY,
 // INTERNAL.
 qn_status_t qn__llvm_linker_create(qn_allocator_t allocator, LLVMTargetMachineRef machine,
                                    qn__llvm_linker_t** out_linker);
 // NULL is fine.
 void qn__llvm_linker_destroy(qn__llvm_linker_t* linker);
-// After a failed link a linker is not used again.
+// Returns whether a link has failed. Such a linker must not be used again.
 bool qn__llvm_linker_is_broken(const qn__llvm_linker_t* linker);
 
 typedef struct qn__llvm_link_request {
   qn_span_t object;   // borrowed during the call
-  size_t load_bytes;  // bound on what its sections take (qn__llvm_object_inspect)
+  size_t load_bytes;  // upper bound of its sections' bytes (qn__llvm_object_inspect)
   size_t symbol_count;
   const char* const* symbols;  // to look up
   uint64_t* out_offsets;       // one per symbol, within the image

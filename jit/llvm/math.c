@@ -1,49 +1,65 @@
-// The table of the math operations, and their one entry.
+// jit/llvm/math.c: the operations that are a few instructions each, and the entry to all others.
 //
-// What it is: which function emits an operation that LLVM has, or that needs a way of its own here.
-// What it is not: the mathematics. The functions that all generators share are in ir/math; their
-// code is emitted by math_shared.c.
-// Next: math_kit.h.
+// Not here: fma (math_fma.c), functions of ir/math (math_shared.c).
 #include "jit/llvm/math.h"
 
-#include "jit/llvm/math_kit.h"
+#include "jit/llvm/math_builder.h"
 
-typedef struct {
+// Operations that are one intrinsic. llvm.minimum and llvm.maximum propagate NaN and order the
+// zeros, as IEEE 754-2019 says; LLVM expands them inline.
+static const struct {
   qn_op_t op;
-  qn__val_t (*emit)(const qn__kit_t* kit, const qn__val_t* args);
-} entry_t;
-
-static const entry_t TABLE[] = {
-    {QN_OP_MIN, qn__math_min},
-    {QN_OP_MAX, qn__math_max},
-    {QN_OP_ABS, qn__math_abs},
-    {QN_OP_FMA, qn__math_fma},
-    {QN_OP_SQRT, qn__math_sqrt},
-    {QN_OP_RSQRT, qn__math_rsqrt},
-    {QN_OP_FLOOR, qn__math_floor},
-    {QN_OP_CEIL, qn__math_ceil},
-    {QN_OP_ROUND, qn__math_round},
-    {QN_OP_TRUNC, qn__math_trunc},
-    {QN_OP_COPYSIGN, qn__math_copysign},
-    {QN_OP_ISNAN, qn__math_isnan},
-    {QN_OP_ROUNDEVEN, qn__math_roundeven},
-    {QN_OP_ISINF, qn__math_isinf},
-    {QN_OP_ISFINITE, qn__math_isfinite},
+  unsigned arity;
+  const char* name;
+} intrinsics[] = {
+    {QN_OP_MIN, 2, "llvm.minimum"}, {QN_OP_MAX, 2, "llvm.maximum"},
+    {QN_OP_ABS, 1, "llvm.fabs"},    {QN_OP_COPYSIGN, 2, "llvm.copysign"},
+    {QN_OP_SQRT, 1, "llvm.sqrt"},
 };
 
-static const entry_t* find(qn_op_t op) {
-  for (size_t i = 0; i < sizeof(TABLE) / sizeof(TABLE[0]); i++) {
-    if (TABLE[i].op == op) return &TABLE[i];
-  }
-  return NULL;
+// Rounds to nearest, halves away from zero. Adds the largest number below one half: with one half
+// itself, 0.49999997 would become 1.
+static LLVMValueRef round_away(const qn__llvm_math_builder_t* k, LLVMValueRef x) {
+  LLVMValueRef almost_half = kf(k, k->is_f64 ? 0x1.fffffffffffffp-2 : 0x1.fffffep-2);
+  return qn__llvm_math_round(k, kadd(k, x, kcopysign(k, almost_half, x)), 'z');
 }
 
-LLVMValueRef qn__math_emit(qn__math_t* math, qn_op_t op, qn_dtype_t dtype,
-                           const LLVMValueRef* args) {
-  qn__kit_t kit;
-  if (!qn__kit_init(&kit, math, math->builder, LLVMTypeOf(args[0]))) return NULL;
-  const entry_t* entry = find(op);
-  if (entry != NULL) return entry->emit(&kit, args);
+LLVMValueRef qn__llvm_math_emit(qn__llvm_math_t* math, qn_op_t op, qn_dtype_t dtype,
+                                const LLVMValueRef* args) {
+  qn__llvm_math_builder_t builder;
+  const qn__llvm_math_builder_t* k = &builder;
+  LLVMValueRef x = args[0];
+  if (!qn__llvm_math_builder_init(&builder, math, math->builder, LLVMTypeOf(x))) return NULL;
+  for (size_t i = 0; i < QN_COUNT_OF(intrinsics); i++) {
+    if (intrinsics[i].op != op) continue;
+    return qn__llvm_math_intrinsic(k, intrinsics[i].name, args, intrinsics[i].arity);
+  }
+  switch (op) {
+    case QN_OP_FMA:
+      return qn__llvm_math_fma(k, args);
+    case QN_OP_RSQRT: {
+      LLVMValueRef root = qn__llvm_math_intrinsic(k, "llvm.sqrt", args, 1);
+      return LLVMBuildFDiv(k->builder, kf(k, 1.0), root, "");
+    }
+    case QN_OP_FLOOR:
+      return qn__llvm_math_round(k, x, 'd');
+    case QN_OP_CEIL:
+      return qn__llvm_math_round(k, x, 'u');
+    case QN_OP_TRUNC:
+      return qn__llvm_math_round(k, x, 'z');
+    case QN_OP_ROUNDEVEN:
+      return qn__llvm_math_round(k, x, 'e');
+    case QN_OP_ROUND:
+      return round_away(k, x);
+    case QN_OP_ISNAN:
+      return kcmp(k, LLVMRealUNO, x, x);
+    case QN_OP_ISINF:
+      return kcmp(k, LLVMRealOEQ, kabs(k, x), kf(k, __builtin_inf()));
+    case QN_OP_ISFINITE:
+      return kcmp(k, LLVMRealOLT, kabs(k, x), kf(k, __builtin_inf()));
+    default:
+      break;
+  }
   qn__math_id_t id;
-  return qn__math_find(op, dtype, &id) ? qn__math_shared(&kit, id, args) : NULL;
+  return qn__math_find(op, dtype, &id) ? qn__llvm_math_shared(k, id, args) : NULL;
 }

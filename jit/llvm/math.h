@@ -1,12 +1,8 @@
-// The math functions of the IR as inline LLVM code.
+// jit/llvm/math.h: the floating-point operations of the IR as LLVM code.
 //
-// What it is: one entry, qn__math_emit, that appends the instructions of a floating-point
-// operation to the block where the caller's builder stands. What is emitted calls nothing outside
-// the module, needs no relocation, and is exact to the bound of docs/ir.md.
-// What it is not: integer operations, f16 and bf16 (the caller widens to f32 first), fast-math
-// flags.
-// Threads: no state; a context and its builder belong to one thread at a time, as LLVM says.
-// Next: math_kit.h (the vocabulary the functions are written in), math.c (the table).
+// The code calls nothing outside the module, needs no relocation, and keeps the bounds of
+// docs/ir.md. Not here: integers, f16 and bf16 (the caller widens to f32 first), fast-math flags.
+// Thread rule: a context and its builder belong to one thread at a time, as LLVM says.
 #ifndef QN_JIT_LLVM_MATH_H_
 #define QN_JIT_LLVM_MATH_H_
 
@@ -16,19 +12,19 @@
 #include "base/arena.h"
 #include "quern/ir.h"
 
-typedef struct {
+typedef struct qn__llvm_math {
   LLVMContextRef context;  // borrowed
   LLVMModuleRef module;    // borrowed; larger functions are added to it once, with internal linkage
-  LLVMBuilderRef builder;  // borrowed; stands at the end of a block, and does so afterwards
-  qn__arena_t* arena;      // borrowed; exhausted when memory was, and then the code is not right
-  // What the target machine has. False is always right, and slower.
+  LLVMBuilderRef builder;  // borrowed; at the end of a block, also after the call
+  qn__arena_t* arena;      // borrowed; if it is exhausted afterwards, the code is not valid
+  // Instructions of the target. False is always right, and slower.
   bool has_fma;     // llvm.fma is an instruction (x86: FMA; every AArch64)
   bool has_round;   // llvm.floor, ceil and trunc are instructions (x86: SSE4.1; every AArch64)
   bool has_avx512;  // AVX-512 F, VL and DQ, and 512-bit registers may be used
-  // Leaves out what only NaN, infinities, zeros and denormal arguments need, where that is faster:
-  // log and log2 may then give anything for them.
+  // Does not handle NaN, infinities, zeros and denormal arguments where that is faster: log and
+  // log2 may give any result for them.
   bool fast;
-} qn__math_t;
+} qn__llvm_math_t;
 
 // Emits `op` for operands of `dtype`. `args` are as many as the operation's arity in ops.inc and
 // all of one type: float, double or a vector of these with any number of lanes; float for F16 and
@@ -39,7 +35,7 @@ typedef struct {
 // own (internal, fastcc, memory(none)), which take over the string attributes ("target-cpu" and the
 // like) of the function where the builder stands. A module may hold functions for one set of has_
 // flags only.
-LLVMValueRef qn__math_emit(qn__math_t* math, qn_op_t op, qn_dtype_t dtype,
-                           const LLVMValueRef* args);
+LLVMValueRef qn__llvm_math_emit(qn__llvm_math_t* math, qn_op_t op, qn_dtype_t dtype,
+                                const LLVMValueRef* args);
 
 #endif  // QN_JIT_LLVM_MATH_H_

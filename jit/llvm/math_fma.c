@@ -1,177 +1,183 @@
-// fma: a * b + c with one rounding, on any machine.
+// jit/llvm/math_fma.c: emits fma, a * b + c with one rounding, for any machine.
 //
-// What it is: the instruction where there is one. Else, for f32, the exact product and the sum in
-// f64, rounded to odd so that the second rounding, to f32, cannot tell the difference (Boldo and
-// Melquiond); for f64, one lane at a time, integer arithmetic on 128 bits.
-// What it is not: a fast f64 path for machines without the instruction; those are from before 2013.
-// Threads: as the builder.
-// Next: math.c.
-#include "jit/llvm/math_kit.h"
+//  1. If the machine has the instruction, that is used.
+//  2. f32: the product is exact in f64. The sum in f64 is rounded to odd, so that the second
+//     rounding, to f32, gives the right result (Boldo and Melquiond).
+//  3. f64: integer arithmetic on 128 bits, one lane at a time. It is slow, but machines without the
+//     instruction are from before 2013.
+#include "jit/llvm/math_builder.h"
 
-// A value and what rounding cut off it.
-typedef struct {
-  qn__val_t hi;
-  qn__val_t lo;
+// A rounded sum, and its rounding error.
+typedef struct sum {
+  LLVMValueRef hi;
+  LLVMValueRef lo;
 } sum_t;
 
-static sum_t two_sum(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
-  qn__val_t sum = kadd(k, a, b);
-  qn__val_t b_part = ksub(k, sum, a);
-  qn__val_t a_part = ksub(k, sum, b_part);
+static sum_t two_sum(const qn__llvm_math_builder_t* k, LLVMValueRef a, LLVMValueRef b) {
+  LLVMValueRef sum = kadd(k, a, b);
+  LLVMValueRef b_part = ksub(k, sum, a);
+  LLVMValueRef a_part = ksub(k, sum, b_part);
   return (sum_t){sum, kadd(k, ksub(k, a, a_part), ksub(k, b, b_part))};
 }
 
-static qn__val_t fma_f32(const qn__kit_t* k, const qn__val_t* args) {
-  qn__kit_t w = qn__kit_with(k, true);
-  qn__val_t a = LLVMBuildFPExt(k->builder, args[0], w.f, "");
-  qn__val_t b = LLVMBuildFPExt(k->builder, args[1], w.f, "");
-  qn__val_t c = LLVMBuildFPExt(k->builder, args[2], w.f, "");
-  sum_t sum = two_sum(&w, kmul(&w, a, b), c);
-  // If something was cut off and the last bit is even, go to the odd neighbour on the side of the
-  // rest. With infinities the rest is NaN, and the comparisons are false.
-  qn__val_t zero = kf(&w, 0.0);
-  qn__val_t bits = kbits(&w, sum.hi);
-  qn__val_t is_even = kicmp(&w, LLVMIntEQ, kand(&w, bits, ki(&w, 1)), ki(&w, 0));
-  qn__val_t is_inexact = kcmp(&w, LLVMRealONE, sum.lo, zero);
-  qn__val_t same_sign =
-      kcmp(&w, LLVMRealOGT, kmul(&w, kcopysign(&w, kf(&w, 1.0), sum.lo), sum.hi), zero);
-  qn__val_t step = kselect(&w, same_sign, ki(&w, 1), ki(&w, UINT64_MAX));
-  qn__val_t odd = kselect(&w, kand(&w, is_even, is_inexact), kiadd(&w, bits, step), bits);
+static LLVMValueRef fma_f32(const qn__llvm_math_builder_t* k, const LLVMValueRef* args) {
+  qn__llvm_math_builder_t w = qn__llvm_math_with(k, true);
+  LLVMValueRef a = LLVMBuildFPExt(k->builder, args[0], w.f, "");
+  LLVMValueRef b = LLVMBuildFPExt(k->builder, args[1], w.f, "");
+  LLVMValueRef c = LLVMBuildFPExt(k->builder, args[2], w.f, "");
+  sum_t sum = two_sum(&w, LLVMBuildFMul(k->builder, a, b, ""), c);
+  // Rounding to odd: an inexact sum with an even last bit moves one step towards its error. With
+  // infinities the error is NaN, and the comparisons are false.
+  LLVMValueRef zero = kf(&w, 0.0);
+  LLVMValueRef bits = kbits(&w, sum.hi);
+  LLVMValueRef is_even = kicmp(&w, LLVMIntEQ, kand(&w, bits, ki(&w, 1)), ki(&w, 0));
+  LLVMValueRef is_inexact = kcmp(&w, LLVMRealONE, sum.lo, zero);
+  LLVMValueRef same_sign =
+      kcmp(&w, LLVMRealOGT,
+           LLVMBuildFMul(k->builder, kcopysign(&w, kf(&w, 1.0), sum.lo), sum.hi, ""), zero);
+  LLVMValueRef step = kselect(&w, same_sign, ki(&w, 1), ki(&w, UINT64_MAX));
+  LLVMValueRef odd = kselect(&w, kand(&w, is_even, is_inexact), kiadd(&w, bits, step), bits);
   return LLVMBuildFPTrunc(k->builder, kfrom_bits(&w, odd), k->f, "");
 }
 
-typedef struct {
-  qn__val_t mantissa;  // i64, bit 52 set unless the number is zero
-  qn__val_t exponent;  // i64, biased as if denormals went on downwards
+typedef struct unpacked {
+  LLVMValueRef mantissa;  // i64; bit 52 is set unless the number is zero
+  LLVMValueRef exponent;  // i64, biased; denormal numbers have exponents below 1
 } unpacked_t;
 
-static qn__val_t count_zeros(const qn__kit_t* k, LLVMTypeRef type, qn__val_t value) {
+static LLVMValueRef count_zeros(const qn__llvm_math_builder_t* k, LLVMTypeRef type,
+                                LLVMValueRef value) {
   unsigned id = LLVMLookupIntrinsicID("llvm.ctlz", 9);
   LLVMValueRef ctlz = LLVMGetIntrinsicDeclaration(k->math->module, id, &type, 1);
-  qn__val_t args[] = {value, LLVMConstInt(LLVMInt1TypeInContext(k->math->context), 0, false)};
+  LLVMValueRef args[] = {value, LLVMConstInt(LLVMInt1TypeInContext(k->math->context), 0, false)};
   return LLVMBuildCall2(k->builder, LLVMGlobalGetValueType(ctlz), ctlz, args, 2, "");
 }
 
-static unpacked_t unpack(const qn__kit_t* k, qn__val_t x) {
-  qn__val_t bits = kbits(k, x);
-  qn__val_t exponent = kand(k, kshr(k, bits, 52), ki(k, 0x7FF));
-  qn__val_t fraction = kand(k, bits, ki(k, (UINT64_C(1) << 52) - 1));
-  qn__val_t is_denormal = kicmp(k, LLVMIntEQ, exponent, ki(k, 0));
-  qn__val_t mantissa =
+static unpacked_t unpack(const qn__llvm_math_builder_t* k, LLVMValueRef x) {
+  LLVMValueRef bits = kbits(k, x);
+  LLVMValueRef exponent = kand(k, LLVMBuildLShr(k->builder, bits, ki(k, 52), ""), ki(k, 0x7FF));
+  LLVMValueRef fraction = kand(k, bits, ki(k, (UINT64_C(1) << 52) - 1));
+  LLVMValueRef is_denormal = kicmp(k, LLVMIntEQ, exponent, ki(k, 0));
+  LLVMValueRef mantissa =
       kselect(k, is_denormal, fraction, kor(k, fraction, ki(k, UINT64_C(1) << 52)));
   exponent = kselect(k, is_denormal, ki(k, 1), exponent);
   // 11 zeros are the usual number; zero itself has 64 and stays zero.
-  qn__val_t up = kisub(k, count_zeros(k, k->i, mantissa), ki(k, 11));
+  LLVMValueRef up = kisub(k, count_zeros(k, k->i, mantissa), ki(k, 11));
   return (unpacked_t){LLVMBuildShl(k->builder, mantissa, up, ""), kisub(k, exponent, up)};
 }
 
-// value >> count, at most 127, with a one in the last place if a one was shifted out.
-static qn__val_t shift_jam(const qn__kit_t* k, LLVMTypeRef wide, qn__val_t value, qn__val_t count) {
+// Shifts right by at most 127 bits. The last bit of the result is 1 if a 1 was shifted out.
+static LLVMValueRef shift_jam(const qn__llvm_math_builder_t* k, LLVMTypeRef wide,
+                              LLVMValueRef value, LLVMValueRef count) {
   LLVMBuilderRef b = k->builder;
-  qn__val_t most = ki(k, 127);
-  count = kselect(k, kicmp(k, LLVMIntUGT, count, most), most, count);
+  LLVMValueRef max = ki(k, 127);
+  count = kselect(k, kicmp(k, LLVMIntUGT, count, max), max, count);
   count = LLVMBuildZExt(b, count, wide, "");
-  qn__val_t shifted = LLVMBuildLShr(b, value, count, "");
-  qn__val_t lost = LLVMBuildICmp(b, LLVMIntNE, LLVMBuildShl(b, shifted, count, ""), value, "");
+  LLVMValueRef shifted = LLVMBuildLShr(b, value, count, "");
+  LLVMValueRef lost = LLVMBuildICmp(b, LLVMIntNE, LLVMBuildShl(b, shifted, count, ""), value, "");
   return LLVMBuildOr(b, shifted, LLVMBuildZExt(b, lost, wide, ""), "");
 }
 
-// The sum for finite operands and a product that is not zero. The product has 106 bits, up to bit
-// 125; c has its highest at 124. The one with the smaller exponent is shifted down. Bits are lost
-// by that only if the shift is so long that the other one's leading bits survive the subtraction,
-// and then the jammed bit stands for them.
-static qn__val_t exact_sum(const qn__kit_t* k, const qn__val_t* args) {
+// Adds for finite operands and a product that is not zero. The product has 106 bits and ends at bit
+// 125, the addend at bit 124. The one with the smaller exponent is shifted down. The shift loses
+// bits only if it is so long that the leading bits of the other one survive a subtraction. Then the
+// last bit of shift_jam stands for the lost ones.
+static LLVMValueRef exact_sum(const qn__llvm_math_builder_t* k, const LLVMValueRef* args) {
   enum { PRODUCT_SHIFT = 20, ADDEND_SHIFT = 72, BIAS = 1075 };
   LLVMBuilderRef b = k->builder;
   LLVMTypeRef wide = LLVMInt128TypeInContext(k->math->context);
   unpacked_t x = unpack(k, args[0]), y = unpack(k, args[1]), z = unpack(k, args[2]);
-  qn__val_t signs = kxor(k, kbits(k, args[0]), kbits(k, args[1]));
+  LLVMValueRef signs = LLVMBuildXor(b, kbits(k, args[0]), kbits(k, args[1]), "");
 
-  qn__val_t product = LLVMBuildMul(b, LLVMBuildZExt(b, x.mantissa, wide, ""),
-                                   LLVMBuildZExt(b, y.mantissa, wide, ""), "");
+  LLVMValueRef product = LLVMBuildMul(b, LLVMBuildZExt(b, x.mantissa, wide, ""),
+                                      LLVMBuildZExt(b, y.mantissa, wide, ""), "");
   product = LLVMBuildShl(b, product, LLVMConstInt(wide, PRODUCT_SHIFT, false), "");
-  qn__val_t addend = LLVMBuildShl(b, LLVMBuildZExt(b, z.mantissa, wide, ""),
-                                  LLVMConstInt(wide, ADDEND_SHIFT, false), "");
-  // Of the last bit, both without the common bias.
-  qn__val_t product_exponent =
+  LLVMValueRef addend = LLVMBuildShl(b, LLVMBuildZExt(b, z.mantissa, wide, ""),
+                                     LLVMConstInt(wide, ADDEND_SHIFT, false), "");
+  // Exponents of the last bits, without the common bias.
+  LLVMValueRef product_exponent =
       kisub(k, kiadd(k, x.exponent, y.exponent), ki(k, BIAS + PRODUCT_SHIFT));
-  qn__val_t addend_exponent = kisub(k, z.exponent, ki(k, ADDEND_SHIFT));
+  LLVMValueRef addend_exponent = kisub(k, z.exponent, ki(k, ADDEND_SHIFT));
   // A zero addend must not decide the exponent.
-  qn__val_t is_zero = kicmp(k, LLVMIntEQ, z.mantissa, ki(k, 0));
+  LLVMValueRef is_zero = kicmp(k, LLVMIntEQ, z.mantissa, ki(k, 0));
   addend_exponent = kselect(k, is_zero, product_exponent, addend_exponent);
 
-  qn__val_t ahead = kisub(k, product_exponent, addend_exponent);
-  qn__val_t product_leads = kicmp(k, LLVMIntSGE, ahead, ki(k, 0));
-  qn__val_t exponent = kselect(k, product_leads, product_exponent, addend_exponent);
-  qn__val_t down = kselect(k, product_leads, ki(k, 0), LLVMBuildNeg(b, ahead, ""));
+  LLVMValueRef ahead = kisub(k, product_exponent, addend_exponent);
+  LLVMValueRef product_leads = kicmp(k, LLVMIntSGE, ahead, ki(k, 0));
+  LLVMValueRef exponent = kselect(k, product_leads, product_exponent, addend_exponent);
+  LLVMValueRef down = kselect(k, product_leads, ki(k, 0), LLVMBuildNeg(b, ahead, ""));
   product = shift_jam(k, wide, product, down);
   addend = shift_jam(k, wide, addend, kselect(k, product_leads, ahead, ki(k, 0)));
 
-  qn__val_t product_negative = kicmp(k, LLVMIntSLT, signs, ki(k, 0));
-  qn__val_t addend_negative = kicmp(k, LLVMIntSLT, kbits(k, args[2]), ki(k, 0));
+  LLVMValueRef product_negative = kicmp(k, LLVMIntSLT, signs, ki(k, 0));
+  LLVMValueRef addend_negative = kicmp(k, LLVMIntSLT, kbits(k, args[2]), ki(k, 0));
   product = LLVMBuildSelect(b, product_negative, LLVMBuildNeg(b, product, ""), product, "");
   addend = LLVMBuildSelect(b, addend_negative, LLVMBuildNeg(b, addend, ""), addend, "");
-  qn__val_t sum = LLVMBuildAdd(b, product, addend, "");
-  qn__val_t is_negative = LLVMBuildICmp(b, LLVMIntSLT, sum, LLVMConstNull(wide), "");
-  qn__val_t is_nothing = LLVMBuildICmp(b, LLVMIntEQ, sum, LLVMConstNull(wide), "");
+  LLVMValueRef sum = LLVMBuildAdd(b, product, addend, "");
+  LLVMValueRef is_negative = LLVMBuildICmp(b, LLVMIntSLT, sum, LLVMConstNull(wide), "");
+  LLVMValueRef is_nothing = LLVMBuildICmp(b, LLVMIntEQ, sum, LLVMConstNull(wide), "");
   sum = LLVMBuildSelect(b, is_negative, LLVMBuildNeg(b, sum, ""), sum, "");
 
-  // Highest bit to 127; the biased exponent of the result as if it were normal.
-  qn__val_t zeros = LLVMBuildAnd(b, count_zeros(k, wide, sum), LLVMConstInt(wide, 127, false), "");
+  // Moves the highest bit to 127. The exponent is biased, as of a normal number.
+  LLVMValueRef zeros =
+      LLVMBuildAnd(b, count_zeros(k, wide, sum), LLVMConstInt(wide, 127, false), "");
   sum = LLVMBuildShl(b, sum, zeros, "");
   exponent = kisub(k, exponent, LLVMBuildTrunc(b, zeros, k->i, ""));
   exponent = kiadd(k, exponent, ki(k, 127 + 1023 - BIAS));
-  qn__val_t is_small = kicmp(k, LLVMIntSLT, exponent, ki(k, 1));
-  qn__val_t extra = kselect(k, is_small, kisub(k, ki(k, 1), exponent), ki(k, 0));
+  LLVMValueRef is_small = kicmp(k, LLVMIntSLT, exponent, ki(k, 1));
+  LLVMValueRef extra = kselect(k, is_small, kisub(k, ki(k, 1), exponent), ki(k, 0));
   sum = shift_jam(k, wide, sum, extra);
   exponent = kselect(k, is_small, ki(k, 1), exponent);
 
-  // 53 bits stay, 75 decide the rounding. A carry out of the mantissa rightly raises the exponent.
-  qn__val_t kept =
+  // 53 bits stay, 75 decide the rounding. A carry out of the mantissa raises the exponent, which is
+  // right.
+  LLVMValueRef kept =
       LLVMBuildTrunc(b, LLVMBuildLShr(b, sum, LLVMConstInt(wide, 75, false), ""), k->i, "");
-  qn__val_t rest = LLVMBuildShl(b, sum, LLVMConstInt(wide, 53, false), "");
-  qn__val_t half =
+  LLVMValueRef rest = LLVMBuildShl(b, sum, LLVMConstInt(wide, 53, false), "");
+  LLVMValueRef half =
       LLVMBuildShl(b, LLVMConstInt(wide, 1, false), LLVMConstInt(wide, 127, false), "");
-  qn__val_t is_odd = kicmp(k, LLVMIntNE, kand(k, kept, ki(k, 1)), ki(k, 0));
-  qn__val_t is_above = LLVMBuildICmp(b, LLVMIntUGT, rest, half, "");
-  qn__val_t is_half = LLVMBuildICmp(b, LLVMIntEQ, rest, half, "");
-  qn__val_t up = kor(k, is_above, kand(k, is_half, is_odd));
-  qn__val_t bits = kiadd(k, kshl(k, kisub(k, exponent, ki(k, 1)), 52), kept);
+  LLVMValueRef is_odd = kicmp(k, LLVMIntNE, kand(k, kept, ki(k, 1)), ki(k, 0));
+  LLVMValueRef is_above = LLVMBuildICmp(b, LLVMIntUGT, rest, half, "");
+  LLVMValueRef is_half = LLVMBuildICmp(b, LLVMIntEQ, rest, half, "");
+  LLVMValueRef up = kor(k, is_above, kand(k, is_half, is_odd));
+  LLVMValueRef bits = kiadd(k, LLVMBuildShl(b, kisub(k, exponent, ki(k, 1)), ki(k, 52), ""), kept);
   bits = kiadd(k, bits, LLVMBuildZExt(b, up, k->i, ""));
-  qn__val_t infinity = ki(k, UINT64_C(0x7FF0000000000000));
+  LLVMValueRef infinity = ki(k, UINT64_C(0x7FF0000000000000));
   bits = kselect(k, kicmp(k, LLVMIntSGE, exponent, ki(k, 0x7FF)), infinity, bits);
-  bits = kor(k, bits, kselect(k, is_negative, ki(k, qn__kit_sign_bit(k)), ki(k, 0)));
+  bits = kor(k, bits, kselect(k, is_negative, ki(k, UINT64_C(1) << 63), ki(k, 0)));
   return kfrom_bits(k, kselect(k, is_nothing, ki(k, 0), bits));
 }
 
-static qn__val_t fma_f64_body(const qn__kit_t* k, unsigned id, const qn__val_t* args) {
+static LLVMValueRef fma_f64_body(const qn__llvm_math_builder_t* k, unsigned id,
+                                 const LLVMValueRef* args) {
   (void)id;
-  qn__val_t infinity = kf(k, __builtin_inf()), zero = kf(k, 0.0);
-  qn__val_t finite = kand(k, kcmp(k, LLVMRealOLT, kabs(k, args[0]), infinity),
-                          kcmp(k, LLVMRealOLT, kabs(k, args[1]), infinity));
-  qn__val_t addend_finite = kcmp(k, LLVMRealOLT, kabs(k, args[2]), infinity);
-  qn__val_t has_zero =
+  LLVMValueRef infinity = kf(k, __builtin_inf()), zero = kf(k, 0.0);
+  LLVMValueRef finite = kand(k, kcmp(k, LLVMRealOLT, kabs(k, args[0]), infinity),
+                             kcmp(k, LLVMRealOLT, kabs(k, args[1]), infinity));
+  LLVMValueRef addend_finite = kcmp(k, LLVMRealOLT, kabs(k, args[2]), infinity);
+  LLVMValueRef has_zero =
       kor(k, kcmp(k, LLVMRealOEQ, args[0], zero), kcmp(k, LLVMRealOEQ, args[1], zero));
-  // With a zero, infinity or NaN two roundings do, unless a finite product overflows.
-  qn__val_t product = kmul(k, args[0], args[1]);
-  product = kselect(k, kand(k, finite, knot(k, addend_finite)), zero, product);
-  qn__val_t simple = kadd(k, product, args[2]);
-  qn__val_t is_general = kand(k, kand(k, finite, addend_finite), knot(k, has_zero));
+  // With a zero, an infinity or NaN two roundings are right, unless a finite product overflows.
+  LLVMValueRef product = LLVMBuildFMul(k->builder, args[0], args[1], "");
+  product = kselect(k, kand(k, finite, LLVMBuildNot(k->builder, addend_finite, "")), zero, product);
+  LLVMValueRef simple = kadd(k, product, args[2]);
+  LLVMValueRef is_general =
+      kand(k, kand(k, finite, addend_finite), LLVMBuildNot(k->builder, has_zero, ""));
   return kselect(k, is_general, exact_sum(k, args), simple);
 }
 
-qn__val_t qn__math_fma(const qn__kit_t* k, const qn__val_t* args) {
-  if (k->math->has_fma) return qn__kit_call(k, "llvm.fma", args, 3);
+LLVMValueRef qn__llvm_math_fma(const qn__llvm_math_builder_t* k, const LLVMValueRef* args) {
+  if (k->math->has_fma) return qn__llvm_math_intrinsic(k, "llvm.fma", args, 3);
   if (!k->is_f64) return fma_f32(k, args);
-  qn__kit_t one = qn__kit_scalar(k);
-  if (k->lanes == 0) return qn__kit_function(&one, "qn.math.fma.f64", fma_f64_body, 0, args, 3);
+  qn__llvm_math_builder_t one = qn__llvm_math_scalar(k);
+  if (k->lanes == 0) return qn__llvm_math_call(&one, "qn.math.fma.f64", fma_f64_body, 0, args, 3);
   LLVMTypeRef counter = LLVMInt32TypeInContext(k->math->context);
-  qn__val_t result = LLVMGetPoison(k->f);
+  LLVMValueRef result = LLVMGetPoison(k->f);
   for (unsigned i = 0; i < k->lanes; i++) {
-    qn__val_t at = LLVMConstInt(counter, i, false);
-    qn__val_t lane[3];
+    LLVMValueRef at = LLVMConstInt(counter, i, false);
+    LLVMValueRef lane[3];
     for (unsigned j = 0; j < 3; j++) lane[j] = LLVMBuildExtractElement(k->builder, args[j], at, "");
-    qn__val_t y = qn__kit_function(&one, "qn.math.fma.f64", fma_f64_body, 0, lane, 3);
+    LLVMValueRef y = qn__llvm_math_call(&one, "qn.math.fma.f64", fma_f64_body, 0, lane, 3);
     result = LLVMBuildInsertElement(k->builder, result, y, at, "");
   }
   return result;

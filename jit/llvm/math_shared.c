@@ -1,36 +1,35 @@
-// The functions of ir/math as LLVM code, for any number of lanes.
+// jit/llvm/math_shared.c: emits the functions of ir/math for any number of lanes.
 //
-// What it is: one instruction or two for each of their statements, and where the code goes: into
-// the caller's, or into a function of the image that is called for all lanes, or for one lane after
-// the other.
-// What it is not: the mathematics.
-// Next: ir/math/math.h.
+// Each statement of a function becomes one instruction or two. By the function's place
+// (qn__math_info), the code goes into the caller, into a function of the image that computes all
+// lanes, or into one that is called for one lane after the other.
+// Not here: the mathematics.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "ir/math/tables.h"
-#include "jit/llvm/math_kit.h"
+#include "jit/llvm/math_builder.h"
 
 // ------------------------------------------------------------------------------------ values
 
-static qn_dtype_t float_dtype(const qn__kit_t* k) {
+static qn_dtype_t float_dtype(const qn__llvm_math_builder_t* k) {
   return k->is_f64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
 }
 
-static LLVMTypeRef type_of(const qn__kit_t* k, qn_dtype_t dtype) {
-  qn__kit_t other = qn__kit_with(k, qn_dtype_size_bytes(dtype) == 8);
+static LLVMTypeRef type_of(const qn__llvm_math_builder_t* k, qn_dtype_t dtype) {
+  qn__llvm_math_builder_t other = qn__llvm_math_with(k, qn_dtype_size_bytes(dtype) == 8);
   if (dtype == QN_DTYPE_BOOL) return k->b;
   return qn__dtype_is_float(dtype) ? other.f : other.i;
 }
 
-static qn__val_t leaf(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+static LLVMValueRef leaf(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_VAR) return expr->var->user;
   LLVMTypeRef type = type_of(k, expr->dtype);
   LLVMTypeRef element = k->lanes == 0 ? type : LLVMGetElementType(type);
-  return qn__kit_splat(type, expr->kind == QN__EXPR_FLOAT
-                                 ? LLVMConstReal(element, expr->float_value)
-                                 : LLVMConstInt(element, (uint64_t)expr->int_value, true));
+  return qn__llvm_math_splat(type, expr->kind == QN__EXPR_FLOAT
+                                       ? LLVMConstReal(element, expr->float_value)
+                                       : LLVMConstInt(element, (uint64_t)expr->int_value, true));
 }
 
 static bool is_signed(qn_dtype_t dtype) {
@@ -39,8 +38,8 @@ static bool is_signed(qn_dtype_t dtype) {
 
 // ------------------------------------------------------------------------------------ operators
 
-static qn__val_t cast(const qn__kit_t* k, const qn__ir_expr_t* expr) {
-  qn__val_t a = leaf(k, expr->args[0]);
+static LLVMValueRef cast(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
+  LLVMValueRef a = leaf(k, expr->args[0]);
   qn_dtype_t from = expr->args[0]->dtype, to = expr->dtype;
   LLVMTypeRef type = type_of(k, to);
   if (expr->kind == QN__EXPR_BITCAST) return LLVMBuildBitCast(k->builder, a, type, "");
@@ -55,32 +54,32 @@ static qn__val_t cast(const qn__kit_t* k, const qn__ir_expr_t* expr) {
                          : LLVMBuildZExt(k->builder, a, type, "");
 }
 
-static qn__val_t intrinsic(const qn__kit_t* k, const char* name, size_t length, qn__val_t* args,
-                           unsigned count) {
+static LLVMValueRef intrinsic(const qn__llvm_math_builder_t* k, const char* name, size_t length,
+                              LLVMValueRef* args, unsigned count) {
   LLVMTypeRef overload = LLVMTypeOf(args[0]);
   unsigned id = LLVMLookupIntrinsicID(name, length);
   LLVMValueRef callee = LLVMGetIntrinsicDeclaration(k->math->module, id, &overload, 1);
   return LLVMBuildCall2(k->builder, LLVMGlobalGetValueType(callee), callee, args, count, "");
 }
 
-static qn__val_t clz(const qn__kit_t* k, qn__val_t a) {
-  qn__val_t args[] = {a, LLVMConstInt(LLVMInt1TypeInContext(k->math->context), 0, false)};
+static LLVMValueRef clz(const qn__llvm_math_builder_t* k, LLVMValueRef a) {
+  LLVMValueRef args[] = {a, LLVMConstInt(LLVMInt1TypeInContext(k->math->context), 0, false)};
   return intrinsic(k, "llvm.ctlz", 9, args, 2);
 }
 
-// Of one lane: the functions that need it are called for one lane after the other.
-static qn__val_t mulhi(const qn__kit_t* k, qn__val_t a, qn__val_t b) {
+// Multiplies to the upper half. For one lane only, since its users are called lane by lane.
+static LLVMValueRef mulhi(const qn__llvm_math_builder_t* k, LLVMValueRef a, LLVMValueRef b) {
   LLVMTypeRef type = LLVMTypeOf(a);
   unsigned width = LLVMGetIntTypeWidth(type);
   LLVMTypeRef wide = LLVMIntTypeInContext(k->math->context, 2 * width);
-  qn__val_t product = LLVMBuildMul(k->builder, LLVMBuildZExt(k->builder, a, wide, ""),
-                                   LLVMBuildZExt(k->builder, b, wide, ""), "");
+  LLVMValueRef product = LLVMBuildMul(k->builder, LLVMBuildZExt(k->builder, a, wide, ""),
+                                      LLVMBuildZExt(k->builder, b, wide, ""), "");
   product = LLVMBuildLShr(k->builder, product, LLVMConstInt(wide, width, false), "");
   return LLVMBuildTrunc(k->builder, product, type, "");
 }
 
-// Of one lane, for f64.
-static qn__val_t two_over_pi_word(const qn__kit_t* k, qn__val_t at) {
+// Loads a word of 2/pi. For one lane of f64.
+static LLVMValueRef two_over_pi_word(const qn__llvm_math_builder_t* k, LLVMValueRef at) {
   enum { WORDS = sizeof(two_over_pi) / sizeof(two_over_pi[0]) };
   LLVMValueRef global = LLVMGetNamedGlobal(k->math->module, "qn.math.two_over_pi");
   if (global == NULL) {
@@ -96,17 +95,17 @@ static qn__val_t two_over_pi_word(const qn__kit_t* k, qn__val_t at) {
   return LLVMBuildLoad2(k->builder, k->i, address, "");
 }
 
-static qn__val_t getmant(const qn__kit_t* k, qn__val_t x) {
-  // Into 3/4 to 3/2; no sign, and NaN for a negative number.
+static LLVMValueRef getmant(const qn__llvm_math_builder_t* k, LLVMValueRef x) {
+  // A mantissa between 3/4 and 3/2 without sign; NaN for a negative number.
   enum { INTERVAL = 3, SIGN = 3 };
   LLVMTypeRef word = LLVMInt32TypeInContext(k->math->context);
-  qn__val_t mode = LLVMConstInt(word, SIGN << 2 | INTERVAL, false);
-  return qn__kit_avx512(k, "getmant", (qn__val_t[]){x, mode}, 2);
+  LLVMValueRef mode = LLVMConstInt(word, SIGN << 2 | INTERVAL, false);
+  return qn__llvm_math_avx512(k, "getmant", (LLVMValueRef[]){x, mode}, 2);
 }
 
-// Operators of floats and integers that are one instruction each.
-static qn__val_t binary(const qn__kit_t* k, qn_op_t op, qn_dtype_t dtype, qn__val_t a,
-                        qn__val_t b) {
+// Emits an operator that is one instruction; NULL for any other.
+static LLVMValueRef binary(const qn__llvm_math_builder_t* k, qn_op_t op, qn_dtype_t dtype,
+                           LLVMValueRef a, LLVMValueRef b) {
   bool is_float = qn__dtype_is_float(dtype);
   LLVMBuilderRef to = k->builder;
   switch (op) {
@@ -133,8 +132,8 @@ static qn__val_t binary(const qn__kit_t* k, qn_op_t op, qn_dtype_t dtype, qn__va
   }
 }
 
-static qn__val_t compare(const qn__kit_t* k, qn_op_t op, qn_dtype_t dtype, qn__val_t a,
-                         qn__val_t b) {
+static LLVMValueRef compare(const qn__llvm_math_builder_t* k, qn_op_t op, qn_dtype_t dtype,
+                            LLVMValueRef a, LLVMValueRef b) {
   static const LLVMRealPredicate real[] = {LLVMRealOEQ, LLVMRealUNE, LLVMRealOLT,
                                            LLVMRealOLE, LLVMRealOGT, LLVMRealOGE};
   static const LLVMIntPredicate with_sign[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntSLT,
@@ -146,14 +145,14 @@ static qn__val_t compare(const qn__kit_t* k, qn_op_t op, qn_dtype_t dtype, qn__v
   return LLVMBuildICmp(k->builder, (is_signed(dtype) ? with_sign : without)[at], a, b, "");
 }
 
-static qn__val_t operator_of(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+static LLVMValueRef operator_of(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
   uint32_t op = expr->op;
   qn_dtype_t dtype = expr->args[0]->dtype;
-  qn__val_t args[3] = {NULL, NULL, NULL};
+  LLVMValueRef args[3] = {NULL, NULL, NULL};
   for (uint32_t i = 0; i < 3 && expr->args[i]; i++) args[i] = leaf(k, expr->args[i]);
   // An f32 function may compute in f64.
-  qn__kit_t other = qn__kit_with(k, qn_dtype_size_bytes(dtype) == 8);
-  if (op >= QN__MATH_OP_CALL) return qn__math_shared(&other, op - QN__MATH_OP_CALL, args);
+  qn__llvm_math_builder_t other = qn__llvm_math_with(k, qn_dtype_size_bytes(dtype) == 8);
+  if (op >= QN__MATH_OP_CALL) return qn__llvm_math_shared(&other, op - QN__MATH_OP_CALL, args);
   if (op >= QN_OP_EQ && op <= QN_OP_GE) return compare(k, op, dtype, args[0], args[1]);
   switch (op) {
     case QN_OP_SELECT:
@@ -171,31 +170,31 @@ static qn__val_t operator_of(const qn__kit_t* k, const qn__ir_expr_t* expr) {
     case QN__MATH_OP_TWO_OVER_PI:
       return two_over_pi_word(k, args[0]);
     case QN__MATH_OP_SCALEF:
-      return qn__kit_avx512(&other, "scalef", args, 2);
+      return qn__llvm_math_avx512(&other, "scalef", args, 2);
     case QN__MATH_OP_GETEXP:
-      return qn__kit_avx512(&other, "getexp", args, 1);
+      return qn__llvm_math_avx512(&other, "getexp", args, 1);
     case QN__MATH_OP_GETMANT:
       return getmant(&other, args[0]);
     default:
       break;
   }
-  qn__val_t simple = binary(k, op, dtype, args[0], args[1]);
+  LLVMValueRef simple = binary(k, op, dtype, args[0], args[1]);
   if (simple != NULL) return simple;
-  // What LLVM has: abs, copysign, fma, sqrt, trunc, tests.
-  qn__math_t math = *k->math;
+  // Operators that LLVM has: abs, copysign, fma, sqrt, trunc, tests.
+  qn__llvm_math_t math = *k->math;
   math.builder = k->builder;
-  return qn__math_emit(&math, op, dtype, args);
+  return qn__llvm_math_emit(&math, op, dtype, args);
 }
 
 // ------------------------------------------------------------------------------------ statements
 
-static LLVMBasicBlockRef append(const qn__kit_t* k, const char* name) {
+static LLVMBasicBlockRef append(const qn__llvm_math_builder_t* k, const char* name) {
   LLVMValueRef function = LLVMGetBasicBlockParent(LLVMGetInsertBlock(k->builder));
   return LLVMAppendBasicBlockInContext(k->math->context, function, name);
 }
 
 // Keeps a call out of line, and its spills off the way around it.
-static void mark_rare(const qn__kit_t* k, LLVMValueRef call) {
+static void mark_rare(const qn__llvm_math_builder_t* k, LLVMValueRef call) {
   static const char* const NAMES[] = {"noinline", "cold"};
   for (size_t i = 0; i < QN_COUNT_OF(NAMES) && LLVMIsACallInst(call); i++) {
     unsigned kind = LLVMGetEnumAttributeKindForName(NAMES[i], strlen(NAMES[i]));
@@ -204,43 +203,44 @@ static void mark_rare(const qn__kit_t* k, LLVMValueRef call) {
   }
 }
 
-// A call for the lanes where the condition holds, behind a branch that is taken if any does.
-static qn__val_t conditional(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+// Emits a call for the lanes where the condition is true, under a branch that tests for any.
+static LLVMValueRef conditional(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
   LLVMBuilderRef b = k->builder;
-  qn__val_t condition = leaf(k, expr->args[0]), otherwise = leaf(k, expr->args[2]);
+  LLVMValueRef condition = leaf(k, expr->args[0]), otherwise = leaf(k, expr->args[2]);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
   LLVMBasicBlockRef rare = append(k, "rare"), join = append(k, "join");
-  LLVMBuildCondBr(b, qn__kit_any(k, condition), rare, join);
+  LLVMBuildCondBr(b, qn__llvm_math_any(k, condition), rare, join);
   LLVMPositionBuilderAtEnd(b, rare);
-  qn__val_t called = operator_of(k, expr->args[1]);
+  LLVMValueRef called = operator_of(k, expr->args[1]);
   mark_rare(k, called);
   called = LLVMBuildSelect(b, condition, called, otherwise, "");
   LLVMBasicBlockRef rare_end = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, join);
   LLVMPositionBuilderAtEnd(b, join);
-  qn__val_t result = LLVMBuildPhi(b, LLVMTypeOf(otherwise), "");
+  LLVMValueRef result = LLVMBuildPhi(b, LLVMTypeOf(otherwise), "");
   LLVMAddIncoming(result, (LLVMValueRef[]){called, otherwise},
                   (LLVMBasicBlockRef[]){rare_end, before}, 2);
   return result;
 }
 
-// A loop for all lanes that ends with the longest of them.
-static qn__val_t repeat(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+// Emits a loop over all lanes, which ends with the lane of the most iterations.
+static LLVMValueRef repeat(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
   LLVMBuilderRef b = k->builder;
   qn__math_id_t step = (qn__math_id_t)((uint32_t)expr->op - QN__MATH_OP_REPEAT);
-  qn__val_t count = leaf(k, expr->args[0]), start = leaf(k, expr->args[1]);
-  qn__val_t one = kf(k, 1.0);
+  LLVMValueRef count = leaf(k, expr->args[0]), start = leaf(k, expr->args[1]);
+  LLVMValueRef one = kf(k, 1.0);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
   LLVMBasicBlockRef loop = append(k, "repeat"), body = append(k, "step"), done = append(k, "done");
   LLVMBuildBr(b, loop);
   LLVMPositionBuilderAtEnd(b, loop);
-  qn__val_t left = LLVMBuildPhi(b, k->f, ""), state = LLVMBuildPhi(b, k->f, "");
-  qn__val_t is_left = LLVMBuildFCmp(b, LLVMRealOGE, left, one, "");
-  LLVMBuildCondBr(b, qn__kit_any(k, is_left), body, done);
+  LLVMValueRef left = LLVMBuildPhi(b, k->f, ""), state = LLVMBuildPhi(b, k->f, "");
+  LLVMValueRef is_left = LLVMBuildFCmp(b, LLVMRealOGE, left, one, "");
+  LLVMBuildCondBr(b, qn__llvm_math_any(k, is_left), body, done);
   LLVMPositionBuilderAtEnd(b, body);
-  qn__val_t next = qn__math_shared(k, step, (qn__val_t[]){state, leaf(k, expr->args[2])});
+  LLVMValueRef next =
+      qn__llvm_math_shared(k, step, (LLVMValueRef[]){state, leaf(k, expr->args[2])});
   next = LLVMBuildSelect(b, is_left, next, state, "");
-  qn__val_t fewer = LLVMBuildFSub(b, left, one, "");
+  LLVMValueRef fewer = LLVMBuildFSub(b, left, one, "");
   LLVMBasicBlockRef body_end = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, loop);
   LLVMAddIncoming(left, (LLVMValueRef[]){count, fewer}, (LLVMBasicBlockRef[]){before, body_end}, 2);
@@ -249,23 +249,23 @@ static qn__val_t repeat(const qn__kit_t* k, const qn__ir_expr_t* expr) {
   return state;
 }
 
-static qn__val_t value_of(const qn__kit_t* k, const qn__ir_expr_t* expr) {
+static LLVMValueRef value_of(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_COND) return conditional(k, expr);
   if (expr->kind == QN__EXPR_OP && (uint32_t)expr->op >= QN__MATH_OP_REPEAT) return repeat(k, expr);
   return expr->kind == QN__EXPR_OP ? operator_of(k, expr) : cast(k, expr);
 }
 
-// The code of a function where the builder stands.
-static qn__val_t emit(const qn__kit_t* k, unsigned id, const qn__val_t* args) {
-  qn__kit_t wide = qn__kit_with(k, true);
+// Emits the code of a function at the builder's position.
+static LLVMValueRef emit(const qn__llvm_math_builder_t* k, unsigned id, const LLVMValueRef* args) {
+  qn__llvm_math_builder_t wide = qn__llvm_math_with(k, true);
   uint32_t traits = (k->math->has_fma ? QN__MATH_HAS_FMA : 0u) |
-                    (qn__kit_has_avx512(k) ? QN__MATH_HAS_AVX512 : 0u) |
-                    (qn__kit_has_avx512(&wide) ? QN__MATH_HAS_AVX512_WIDE : 0u) |
+                    (qn__llvm_math_has_avx512(k) ? QN__MATH_HAS_AVX512 : 0u) |
+                    (qn__llvm_math_has_avx512(&wide) ? QN__MATH_HAS_AVX512_WIDE : 0u) |
                     (k->math->fast ? QN__MATH_IS_FAST : 0u);
   qn__arena_t arena;
   qn__arena_init(&arena, k->math->arena->allocator);
   qn__math_function_t function;
-  qn__val_t result = LLVMGetPoison(k->f);
+  LLVMValueRef result = LLVMGetPoison(k->f);
   if (qn__math_build(&arena, (qn__math_id_t)id, float_dtype(k), traits, &function)) {
     for (uint32_t i = 0; i < qn__math_info((qn__math_id_t)id)->arity; i++) {
       function.params[i]->user = args[i];
@@ -283,7 +283,8 @@ static qn__val_t emit(const qn__kit_t* k, unsigned id, const qn__val_t* args) {
 
 // ------------------------------------------------------------------------------------ functions
 
-static qn__val_t call(const qn__kit_t* k, qn__math_id_t id, const qn__val_t* args) {
+static LLVMValueRef call(const qn__llvm_math_builder_t* k, qn__math_id_t id,
+                         const LLVMValueRef* args) {
   const qn__math_info_t* info = qn__math_info(id);
   char name[48];
   const char* element = k->is_f64 ? "f64" : "f32";
@@ -292,31 +293,33 @@ static qn__val_t call(const qn__kit_t* k, qn__math_id_t id, const qn__val_t* arg
   } else {
     snprintf(name, sizeof(name), "qn.math.%s.v%u%s", info->name, k->lanes, element);
   }
-  return qn__kit_function(k, name, emit, (unsigned)id, args, info->arity);
+  return qn__llvm_math_call(k, name, emit, (unsigned)id, args, info->arity);
 }
 
-// Calls the function of one lane for all, in a loop that ends in the block where the builder then
-// stands.
-static qn__val_t each_lane(const qn__kit_t* k, qn__math_id_t id, const qn__val_t* args) {
+// Calls the function of one lane for all lanes, in a loop. Afterwards the builder is in the block
+// after the loop.
+static LLVMValueRef each_lane(const qn__llvm_math_builder_t* k, qn__math_id_t id,
+                              const LLVMValueRef* args) {
   enum { MAX_ARGS = 3 };
   LLVMBuilderRef b = k->builder;
-  qn__kit_t one = qn__kit_scalar(k);
+  qn__llvm_math_builder_t one = qn__llvm_math_scalar(k);
   LLVMTypeRef counter = LLVMInt32TypeInContext(k->math->context);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
   LLVMBasicBlockRef loop = append(k, "lane"), done = append(k, "done");
   LLVMBuildBr(b, loop);
   LLVMPositionBuilderAtEnd(b, loop);
-  qn__val_t i = LLVMBuildPhi(b, counter, "");
-  qn__val_t so_far = LLVMBuildPhi(b, k->f, "");
-  qn__val_t lane[MAX_ARGS];
+  LLVMValueRef i = LLVMBuildPhi(b, counter, "");
+  LLVMValueRef so_far = LLVMBuildPhi(b, k->f, "");
+  LLVMValueRef lane[MAX_ARGS];
   for (uint32_t j = 0; j < qn__math_info(id)->arity; j++) {
     lane[j] = LLVMBuildExtractElement(b, args[j], i, "");
   }
-  qn__val_t y = call(&one, id, lane);
+  LLVMValueRef y = call(&one, id, lane);
   mark_rare(k, y);
-  qn__val_t now = LLVMBuildInsertElement(b, so_far, y, i, "");
-  qn__val_t next = LLVMBuildAdd(b, i, LLVMConstInt(counter, 1, false), "");
-  qn__val_t more = LLVMBuildICmp(b, LLVMIntULT, next, LLVMConstInt(counter, k->lanes, false), "");
+  LLVMValueRef now = LLVMBuildInsertElement(b, so_far, y, i, "");
+  LLVMValueRef next = LLVMBuildAdd(b, i, LLVMConstInt(counter, 1, false), "");
+  LLVMValueRef more =
+      LLVMBuildICmp(b, LLVMIntULT, next, LLVMConstInt(counter, k->lanes, false), "");
   LLVMBuildCondBr(b, more, loop, done);
   LLVMAddIncoming(i, (LLVMValueRef[]){LLVMConstNull(counter), next},
                   (LLVMBasicBlockRef[]){before, loop}, 2);
@@ -325,7 +328,8 @@ static qn__val_t each_lane(const qn__kit_t* k, qn__math_id_t id, const qn__val_t
   return now;
 }
 
-qn__val_t qn__math_shared(const qn__kit_t* k, qn__math_id_t id, const qn__val_t* args) {
+LLVMValueRef qn__llvm_math_shared(const qn__llvm_math_builder_t* k, qn__math_id_t id,
+                                  const LLVMValueRef* args) {
   qn__math_place_t place = qn__math_info(id)->places[k->is_f64 ? 1 : 0];
   if (place == QN__MATH_INLINE) return emit(k, (unsigned)id, args);
   if (place == QN__MATH_LANES && k->lanes != 0) return each_lane(k, id, args);

@@ -1,9 +1,8 @@
-// jit/llvm/object.c: the checks on a relocatable object, on its section and symbol tables alone.
+// jit/llvm/object.c: checks a relocatable object by its section and symbol tables.
 //
-// An image may not have: 1. undefined symbols (a call to a library, such as one that instruction
-// selection makes for an operation the processor lacks), 2. data that is written, or
-// thread-local, 3. relocations through a global offset table, 4. constructors. Absolute addresses
-// are found by linking twice (link.h). Thread rule: pure functions. Read next: link.c.
+// An image must not have: 1. undefined symbols (calls of a library, for example for an operation
+// that the processor lacks), 2. writable or thread-local data, 3. relocations through a global
+// offset table. Absolute addresses are found by linking twice (link.h).
 #include "jit/llvm/object.h"
 
 #include <elf.h>
@@ -87,7 +86,7 @@ static qn_status_t inspect_sections(const view_t* view, size_t* out_load_bytes) 
   return QN_OK;
 }
 
-// x86-64 relocations that go through a table of addresses, by type.
+// Returns whether a relocation uses a table of addresses.
 static bool is_got_relocation(uint16_t machine, uint32_t type) {
   if (machine == EM_X86_64) {
     switch (type) {
@@ -118,7 +117,7 @@ static qn_status_t inspect_relocations(const view_t* view, size_t* inout_load_by
     const Elf64_Shdr* section = &view->sections[i];
     if (section->sh_type != SHT_RELA) continue;
     size_t count = (size_t)section->sh_size / sizeof(Elf64_Rela);
-    // The linker sets room for a stub aside for each, used or not.
+    // The linker reserves memory for one stub per relocation.
     if (!qn__size_add(*inout_load_bytes, count * 32, inout_load_bytes)) return malformed("a size");
     for (size_t k = 0; k < count; ++k) {
       Elf64_Rela relocation;
@@ -127,7 +126,7 @@ static qn_status_t inspect_relocations(const view_t* view, size_t* inout_load_by
       uint32_t type = (uint32_t)ELF64_R_TYPE(relocation.r_info);
       if (!is_got_relocation(header.e_machine, type)) continue;
       return qn_status_make(QN_STATUS_UNSUPPORTED,
-                            "code for the cpu has no table of addresses, but '%s' asks for one "
+                            "code for the cpu has no table of addresses, but '%s' requires one "
                             "(relocation %u)",
                             text_at(view->names, view->names_size, section->sh_name), type);
     }
@@ -153,7 +152,7 @@ static qn_status_t inspect_symbols(const view_t* view, const Elf64_Shdr* table, 
     if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_COMMON) {
       return qn_status_make(QN_STATUS_UNSUPPORTED,
                             "code for the cpu may call nothing outside of itself, but it needs "
-                            "'%.200s'; the target may lack an extension that the operation wants",
+                            "'%.200s'; the target may lack an extension for the operation",
                             name);
     }
     if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx >= view->section_count) {
@@ -169,7 +168,7 @@ qn_status_t qn__llvm_object_inspect(qn_span_t bytes, qn__arena_t* arena, qn__llv
   memset(out, 0, sizeof *out);
   view_t view = {{NULL, 0}, NULL, 0, NULL, 0};
   QN_TRY(open_view(bytes, &view));
-  // Symbols first: an undefined one explains what asks for a table of addresses.
+  // Checks symbols first, since an undefined one is the reason of a table of addresses.
   const Elf64_Shdr* symbols = NULL;
   for (size_t i = 0; i < view.section_count && !symbols; ++i) {
     if (view.sections[i].sh_type == SHT_SYMTAB) symbols = &view.sections[i];

@@ -1,9 +1,7 @@
-// jit/llvm/object.h: reading the relocatable ELF object that LLVM made: what it needs, defines and
-// weighs.
+// jit/llvm/object.h: reads the relocatable ELF object that LLVM made.
 //
-// This is the check with the good messages: it names what an image may not have before anything is
-// linked. The linking itself (link.h) refuses the same things again, by what the linker asks for.
-// Thread rule: pure functions. Read next: object.c.
+// This check names forbidden things before anything is linked. The linker (link.h) refuses them
+// again, by what it is asked for.
 #ifndef QN_JIT_LLVM_OBJECT_H_
 #define QN_JIT_LLVM_OBJECT_H_
 
@@ -18,15 +16,15 @@ typedef struct qn__llvm_object_symbol {
 } qn__llvm_object_symbol_t;
 
 typedef struct qn__llvm_object {
-  // Upper bound of the bytes that the linker asks memory for, with alignment and stubs.
+  // Upper bound of the bytes that the linker allocates, with alignment and stubs.
   size_t load_bytes;
   size_t function_count;
   qn__llvm_object_symbol_t* functions;  // in the arena; in the object's order
 } qn__llvm_object_t;
 
-// Checks that the object can become an image and describes it. Errors: UNSUPPORTED that names the
-// undefined symbol, the writable section or the table of addresses; INTERNAL for what is not such
-// an object; OUT_OF_MEMORY.
+// Checks that the object can become an image, and describes it. Errors: UNSUPPORTED with the
+// undefined symbol, the writable section or the table of addresses; INTERNAL for a malformed
+// object; OUT_OF_MEMORY.
 qn_status_t qn__llvm_object_inspect(qn_span_t bytes, qn__arena_t* arena, qn__llvm_object_t* out);
 
 #endif  // QN_JIT_LLVM_OBJECT_H_

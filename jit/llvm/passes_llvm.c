@@ -1,12 +1,11 @@
-// jit/llvm/passes_llvm.c: the pass pipelines.
+// jit/llvm/passes_llvm.c: runs LLVM's pass pipelines.
 //
-// The vectors are already in the code, so what LLVM adds is cleaning: promotion of stack slots,
-// common subexpressions, invariants out of loops, addressing. Left out on purpose: LLVM's
-// vectorisers (they would only take apart what is there), loop idioms and memcpy optimisation (they
-// make calls of memset and memcpy, which nothing here can resolve), and inlining (a module is
-// kernels and loop bodies that are reached through pointers). The explicit string is the only way
-// to leave passes out from C: the switches of LLVMPassBuilderOptions are ignored. Thread rule: in
-// the header. Read next: worker.c.
+// The code already has its vectors. LLVM only cleans up: it promotes stack slots, shares common
+// subexpressions, moves invariants out of loops and simplifies addresses. Three kinds of passes are
+// left out: vectorisers (they would only take our vectors apart), loop idioms and memcpy
+// optimisation (they make calls of memset and memcpy, which cannot be resolved here), and inlining
+// (kernels and loop bodies are reached through pointers). The C interface can leave passes out only
+// by an explicit pipeline: it ignores the switches of LLVMPassBuilderOptions.
 #include "jit/llvm/passes_llvm.h"
 
 #include <llvm-c/Core.h>

@@ -1,9 +1,8 @@
-// jit/llvm/worker.c: target machines by features and tier, the linker, the pool.
+// jit/llvm/worker.c: target machines by features and tier, the linker, and the pool of workers.
 //
 // A machine is made for the baseline processor of its architecture and the target's list of
-// extensions, so that nothing of the host and nothing that a processor's name implies can leak in.
-// Scheduling for another processor is an attribute of the functions (passes_llvm.c). Thread rule:
-// in worker.h. Read next: compile.c.
+// extensions. So the code depends neither on the host nor on the features that a processor's name
+// implies. Scheduling for a processor is an attribute of functions (passes_llvm.c).
 #include "jit/llvm/worker.h"
 
 #include <llvm-c/Core.h>
@@ -82,7 +81,7 @@ qn_status_t qn__llvm_worker_take(qn__llvm_worker_pool_t* pool, qn__llvm_worker_t
 void qn__llvm_worker_give_back(qn__llvm_worker_pool_t* pool, qn__llvm_worker_t* worker,
                                bool is_abandoned) {
   if (is_abandoned) {
-    // Only our own memory is given back.
+    // Frees only our own memory; that of LLVM is leaked (guard.h).
     qn__free(worker->allocator, worker, sizeof *worker);
     return;
   }
@@ -101,7 +100,7 @@ void qn__llvm_features(const qn_target_t* target, qn__buffer_t* out) {
   for (size_t i = 0; i < arch->feature_count; ++i) {
     if (!qn__features_has_index(target->features, (int)i)) continue;
     qn__buffer_format(out, "%s+%s", out->size ? "," : "", arch->features[i].name);
-    // Not a bit of the processor but LLVM's own switch: AVX-512 registers are 512 bits wide.
+    // LLVM's own switch for 512-bit registers; the processor has no such bit.
     if (strcmp(arch->features[i].name, "avx512f") == 0) qn__buffer_cstr(out, ",+evex512");
   }
 }
@@ -128,7 +127,7 @@ static qn_status_t make_machine(const qn__target_arch_t* arch, const char* featu
   if (!*out_machine) {
     return qn_status_make(QN_STATUS_INTERNAL, "LLVM makes no target machine for %s", arch->triple);
   }
-  // What FastISel cannot select falls back to the selection DAG, block by block.
+  // Instructions that FastISel does not support go through the selection DAG, block by block.
   if (tier == QN_TIER_FAST) LLVMSetTargetMachineFastISel(*out_machine, true);
   return QN_OK;
 }
@@ -169,8 +168,7 @@ qn_status_t qn__llvm_worker_linker(qn__llvm_worker_t* worker, qn__llvm_linker_t*
     worker->linker = NULL;
   }
   if (!worker->linker) {
-    // Linking compiles nothing, so the machine only says that objects are ELF for one of the
-    // architectures.
+    // The linker compiles nothing. It takes only the object format and architecture of a machine.
     const qn__target_arch_t* arch = qn__arch_of_host() ? qn__arch_of_host() : qn__arch_at(0);
     LLVMTargetMachineRef machine = NULL;
     QN_TRY(make_machine(arch, "", QN_TIER_FAST, &machine));

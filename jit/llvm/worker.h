@@ -1,10 +1,9 @@
-// jit/llvm/worker.h: what one compiling thread needs from LLVM and is worth keeping: target
-// machines and a linker. The generator's pool hands workers out; as many exist as threads have
-// compiled at once.
+// jit/llvm/worker.h: workers: the target machines and the linker that a compile uses, kept for the
+// next one. The pool has as many workers as threads have compiled at the same time.
 //
-// The LLVM context is not kept: each compile has a fresh one, so that nothing of an earlier module
-// can change the bytes of a later one. Thread rule: the pool is thread-safe; a worker is one
-// thread's while it is taken. Read next: worker.c.
+// The LLVM context is not kept: a fresh one for each compile ensures that one module cannot change
+// the code of another.
+// Thread rule: the pool is thread-safe; a worker belongs to one thread while it is taken.
 #ifndef QN_JIT_LLVM_WORKER_H_
 #define QN_JIT_LLVM_WORKER_H_
 
@@ -24,21 +23,21 @@ typedef struct qn__llvm_worker_pool {
 } qn__llvm_worker_pool_t;
 
 qn_status_t qn__llvm_worker_pool_init(qn__llvm_worker_pool_t* pool, qn_allocator_t allocator);
-// No worker may be taken.
+// Destroys the pool. All workers must have been given back.
 void qn__llvm_worker_pool_deinit(qn__llvm_worker_pool_t* pool);
 qn_status_t qn__llvm_worker_take(qn__llvm_worker_pool_t* pool, qn__llvm_worker_t** out_worker);
-// `is_abandoned`: LLVM gave up inside; what the worker holds is lost on purpose (guard.h).
+// Returns a worker. `is_abandoned`: LLVM failed fatally, so its objects are leaked (guard.h).
 void qn__llvm_worker_give_back(qn__llvm_worker_pool_t* pool, qn__llvm_worker_t* worker,
                                bool is_abandoned);
 
-// The machine for a CPU target and tier; borrowed until another one is asked for. Errors:
-// UNAVAILABLE when this LLVM lacks the architecture, OUT_OF_MEMORY.
+// Returns the machine for a CPU target and tier, borrowed until the next call. Errors: UNAVAILABLE
+// if this LLVM lacks the architecture, OUT_OF_MEMORY.
 qn_status_t qn__llvm_worker_machine(qn__llvm_worker_t* worker, const qn_target_t* target,
                                     qn_tier_t tier, LLVMTargetMachineRef* out_machine);
-// The linker; made on first use and after a failed link.
+// Returns the linker, which is made on first use and after a failed link.
 qn_status_t qn__llvm_worker_linker(qn__llvm_worker_t* worker, qn__llvm_linker_t** out_linker);
 
-// LLVM's name for the extensions of a target: "+avx,+avx2".
+// Appends the extensions of a target in LLVM's syntax: "+avx,+avx2".
 void qn__llvm_features(const qn_target_t* target, qn__buffer_t* out);
 
 #endif  // QN_JIT_LLVM_WORKER_H_

@@ -157,20 +157,20 @@ static void test_contract(void** state) {
   LLVMPositionBuilderAtEnd(builder, LLVMAppendBasicBlockInContext(context, caller, "entry"));
   qn__arena_t arena;
   qn__arena_init(&arena, qn_allocator_default());
-  qn__math_t math = {.context = context,
-                     .module = module,
-                     .builder = builder,
-                     .arena = &arena,
-                     .has_fma = true,
-                     .has_round = true};
+  qn__llvm_math_t math = {.context = context,
+                          .module = module,
+                          .builder = builder,
+                          .arena = &arena,
+                          .has_fma = true,
+                          .has_round = true};
   LLVMValueRef x = LLVMGetParam(caller, 0), number = LLVMGetParam(caller, 1);
-  assert_null(qn__math_emit(&math, QN_OP_SIN, QN_DTYPE_F32, &number));
-  assert_null(qn__math_emit(&math, QN_OP_ADD, QN_DTYPE_F32, (LLVMValueRef[]){x, x}));
+  assert_null(qn__llvm_math_emit(&math, QN_OP_SIN, QN_DTYPE_F32, &number));
+  assert_null(qn__llvm_math_emit(&math, QN_OP_ADD, QN_DTYPE_F32, (LLVMValueRef[]){x, x}));
   for (int twice = 0; twice < 2; twice++) {
     for (size_t i = 0; i < CASE_COUNT; i++) {
       LLVMValueRef args[] = {x, x, x};
       if (CASES[i].op == QN_OP_LDEXP) args[1] = build_exponent(context, module, builder, x);
-      LLVMValueRef y = qn__math_emit(&math, CASES[i].op, QN_DTYPE_F32, args);
+      LLVMValueRef y = qn__llvm_math_emit(&math, CASES[i].op, QN_DTYPE_F32, args);
       assert_non_null(y);
       bool is_test =
           CASES[i].op == QN_OP_ISNAN || CASES[i].op == QN_OP_ISINF || CASES[i].op == QN_OP_ISFINITE;
