@@ -15,6 +15,7 @@
 #include "ir/passes/passes.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "jit/identity/artifact_make.h"
 #include "jit/llvm/emit.h"
 #include "jit/llvm/guard.h"
 #include "jit/llvm/image.h"
@@ -188,71 +189,29 @@ static qn_status_t write_form(const job_t* job) {
   return sink.write(sink.self, job->image.bytes.data, job->image.bytes.size);
 }
 
-typedef struct artifact {
-  qn_artifact_t base;
-  qn_allocator_t allocator;
-  qn__arena_t arena;
-  uint8_t *payload, *metadata;
-  size_t payload_capacity, metadata_capacity;
-} artifact_t;
-
-static void release_artifact(qn_artifact_t* base) {
-  artifact_t* artifact = (artifact_t*)base;
-  qn_allocator_t allocator = artifact->allocator;
-  qn__arena_deinit(&artifact->arena);
-  qn__free(allocator, artifact->payload, artifact->payload_capacity);
-  qn__free(allocator, artifact->metadata, artifact->metadata_capacity);
-  qn__free(allocator, artifact, sizeof *artifact);
-}
-
-static bool copy_functions(const job_t* job, artifact_t* artifact) {
-  qn__arena_t* arena = &artifact->arena;
+static qn_status_t make_artifact(job_t* job, qn_artifact_t** out_artifact) {
   size_t count = job->emitted.function_count;
-  qn_artifact_function_t* functions = qn__arena_alloc_array(arena, count + 1, sizeof *functions);
-  if (!functions) return false;
+  qn_artifact_function_t* functions =
+      qn__arena_alloc_array(&job->arena, count + 1, sizeof *functions);
+  if (!functions) return qn__out_of_memory("an artifact");
   for (size_t i = 0; i < count; ++i) {
     const qn__llvm_emit_function_t* from = &job->emitted.functions[i];
-    qn_artifact_site_t* sites = qn__arena_alloc_array(arena, from->site_count + 1, sizeof *sites);
-    if (!sites) return false;
-    for (uint32_t k = 0; k < from->site_count; ++k) {
-      sites[k] = from->sites[k];
-      if (sites[k].message) sites[k].message = qn__arena_cstr(arena, qn__str(sites[k].message));
-    }
     functions[i] = (qn_artifact_function_t){
-        .name = qn__arena_cstr(arena, qn__str(from->name)),
+        .name = from->name,
         .code_offset = job->image.offsets[i],
         .code_size_bytes = job->image.sizes[i],
         .launch_count = from->launch_count,
         .site_count = from->site_count,
-        .sites = sites,
+        .sites = from->sites,
     };
   }
-  artifact->base.functions = functions;
-  artifact->base.function_count = count;
-  artifact->base.isa = qn__arena_cstr(arena, qn__str(qn__target_isa_json(job->target)));
-  return !arena->is_exhausted;
-}
-
-static qn_status_t make_artifact(job_t* job, qn_artifact_t** out_artifact) {
-  artifact_t* artifact = qn__alloc_zero(job->allocator, 1, sizeof *artifact);
-  if (!artifact) return qn__out_of_memory("an artifact");
-  artifact->allocator = job->allocator;
-  artifact->base.struct_size = sizeof artifact->base;
-  artifact->base.format = "cpu-image-1";
-  artifact->base.release = release_artifact;
-  qn__arena_init(&artifact->arena, job->allocator);
-  if (!copy_functions(job, artifact)) {
-    release_artifact(&artifact->base);
-    return qn__out_of_memory("an artifact");
-  }
-  artifact->payload =
-      qn__buffer_take(&job->image.bytes, &artifact->base.payload_size, &artifact->payload_capacity);
-  artifact->metadata = qn__buffer_take(&job->image.symbols, &artifact->base.metadata_size,
-                                       &artifact->metadata_capacity);
-  artifact->base.payload = artifact->payload;
-  artifact->base.metadata = artifact->metadata;
-  *out_artifact = &artifact->base;
-  return QN_OK;
+  qn__artifact_parts_t parts = {.format = "cpu-image-1",
+                                .isa = qn__target_isa_json(job->target),
+                                .function_count = count,
+                                .functions = functions,
+                                .payload = &job->image.bytes,
+                                .metadata = &job->image.symbols};
+  return qn__artifact_make(job->allocator, &parts, out_artifact);
 }
 
 // ------------------------------------------------------------------------------------ jobs
