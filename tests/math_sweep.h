@@ -2,11 +2,10 @@
 // compiled in memory for a chosen processor.
 //
 // What it is: math_kernel_create makes `for (i…) out[i] = op(a[i], b[i], c[i])` in vectors of some
-// lanes with qn__llvm_math_emit, refuses an object that refers to anything outside itself, and links it
-// alone.
-// What it is not: the way the engine compiles (jit/llvm/); this needs nothing of it but math.h.
-// Threads: a kernel is made and freed by one thread and may be called by any.
-// Next: tests/unit/llvm/test_math.c.
+// lanes with qn__llvm_math_emit, refuses an object that refers to anything outside itself, and
+// links it alone. What it is not: the way the engine compiles (jit/llvm/); this needs nothing of it
+// but math.h. Threads: a kernel is made and freed by one thread and may be called by any. Next:
+// tests/unit/llvm/test_math.c.
 #ifndef QN_TESTS_MATH_SWEEP_H_
 #define QN_TESTS_MATH_SWEEP_H_
 
