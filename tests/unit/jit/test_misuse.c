@@ -192,7 +192,8 @@ static void test_broken_artifacts(void** state) {
                             .isa = "{}",
                             .function_count = 1,
                             .functions = &function};
-  must_fail(qn__artifact_check(NULL), QN_STATUS_DATA_LOSS, "lacks");
+  const qn_artifact_t empty = {.struct_size = sizeof empty};
+  must_fail(qn__artifact_check(&empty), QN_STATUS_DATA_LOSS, "lacks");
   must_fail(qn__artifact_check(&artifact), QN_STATUS_DATA_LOSS, "lacks its 2 sites");
   function.site_count = 0;
   must(qn__artifact_check(&artifact));

@@ -116,7 +116,9 @@ static void add_operator(items_t* items, qn_op_t op) {
   qn_dtype_t result = qn__op_result(op, operands, &index, &expected);
   if (result == QN_DTYPE_NONE || is_exchange != items->is_exchange) return;
   const char* a = info->rule == QN__RULE_SELECT ? "c[i]" : "x[i]";
-  const char* b = info->rule == QN__RULE_LANE ? "(i % 7)" : "y[i]";
+  const char* b = info->rule == QN__RULE_LANE                       ? "(i % 7)"
+                  : qn__op_own_dtype(info->rule, 1) == QN_DTYPE_I32 ? "i32(y[i])"
+                                                                    : "y[i]";
   size_t number = items->count;
   item_t* item = add_item(items);
   (void)snprintf(item->outputs, sizeof item->outputs, ", out r%zu: %s[n]", number,
