@@ -70,8 +70,7 @@ static const qn__gpu_bound_t* fold(qn__gpu_bounds_t* bounds, qn_op_t op, const q
 }
 
 // Simplifies an operation whose constant operand, if any, is `b`: identities, and sums of
-// constants.
-// `*is_done` false: there is no simpler form.
+// constants. Sets `*is_done` to false if there is no simpler form.
 static const qn__gpu_bound_t* simplify(qn__gpu_bounds_t* bounds, qn_op_t op,
                                        const qn__gpu_bound_t* a, const qn__gpu_bound_t* b,
                                        bool* is_done) {

@@ -25,7 +25,7 @@ typedef struct qn__gpu_bounds {
   qn__gpu_bound_t* buckets[QN__GPU_BOUND_BUCKETS];
 } qn__gpu_bounds_t;
 
-// Both bounds are NULL where nothing is known.
+// The range of a value. Both bounds are NULL if it is unknown.
 typedef struct qn__gpu_interval {
   const qn__gpu_bound_t* lo;
   const qn__gpu_bound_t* hi;
@@ -41,8 +41,8 @@ static inline bool qn__gpu_bound_is_const(const qn__gpu_bound_t* bound) {
 
 const qn__gpu_bound_t* qn__gpu_bound_const(qn__gpu_bounds_t* bounds, int64_t value);
 const qn__gpu_bound_t* qn__gpu_bound_var(qn__gpu_bounds_t* bounds, const qn__ir_var_t* var);
-// ADD, SUB, MUL, MIN, MAX, the divisions, AND, OR, XOR, SHL, SHR. NULL when an operand is NULL, the
-// result is too large, or a constant overflows.
+// Makes a bound of two others. `op` is ADD, SUB, MUL, MIN, MAX, a division, AND, OR, XOR, SHL or
+// SHR. Returns NULL if an operand is NULL, the result is too large, or a constant overflows.
 const qn__gpu_bound_t* qn__gpu_bound_op(qn__gpu_bounds_t* bounds, qn_op_t op,
                                         const qn__gpu_bound_t* a, const qn__gpu_bound_t* b);
 void qn__gpu_bound_put(const qn__gpu_host_t* host, qn__gpu_ops_t* ops,

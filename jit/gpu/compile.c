@@ -1,7 +1,7 @@
 // jit/gpu/compile.c: see compile.h.
 //
 // Not here: the order of the stages, and the compilers (jit/nvrtc/compile.c,
-// jit/shaderc/compile.c). Read next: lower.c, print.c, artifact.c.
+// jit/shaderc/compile.c).
 #include "jit/gpu/compile.h"
 
 #include <stdio.h>

@@ -1,17 +1,15 @@
 // jit/gpu/compiler_guard.c: see compiler_guard.h.
 //
-// Compiler libraries keep global state behind locks of their own. A fork while one of them is held
-// would leave a child that hangs at its first compile. So a fork waits until no compile and no
-// warm-up is under way, of any generator: the library's state is the process's. Hence the count
-// below is static; each module that a library is linked to has this file for itself.
-//
-// The first warm-up or compile registers the fork handler, not the creation of a generator: the
-// engine makes generators under a lock that its own fork handler takes. A fork before that finds
-// library and locks untouched. A child for which the warm-up had not begun refuses to compile.
-//
-// What a library makes at its first use must not be torn down while the warm-up runs: the thread
-// holds the end of the process (base/fork.h), and the first compile waits for the thread, so that
-// the engine's own hold covers it too.
+//  1. A compiler library has global state and locks of its own. If a fork happens while a thread
+//     holds such a lock, the child hangs at its first compile. So a fork waits for all compiles and
+//     warm-ups of all generators. That state belongs to the process, so the count below is static.
+//     Each module that links a library has its own copy of this file.
+//  2. The first warm-up or compile registers the fork handler. The creation of a generator cannot
+//     do it: the engine creates generators under a lock that its own fork handler takes. An earlier
+//     fork is harmless, because no library has been used yet. A child that was forked before the
+//     end of the warm-up cannot compile.
+//  3. An exit must not destroy the library's objects during the warm-up. So the thread delays the
+//     exit (qn__exit_hold). The first compile waits for the thread, so the engine's hold covers it.
 #include "jit/gpu/compiler_guard.h"
 
 #include <unistd.h>
@@ -20,7 +18,8 @@
 
 // ---- fork
 
-// Of all guards. Used only once the fork handler is registered, so that no child finds it taken.
+// Shared by all guards. The mutex is used only after the fork handler is registered, so that no
+// child inherits it locked.
 static struct {
   qn__mutex_t mutex;
   qn__cond_t changed;   // busy_count is 0, or a thread has been joined
@@ -40,7 +39,7 @@ static void fork_parent(void* self) {
 }
 static void fork_child(void* self) {
   (void)self;
-  // Also where the thread that was registering is the parent's.
+  // The fork may have interrupted the registration in another thread of the parent.
   shared.is_registered = true;
   qn_status_free(qn__mutex_init(&shared.mutex));
   qn_status_free(qn__cond_init(&shared.changed));
@@ -53,7 +52,8 @@ static void register_node(void) {
   shared.is_registered = qn__fork_register(&shared.fork_node);
 }
 
-// In a child of a fork that came while this ran, the C library runs it again. False without memory.
+// Registers the fork handler once. Returns false if memory ran out. If a fork interrupts the
+// registration, the C library repeats it in the child.
 static bool is_guarded(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   (void)pthread_once(&once, register_node);
@@ -87,7 +87,7 @@ static void* run_warm(void* self) {
   return NULL;
 }
 
-// Waits for the thread; others wait for the one that joins.
+// Joins the warm-up thread. One caller joins it; concurrent callers wait for that caller.
 static void join(qn__gpu_compiler_guard_t* guard) {
   qn__mutex_lock(&shared.mutex);
   while (guard->is_joining) qn__cond_wait(&shared.changed, &shared.mutex);
@@ -105,7 +105,7 @@ static void join(qn__gpu_compiler_guard_t* guard) {
 // ---- compiles
 
 qn_status_t qn__gpu_compiler_guard_begin(qn__gpu_compiler_guard_t* guard) {
-  // The thread is the parent's, and so is who may have been joining it.
+  // In a child there is no warm-up thread to join, and `is_joining` may be out of date.
   const bool is_child = guard->pid != getpid();
   if (is_child && !atomic_load_explicit(&guard->is_warm, memory_order_acquire)) {
     return qn_status_make(QN_STATUS_UNAVAILABLE,
@@ -141,7 +141,7 @@ void qn__gpu_compiler_guard_warm(qn__gpu_compiler_guard_t* guard, const char* th
   guard->has_thread = qn_ok(started);
   if (guard->has_thread) return;
   qn_status_free(started);
-  // Nothing is registered here. The lock under which generators are made keeps forks away.
+  // No thread: warm up here. The lock under which generators are created delays forks already.
   warm_up(guard);
   qn__exit_release();
 }

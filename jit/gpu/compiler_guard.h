@@ -17,23 +17,24 @@ typedef struct qn__gpu_compiler_guard {
   void* self;
   pid_t pid;  // of the process that started the thread
   pthread_t thread;
-  bool has_thread;  // and it has not been joined; guarded by the lock of guard.c, as the next
+  // Both are guarded by the mutex of compiler_guard.c.
+  bool has_thread;  // started and not yet joined
   bool is_joining;
   _Atomic bool is_warm;
 } qn__gpu_compiler_guard_t;
 
-// Of a zeroed guard.
+// Initialises a guard, which must be zeroed. `library` is borrowed until the deinit.
 void qn__gpu_compiler_guard_init(qn__gpu_compiler_guard_t* guard, const char* library);
-// Starts the thread that runs `warm`; where none can be had it is run here: slow, and right. `self`
-// is borrowed until the deinit.
+// Starts a thread that runs `warm`. If no thread can be started, runs `warm` on this one. `self` is
+// borrowed until the deinit.
 void qn__gpu_compiler_guard_warm(qn__gpu_compiler_guard_t* guard, const char* thread_name,
                                  void (*warm)(void* self), void* self);
-// Waits for the thread.
+// Joins the thread.
 void qn__gpu_compiler_guard_deinit(qn__gpu_compiler_guard_t* guard);
 
-// Around each compile; what the warm-up wrote is visible behind begin. A fork waits for the end of
-// all compiles and warm-ups. Errors: UNAVAILABLE in the child of a fork that came before the
-// guard's warm-up had begun, OUT_OF_MEMORY.
+// Bracket each compile. Begin waits for the warm-up, whose writes are visible after it. A fork
+// waits until all compiles and warm-ups have ended. Errors: UNAVAILABLE in a child that was forked
+// before the guard's warm-up had ended, OUT_OF_MEMORY.
 qn_status_t qn__gpu_compiler_guard_begin(qn__gpu_compiler_guard_t* guard);
 void qn__gpu_compiler_guard_end(qn__gpu_compiler_guard_t* guard);
 

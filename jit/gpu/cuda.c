@@ -13,7 +13,7 @@
 // ---- the text's beginning
 
 static void text_begin(qn__gpu_printer_t* p) {
-  // Behind the prelude, since it uses its types.
+  // This follows the prelude, because it uses types of the prelude.
   p->at = &p->outer;
   if (p->dialect_bits & QN__CUDA_USES_RECORD) {
     qn__kprint_line(p, "struct qn_record_t {");
@@ -35,8 +35,9 @@ static void text_begin(qn__gpu_printer_t* p) {
   }
   if (p->dialect_bits & QN__CUDA_USES_WIDE) qn__cuda_wide_helpers(p);
   if (p->dialect_bits & QN__CUDA_USES_LANES) {
-    // Lanes of the warp of `thread` that are there; all of them as a mask; the lane that a shuffle
-    // takes from, which is the own one where the one that is asked for is not there.
+    // qn_lane_count returns the number of lanes in the thread's warp, and the next function their
+    // mask. qn_lane_at returns the source lane of a shuffle. If that lane does not exist, it
+    // returns the thread's own lane.
     static const char* const lines[] = {
         "QN_FN uint qn_lane_count(uint thread, uint threads) {",
         "  const uint count = threads - (thread & ~31u);",
@@ -131,7 +132,7 @@ static bool is_buffer(const qn__gpu_arg_t* arg) {
   return arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORKSPACE;
 }
 
-// Buffers, the record, scalars, the tag (devices/gpu/plan.h).
+// Returns the parameter list: buffers, the record, scalars, the tag (devices/gpu/plan.h).
 static const char* parameters(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   const char* text = "";
@@ -184,9 +185,9 @@ static void kernel_begin(qn__gpu_printer_t* p) {
                   plan->name, parameters(p));
   declare_shared(p);
   if (plan->has_record) {
-    // Each thread loads the tag once, and not as volatile: a plain load is served by the
-    // first-level cache, while volatile loads of all blocks would queue at one line of the second
-    // level. Any load sees what earlier kernels wrote, and this launch's own tag stops no thread.
+    // Each thread loads the tag once, by a plain load, which the L1 cache serves. Volatile loads of
+    // all blocks would contend for one line of the L2 cache. A plain load is enough: it sees the
+    // writes of earlier kernels, and this launch's own tag stops no thread.
     qn__kprint_line(p, "const uint qn_failed = qn_record->tag;");
     qn__kprint_line(p, "if (qn_failed != 0u && qn_failed != qn_tag) return;");
   }

@@ -22,14 +22,14 @@ void qn__cuda_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const c
                     const char* value);
 bool qn__cuda_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
-// An element of memory as a value of the compute type.
+// Converts an element of memory to a value of the compute type.
 const char* qn__cuda_from_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* element);
-// And back.
+// Converts a value of the compute type to an element of memory.
 const char* qn__cuda_to_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
 
 // cuda_wide.c
 extern const qn__gpu_dialect_wide_t qn__cuda_wide;
-// The helpers, for a text that uses them.
+// Writes the helper functions of wide accesses.
 void qn__cuda_wide_helpers(qn__gpu_printer_t* p);
 
 // cuda_lanes.c

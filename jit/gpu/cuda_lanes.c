@@ -1,11 +1,9 @@
 // jit/gpu/cuda_lanes.c: exchanges among the threads of a warp or block in CUDA C.
 //
-// 1. Warps have 32 lanes. If the threads of a block are no multiple of 32, the last warp is
-// smaller; its
-//    lanes are counted at run time, so that no missing lane is read.
-// 2. A reduction of a full warp is a butterfly, which gives each lane the result. Otherwise it is a
-// tree
-//    down to lane 0, which broadcasts the result.
+// 1. Warps have 32 lanes. If the number of threads is not a multiple of 32, the last warp is
+//    smaller. Its lanes are counted at run time, so that no missing lane is read.
+// 2. A reduction of a full warp is a butterfly, which gives each lane the result. A smaller warp
+//    reduces by a tree down to lane 0, which broadcasts the result.
 // 3. A reduction of a block stores one value of each warp in shared memory; then all threads reduce
 //    these. Each operator has memory of its own, so a barrier before the next use is needed only in
 //    loops.
@@ -24,7 +22,7 @@ static const char* mask_text(qn__gpu_printer_t* p) {
   return "qn_lane_mask(qn_thread, qn_threads)";
 }
 
-// Converts a value to a type that shuffles take, and back.
+// Convert a value to a type that shuffles accept, and back.
 static const char* to_lane(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   return dtype == QN_DTYPE_BOOL ? qn__kprint_text(p, "int(%s)", value) : value;
 }
@@ -34,8 +32,8 @@ static const char* from_lane(qn__gpu_printer_t* p, qn_dtype_t dtype, const char*
 
 // ---- lanes
 
-// Prints a shuffle by a constant below 32 in full warps as one instruction. NULL: it is not that
-// case.
+// Prints a shuffle as one instruction, for full warps and a constant below 32. Returns NULL in
+// other cases.
 static const char* direct_shuffle(qn__gpu_printer_t* p, qn_op_t op, const char* value,
                                   const char* lane) {
   if (!has_whole_warps(p)) return NULL;
@@ -102,7 +100,7 @@ static void butterfly(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, uint
   }
 }
 
-// The same for a warp that may be smaller.
+// Prints the same reduction for a warp that may be smaller.
 static void tree(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
   p->dialect_bits |= QN__CUDA_USES_LANES;
   const char* type = qn__kprint_type(dtype, false);

@@ -1,8 +1,8 @@
 // jit/gpu/cuda_memory.c: loads, stores and atomics in CUDA C.
 //
 // Elements in memory have the size of their dtype, in shared memory too; f16 and bf16 are their
-// bits. The verifier allows atomics on i32, u32, i64 and u64, and additions to f32 and f64: each is
-// one instruction on every architecture there is a compiler for.
+// bits. The verifier allows atomics on i32, u32, i64 and u64, and additions to f32 and f64. Each is
+// one instruction on every supported architecture.
 #include "jit/gpu/cuda.h"
 
 const char* qn__cuda_memory_type(qn_dtype_t dtype) {
@@ -100,7 +100,7 @@ bool qn__cuda_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char
   const qn__ir_buffer_t* root = qn__buf_root(stmt->atomic.buffer);
   qn_dtype_t dtype = root->dtype;
   const char* address = qn__kprint_text(p, "&%s[%s]", qn__kprint_buffer(p, root), index);
-  // Only minima and maxima know of signs in 64 bits.
+  // CUDA has signed 64-bit atomics for minima and maxima only.
   bool is_order = stmt->atomic.op == QN_ATOMIC_MIN || stmt->atomic.op == QN_ATOMIC_MAX;
   bool as_unsigned = dtype == QN_DTYPE_I64 && !is_order;
   if (as_unsigned) {

@@ -24,10 +24,9 @@ int64_t qn__glsl_number(const qn__gpu_printer_t* p, const char* option) {
 
 // ---- the text's beginning
 
-// Floating-point modes that SPIR-V has on request: numbers of the execution mode and its capability
-// in SPV_KHR_float_controls. glslang keeps only the last width of a mode, so f32 stands last, as
-// most kernels have no f64. jit/shaderc/controls.c adds the modes of f64 again where they are
-// needed.
+// Optional floating-point modes of SPIR-V: the numbers of each execution mode and its capability in
+// SPV_KHR_float_controls. glslang keeps only the last width of a mode. So f32 comes last, since
+// most kernels have no f64. jit/shaderc/controls.c adds the modes of f64 where a kernel needs them.
 static const struct {
   const char* option;
   uint32_t capability;
@@ -143,7 +142,7 @@ static void declare_shared(qn__gpu_printer_t* p) {
     qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
     int64_t count = qn__kprint_element_count(buffer);
     if (count < 1) count = 1;
-    // The verifier limits the size of what is shared.
+    // The verifier limits the size of shared memory.
     total = (total + storage.element_bytes - 1) /
             (storage.element_bytes ? storage.element_bytes : 1) * storage.element_bytes;
     total += (uint64_t)count * storage.element_bytes;
@@ -162,7 +161,7 @@ static void declare_shared(qn__gpu_printer_t* p) {
   p->kernel->plan->shared_bytes = (uint32_t)total;
 }
 
-// The words of a scalar as a value of its compute type.
+// Returns a scalar's words in qn_push as a value of its compute type.
 static const char* scalar(qn__gpu_printer_t* p, const qn__ir_var_t* var, uint32_t offset) {
   const char* word = qn__kprint_text(p, "qn_push[%u]", offset / 4);
   const char* high = qn__kprint_text(p, "qn_push[%u]", offset / 4 + 1);
@@ -230,8 +229,7 @@ static void read_constants(qn__gpu_printer_t* p, const bindings_t* bindings) {
                     bindings->offsets[plan->arg_count] / 4);
     qn__kprint_line(p, "const uint qn_tag = qn_push[%u];",
                     bindings->offsets[plan->arg_count + 1] / 4);
-    // Uniform among the threads of a launch, since only launches before this one left a tag that
-    // is not its own.
+    // All threads of a launch take the same branch, because only earlier launches write other tags.
     qn__kprint_line(p, "const uint qn_failed = qn_record[qn_record_at];");
     qn__kprint_line(p, "if (qn_failed != 0u && qn_failed != qn_tag) return;");
   }
@@ -281,8 +279,8 @@ const qn__gpu_dialect_t qn__gpu_dialect_glsl = {
     .is_glsl = true,
     .wraps_signed = true,
     .needs_all_threads = true,
-    // Not [[unroll]]: spirv-opt unrolls such loops itself and forgets in the copies that their
-    // arithmetic must not be contracted.
+    // Not [[unroll]]: spirv-opt unrolls such loops, and the copies lose the decoration that forbids
+    // the contraction of arithmetic.
     .unroll = NULL,
     .arithmetic = qn__glsl_arithmetic,
     .text_begin = text_begin,

@@ -7,7 +7,7 @@
 
 #include "jit/gpu/print_inner.h"
 
-// p->dialect_bits: helpers of the dialect that the text uses, which stand in front of main.
+// p->dialect_bits: helpers of the dialect that the text uses. They precede main.
 enum {
   QN__GLSL_ADD_F32 = 1 << 0,  // six in the order of ADD, SUB, MUL for f32, then f64
   QN__GLSL_SUB_F32 = 1 << 1,
@@ -20,7 +20,7 @@ enum {
 // The storage of the elements of a PARAM, GLOBAL or SHARED buffer.
 typedef struct qn__gpu_glsl_storage {
   const char* type;        // of an element of the GLSL array; NULL: the target has none
-  uint32_t element_bytes;  // of that
+  uint32_t element_bytes;  // of `type`
   uint32_t bits_in_word;   // 8, 16: the array is of 32-bit words that hold several elements
   bool is_bits;            // the bits of a float, because it is changed by compare-and-swap
   const char* missing;     // the option of the target that `type` needs
@@ -33,7 +33,8 @@ int64_t qn__glsl_number(const qn__gpu_printer_t* p, const char* option);
 // exact arithmetic.
 void qn__glsl_word_helpers(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, bool is_written);
 void qn__glsl_exact_helpers(qn__gpu_printer_t* p);
-// The function that writes the record; the words of qn_push where its place and the tag are.
+// Writes the function that fills the error record. `record_at` and `tag_at` are indices of qn_push:
+// the record's place and the tag.
 void qn__glsl_fail_helper(qn__gpu_printer_t* p, uint32_t record_at, uint32_t tag_at);
 
 // Refuses values of types that the target lacks.

@@ -7,7 +7,7 @@
 
 typedef struct glsl_search {
   qn__gpu_printer_t* p;
-  qn_dtype_t dtype;  // the first that the target has not; NONE: none was met
+  qn_dtype_t dtype;  // the first one that the target lacks; NONE: none was found
   const char* name;  // of the variable or buffer; NULL: a nameless value
 } glsl_search_t;
 
@@ -38,12 +38,12 @@ static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 
 static bool check_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   glsl_search_t* search = walker->self;
-  // Bits of an i64 that become a double, whose 64 are an integer's in between.
+  // A bit cast from i64 to f64 has a 64-bit integer as its operand.
   if (expr->kind == QN__EXPR_BITCAST && expr->dtype == QN_DTYPE_F64 &&
       !meet(search, QN_DTYPE_I64, expr->args[0]->dtype == QN_DTYPE_F64, NULL)) {
     return false;
   }
-  // A literal that fits is printed as wide as what is around it.
+  // A literal that fits 32 bits is printed in the width of the expression around it.
   bool is_narrow = qn__kprint_is_narrow(search->p, expr) ||
                    (expr->kind == QN__EXPR_INT && qn__gpu_is_within_32_bits(expr->int_value));
   const char* name = expr->kind == QN__EXPR_LOAD  ? expr->load.buffer->name

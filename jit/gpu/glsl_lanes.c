@@ -1,16 +1,14 @@
 // jit/gpu/glsl_lanes.c: barriers, exchanges, exact arithmetic and failures in GLSL.
 //
-// 1. A barrier is one control barrier of the workgroup that orders shared memory and buffers.
-// GLSL's
-//    barrier() orders shared memory alone.
+// 1. A barrier is one control barrier of the workgroup that orders shared memory and buffers. The
+//    barrier() of GLSL orders shared memory alone.
 // 2. Exchanges are subgroup shuffles. They need full subgroups of the target's size that hold the
 //    threads of a block in order, which the option supports_subgroup_shuffle promises. A block
 //    whose threads do not fill its subgroups is refused here; the generator then lowers the module
 //    again without shuffles. Reductions are butterflies of shuffles, because subgroup reductions
 //    promise nothing about NaN and the sign of zero.
 // 3. GLSL has `precise` for variables only. So an operation that must not be contracted becomes a
-// call
-//    of a function with a precise variable.
+//    call of a function with a precise variable.
 #include "jit/gpu/glsl.h"
 
 void qn__glsl_barrier(qn__gpu_printer_t* p) {
@@ -126,7 +124,8 @@ void qn__glsl_exact_helpers(qn__gpu_printer_t* p) {
 
 // ---- failures
 
-// The record's words: site, then index and extent with their low halves first.
+// Writes the function that fills the error record: the site, then index and extent, each with the
+// low half first.
 void qn__glsl_fail_helper(qn__gpu_printer_t* p, uint32_t record_at, uint32_t tag_at) {
   qn__kprint_open(p, "void qn_fail(uint site, uvec2 index, uvec2 extent)");
   qn__kprint_line(p, "const uint at = qn_push[%u];", record_at);

@@ -1,12 +1,18 @@
 // jit/gpu/host.c: expressions of the IR as postfix over i64.
 //
-// The host computes in i64. What is narrower is extended when it is read and wrapped after each
-// operator that may leave its range; what is u64 is only passed on, since comparing, dividing and
-// shifting it would need other operators. Both sides of a lazy operator are evaluated: nothing here
-// can fail, and a division by zero gives 0. Thread rule: one thread per program. Read next:
-// split.c.
+// Example: floordiv(n + 3, 4) becomes WORD n, CONST 3, APPLY ADD, CONST 4, APPLY FLOORDIV.
+//
+// Requirements:
+//
+//  1. The host computes in i64. A narrower value is extended when it is read, and wrapped after
+//     each operator whose result may leave its range.
+//  2. A u64 is only read, converted and selected. Comparisons, divisions and shifts of u64 would
+//     need operators of their own.
+//  3. Both sides of a lazy operator are evaluated. This is right because no operator fails here: a
+//     division by zero gives 0.
 #include "jit/gpu/host.h"
 
+// Appends an operation that pops `taken` values and pushes one.
 static void put(qn__gpu_ops_t* ops, qn__gpu_op_t op, uint32_t taken) {
   if (ops->count == ops->capacity) {
     uint32_t capacity = 2 * ops->capacity + 16;
@@ -51,6 +57,7 @@ bool qn__gpu_host_knows_var(const qn__gpu_host_t* host, const qn__ir_var_t* var)
   return host->locals[var->id] != QN__GPU_NO_PLACE || host->words[var->id] != QN__GPU_NO_PLACE;
 }
 
+// Returns whether i64 results must be wrapped to this integer dtype.
 static bool is_narrower(qn_dtype_t dtype) {
   return dtype != QN_DTYPE_I64 && dtype != QN_DTYPE_U64 && dtype != QN_DTYPE_BOOL;
 }
@@ -81,7 +88,7 @@ bool qn__gpu_host_knows(const qn__gpu_host_t* host, const qn__ir_expr_t* expr) {
   }
 }
 
-// The unsigned dtype of the same width.
+// Returns the unsigned dtype of the same width; a 64-bit dtype is returned unchanged.
 static qn_dtype_t unsigned_of(qn_dtype_t dtype) {
   switch (qn__dtype_bits(dtype)) {
     case 8:
@@ -95,6 +102,11 @@ static qn_dtype_t unsigned_of(qn_dtype_t dtype) {
   }
 }
 
+// Appends an operator. Three kinds differ from the operator on i64:
+//  - A shift takes its count modulo the width, so the count is masked first.
+//  - POPCOUNT and CLZ read a narrow value without its sign extension. CLZ then subtracts the
+//    64 - bits leading zeros above the value.
+//  - NOT of a bool is the logical one.
 static void put_op(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->args[0]->dtype;
   uint32_t bits = qn__dtype_bits(dtype);

@@ -1,9 +1,9 @@
-// jit/gpu/launch.c: a nest of BLOCK_* loops as a launch: how many blocks of how many threads, what
-// the kernel takes from outside, and its one or two kernels.
+// jit/gpu/launch.c: turns a nest of BLOCK_* loops into a launch: its arguments, its numbers of
+// blocks and threads, and its one or two kernels.
 //
-// Arguments are whatever the nest uses and does not declare: buffers underneath all views first,
-// then variables, both in the order of their ids, so that equal modules give equal kernels. Thread
-// rule: one thread per program. Read next: narrow.c.
+// The arguments are the root buffers (those below all views) and the variables that the nest uses
+// but does not declare. Buffers come first, then variables, both in the order of their ids, so that
+// equal modules give equal kernels.
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -13,6 +13,7 @@
 
 // ---- arguments
 
+// Flags of a variable or buffer. INSIDE: the nest declares it.
 enum { INSIDE = 1, USED = 2, WRITTEN = 4 };
 
 typedef struct uses {
@@ -21,7 +22,7 @@ typedef struct uses {
   uint8_t* buffers;  // by id
   qn__ir_var_t** var_nodes;
   qn__ir_buffer_t** buffer_nodes;
-  bool has_site;  // something that can fail
+  bool has_site;  // the nest has an operation that can fail
 } uses_t;
 
 static void use_buffer(uses_t* uses, qn__ir_buffer_t* buffer, bool is_written);
@@ -79,7 +80,7 @@ static bool on_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
       break;
     case QN__STMT_ALLOC:
       uses->buffers[stmt->alloc.buffer->id] |= INSIDE;
-      // The base of a view is used where the view is declared: its place is computed there.
+      // The declaration of a view uses the base, because it computes the view's offset.
       if (stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
         use_buffer(uses, stmt->alloc.buffer->base, false);
         uses->has_site |= is_checked;
@@ -99,8 +100,8 @@ static void use_expr(uses_t* uses, qn__ir_expr_t* expr) {
   (void)qn__walk_expr(&walker, expr);
 }
 
-// What an access evaluates besides its own indices. Extents count where they are factors of an
-// index or are checked.
+// Notes the variables that an access evaluates besides its indices: strides, and extents that are
+// factors of a linear index or are checked.
 static void use_shape(uses_t* uses, qn__ir_buffer_t* buffer) {
   bool is_checked = uses->split->options->passes.is_checked;
   for (uint32_t i = 0; i < buffer->rank; i++) {
@@ -115,7 +116,6 @@ static void use_buffer(uses_t* uses, qn__ir_buffer_t* buffer, bool is_written) {
   bool is_new = (uses->buffers[buffer->id] & USED) == 0;
   uses->buffers[buffer->id] |= wanted;
   uses->buffer_nodes[buffer->id] = buffer;
-  // A buffer that is declared inside has been walked, or will be.
   if (is_new) use_shape(uses, buffer);
   if (buffer->scope != QN__SCOPE_VIEW) return;
   if (is_new) {
@@ -124,6 +124,7 @@ static void use_buffer(uses_t* uses, qn__ir_buffer_t* buffer, bool is_written) {
   use_buffer(uses, buffer->base, is_written);
 }
 
+// Collects the uses of the statement `root`. Returns false if memory ran out.
 static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) {
   const qn__ir_func_t* function = split->function;
   qn__arena_t* arena = split->arena;
@@ -136,7 +137,7 @@ static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) 
   if (!out->vars || !out->buffers || !out->var_nodes || !out->buffer_nodes) return false;
   qn__ir_walker_t walker = {on_stmt, on_expr, out};
   qn__ir_block_t block = {root, root};
-  // Only this statement, not those behind it.
+  // Walk this statement only, not the ones after it.
   qn__ir_stmt_t* next = root->next;
   root->next = NULL;
   (void)qn__walk_block(&walker, &block);
@@ -161,6 +162,7 @@ static bool add_arg(qn__gpu_split_t* split, launch_args_t* args, qn__gpu_arg_t a
   return true;
 }
 
+// Adds the buffer as an argument if it is a used parameter or workspace.
 static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id,
                        launch_args_t* args) {
   qn__ir_buffer_t* buffer = uses->buffer_nodes[id];
@@ -180,6 +182,7 @@ static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id,
   return add_arg(split, args, arg, (qn__gpu_arg_node_t){.buffer = buffer});
 }
 
+// Adds the variable as an argument if the nest uses it and does not declare it.
 static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, launch_args_t* args) {
   qn__ir_var_t* var = uses->var_nodes[id];
   if (!var || (uses->vars[id] & INSIDE) != 0) return true;
@@ -216,7 +219,9 @@ static bool on_thread_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return true;
 }
 
-// Puts the product of the extents of a nest. One loop from 0 may also give a negative count.
+// Appends the product of the extents of a nest. Returns false if the host does not know a bound, or
+// if memory ran out. An extent is max(end, begin) - begin. For a single loop that begins at 0 it is
+// `end`, which may be negative.
 static bool put_product(qn__gpu_split_t* split, const qn__ir_stmt_t* loop, qn__gpu_ops_t* ops) {
   qn__pass_builder_t pb = {.arena = split->arena};
   bool is_single = !qn__gpu_nest_inner(loop);
@@ -236,7 +241,11 @@ static bool put_product(qn__gpu_split_t* split, const qn__ir_stmt_t* loop, qn__g
   return true;
 }
 
-// Threads of a block: a count, or 0 and an expression.
+// Finds the number of threads of a block: a constant, or 0 and an expression of the host.
+//
+// 1. Nests that stride are right for any count. The count is then that of the largest constant
+//    nest, at least the preferred one if a nest has an unknown count.
+// 2. A nest with a barrier or an exchange needs exactly as many threads as it has iterations.
 static bool find_threads(qn__gpu_split_t* split, qn__ir_stmt_t* root, uint32_t* out_count,
                          qn__gpu_expr_t* out_expr) {
   const qn__pass_options_t* options = &split->options->passes;
@@ -249,7 +258,6 @@ static bool find_threads(qn__gpu_split_t* split, qn__ir_stmt_t* root, uint32_t* 
   *out_count = 1;
   if (!search.has_nest) return true;
   if (!search.together) {
-    // Nests stride: any count is right.
     int64_t count = search.most < (int64_t)most ? search.most : (int64_t)most;
     if (search.has_unknown && count < (int64_t)preferred) count = preferred;
     *out_count = count > 0 ? (uint32_t)count : 1;
@@ -275,6 +283,7 @@ static bool find_threads(qn__gpu_split_t* split, qn__ir_stmt_t* root, uint32_t* 
 
 // ---- kernels
 
+// Makes the entry name of the next kernel; NULL: out of memory.
 static const char* kernel_name(qn__gpu_split_t* split) {
   if (!split->options->has_names) return "main";
   char number[16];
@@ -295,7 +304,8 @@ typedef struct shape {
   bool has_record;
 } shape_t;
 
-// Index of the new kernel; QN__GPU_NO_KERNEL without memory.
+// Adds a kernel and returns its index; QN__GPU_NO_KERNEL if memory ran out. `widths` NULL: a wide
+// kernel.
 static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const shape_t* shape,
                            const qn__gpu_widths_t* widths) {
   qn__gpu_draft_t* draft = QN__ARENA_NEW(split->arena, qn__gpu_draft_t);
@@ -320,7 +330,7 @@ static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const sh
   return (*split->kernel_count)++;
 }
 
-// What the step needs before it is there.
+// The fields of the launch step, collected before the step is added.
 typedef struct plan {
   qn__gpu_expr_t blocks;
   qn__gpu_expr_t threads;
@@ -329,6 +339,8 @@ typedef struct plan {
   uint32_t wide_kernel;
 } plan_t;
 
+// Adds one kernel, a narrow one if possible. If that has a guard, also adds the wide kernel, for
+// calls that fail the guard. Not if index_bits is 32, or if the other arm of a choice takes them.
 static bool choose_kernels(qn__gpu_split_t* split, qn__ir_stmt_t* root, const shape_t* shape,
                            plan_t* plan) {
   const qn__gpu_widths_t* widths = NULL;
@@ -336,7 +348,7 @@ static bool choose_kernels(qn__gpu_split_t* split, qn__ir_stmt_t* root, const sh
   if (split->options->index_bits != 64 && !qn__gpu_narrow(split, root, &widths, &guard)) {
     return qn__gpu_split_fail(split, qn__out_of_memory("the widths of a kernel"));
   }
-  // A guard that is too deep for a plan is none: the wide kernel is always right.
+  // If the guard is too deep for a plan, use the wide kernel alone, which is always right.
   if (widths && !qn__gpu_ops_finish(&guard, &plan->guard)) {
     if (guard.has_failed) return qn__gpu_split_fail(split, qn__out_of_memory("a launch plan"));
     widths = NULL;
@@ -370,7 +382,7 @@ bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__ir_stmt_t* root) {
   if (!find_threads(split, root, &shape.thread_count, &plan.threads)) return false;
   qn__gpu_ops_t blocks = {.arena = split->arena};
   if (!put_product(split, root, &blocks)) {
-    // Bounds that only the device knows: the kernel counts, one block runs all.
+    // Only the device knows the bounds: launch one block, which strides over all iterations.
     blocks = (qn__gpu_ops_t){.arena = split->arena};
     qn__gpu_put_const(&blocks, 1);
   }

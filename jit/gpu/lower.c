@@ -1,11 +1,9 @@
-// jit/gpu/lower.c: a body through the passes, then its functions into host steps and kernels.
-//
-// Not here: what a launch takes (launch.c), how wide its integers are (narrow.c). Thread rule: one
-// thread per program. Read next: split.c.
+// jit/gpu/lower.c: runs the passes on a body, then splits its functions into host steps and
+// kernels.
 #include "base/alloc.h"
 #include "jit/gpu/split.h"
 
-// Drafts become the arrays that printers and encoders read.
+// Moves the drafts into the arrays that printers and encoders read.
 static qn_status_t gather_kernels(qn__gpu_program_t* program, const qn__gpu_draft_t* first,
                                   uint32_t count) {
   qn__gpu_kernel_t* plans = qn__arena_alloc_array(program->arena, count + 1U, sizeof *plans);
@@ -14,7 +12,7 @@ static qn_status_t gather_kernels(qn__gpu_program_t* program, const qn__gpu_draf
   uint32_t i = 0;
   for (const qn__gpu_draft_t* draft = first; draft; draft = draft->next, i++) {
     plans[i] = draft->plan;
-    // Where one launch can fail, the others of its function look whether it did.
+    // If one launch of a function can fail, its other kernels must read the error record.
     plans[i].has_record = draft->ir.owner->has_record;
     program->kernels[i] = draft->ir;
     program->kernels[i].plan = &plans[i];

@@ -1,13 +1,13 @@
-// jit/gpu/messages.c: finds the first error of a compiler and both lines that it means.
+// jit/gpu/messages.c: explains an error of a device compiler by the lines that it refers to.
 //
-// Such an error is a defect of quern, never of the program; so the message says all that a report
-// of it needs. Thread rule: pure. Read next: compile.c.
+// Such an error is a defect of quern, never of the program. So the message contains all that a bug
+// report needs.
 #include "jit/gpu/messages.h"
 
 #include "base/reader.h"
 
-// At most `most` bytes of the 1-based line of a text, without its indentation; empty beyond the
-// last.
+// Returns line `number` (from 1) of a text without its indentation, at most `most` bytes of it.
+// Empty: the text has no such line.
 static qn_str_t line_at(qn_str_t text, uint32_t number, size_t most) {
   size_t begin = 0;
   for (uint32_t i = 1; begin < text.size; ++i) {
@@ -22,6 +22,7 @@ static qn_str_t line_at(qn_str_t text, uint32_t number, size_t most) {
   return QN_STR("");
 }
 
+// Returns the offset of the first match; text.size: there is none.
 static size_t find(qn_str_t text, qn_str_t wanted) {
   for (size_t i = 0; i + wanted.size <= text.size; ++i) {
     if (memcmp(text.data + i, wanted.data, wanted.size) == 0) return i;
@@ -29,7 +30,7 @@ static size_t find(qn_str_t text, qn_str_t wanted) {
   return text.size;
 }
 
-// The number that ends at `at`, in "NAME(12)" or "NAME:12"; 0: there is none.
+// Returns the line number before offset `at`, as in "NAME(12)" or "NAME:12"; 0: there is none.
 static uint32_t number_before(qn_str_t text, size_t at) {
   bool has_parenthesis = at > 0 && text.data[at - 1] == ')';
   size_t end = has_parenthesis ? at - 1 : at;
@@ -44,7 +45,7 @@ static uint32_t number_before(qn_str_t text, size_t at) {
   return number;
 }
 
-// The line of the module that a line of the text comes from; 0: none.
+// Returns the line of the module that a line of the text was printed from; 0: none.
 static uint32_t module_line(const qn__gpu_text_t* text, uint32_t line) {
   size_t at = (size_t)line * sizeof(uint32_t);
   if (line == 0 || at > text->lines.size) return 0;
@@ -53,7 +54,7 @@ static uint32_t module_line(const qn__gpu_text_t* text, uint32_t line) {
   return qn__read_u32(&reader);
 }
 
-// The name of the function around a line of the module's text; empty: none is.
+// Returns the name of the function that contains a line of the module's text; empty: none.
 static qn_str_t function_around(qn_str_t module, uint32_t line) {
   for (; line > 0; --line) {
     qn_str_t text = line_at(module, line, SIZE_MAX);

@@ -8,23 +8,21 @@
 //  1. A linear index lies within its buffer. If the buffer has at most 2^31 - 1 elements, the low
 //  32
 //     bits of the index are the whole index. The low bits of sums, products, negations, bitwise
-//     operations and left shifts follow from the low bits of their operands. So everything below an
-//     index, down to other operators, is narrow without a need.
+//     operations and left shifts follow from the low bits of their operands. So all operands of an
+//     index, down to other operators, are narrow without a need.
 //  2. Elsewhere the value itself counts: comparisons, divisions, bounds of loops, conversions,
 //     stores. There an expression is narrow only if it has symbolic bounds (bounds.h) that the
 //     guard proves to fit. Its operands then follow rule 1.
-//  3. A variable is narrow if its value, or both bounds of its loop, are proven so. A loop that is
-//  not
-//     counts in 64 bits, and its variable is cut to 32 where rule 1 allows that.
-//  4. The numbers of blocks and of threads of a nest are products of extents, computed in 32 bits:
-//  so
-//     the products are needs. Each factor is cut at 0 first, as in the kernel.
+//  3. A variable is narrow if its value, or both bounds of its loop, are proven to fit. Any other
+//     loop counts in 64 bits, and its variable is cut to 32 bits where rule 1 allows that.
+//  4. The numbers of blocks and threads of a nest are products of extents, computed in 32 bits. So
+//     the products are needs. Each factor is raised to at least 0 first, as in the kernel.
 //  5. Bounds in the body of a loop assume that the loop runs. If it does not run, they may be
 //  wrong,
 //     but then no value of the body is computed, and either kernel is right.
 //  6. A checked build compares each index with its extent, so indices count as values (rule 2). An
 //     offset through a view must not wrap around into the buffer below either.
-//  7. In doubt a kernel has no narrow form. It is an optimisation only.
+//  7. The narrow kernel is an optimisation only. If a proof fails, there is none.
 //
 // Scalar parameters keep their width: a scalar that is merely stored should not decide the guard.
 //

@@ -1,10 +1,13 @@
-// jit/gpu/prelude.c: the table of the helpers, and the writer that picks rows from it.
+// jit/gpu/prelude.c: the table of the helpers, and the writer that selects rows from it.
 //
-// A row is a helper's text and when it is the right one. Several rows may have one name; the first
-// whose conditions hold is written. A row may use what stands in rows above it: the writer finds
-// the names in its text, so that nothing has to be listed. The functions of ir/math are rows whose
-// text is printed from IR (prelude_math.c). Words that not every kernel needs are rows.
-// Not here: the mathematics (prelude_*.inc). Thread rule: constant. Read next: prelude_int.inc.
+// 1. A row is the text of a helper with the conditions under which that text is right. Several rows
+//    may have one name; the first one whose conditions hold is written.
+// 2. A row may use the helpers of rows above it. The writer finds their names in its text, so rows
+//    list no dependencies.
+// 3. A function of ir/math is a row whose text is printed from IR (prelude_math.c).
+// 4. Macros that only some kernels need are rows too.
+//
+// Not here: the texts (prelude_*.inc).
 #include "jit/gpu/prelude.h"
 
 #include <ctype.h>
@@ -15,14 +18,14 @@
 #include "ir/math/math.h"
 #include "ir/math/tables.h"
 
-// What must hold for a row; none: always right.
+// Conditions of a row; 0: right on every target.
 enum {
   QN_ON_CUDA = 1,
   QN_ON_GLSL = 2,
   QN_WITH_I64 = 4,
   QN_WITH_F64 = 8,
   QN_WITH_FMA = 16,
-  QN_NOWHERE = 32,  // of a function of ir/math that only a CPU has
+  QN_NOWHERE = 32,  // a function of ir/math that only CPUs use
 };
 
 typedef enum row_kind { TEXT, TABLE, FUNCTION } row_kind_t;
@@ -138,7 +141,7 @@ int qn__gpu_prelude_find(const char* name) {
 
 // ------------------------------------------------------------------------------------ operators
 
-// What a name consists of where an operator has a helper for some kinds of dtypes.
+// The name of an operator's helper, and the dtypes for which it exists.
 typedef struct op_row {
   qn_op_t op;
   const char* name;
@@ -179,7 +182,7 @@ static const op_row_t OPS[] = {
     {QN_OP_ISFINITE, "isfinite", false, false, true},
 };
 
-// The type that a dtype is computed in, as names spell it.
+// Returns the compute type of a dtype as helpers' names spell it.
 static const char* compute_type(qn_dtype_t dtype) {
   switch (dtype) {
     case QN_DTYPE_I8:
@@ -234,7 +237,7 @@ static bool holds(const row_t* row, uint32_t what_is) {
   return (row->when & ~what_is) == 0;
 }
 
-// Marks all names of rows in a text.
+// Marks all helpers whose names occur in a text.
 static void mark_names(const char* text, bool* is_used) {
   for (const char* at = text; *at != '\0';) {
     if (!isalpha((unsigned char)*at) && *at != '_') {
@@ -251,7 +254,7 @@ static void mark_names(const char* text, bool* is_used) {
   }
 }
 
-// The words of 2/pi.
+// Writes a row of kind TABLE: the bits of 2/pi.
 static void write_table(const row_t* row, bool is_glsl, qn__buffer_t* out) {
   bool is_u64 = strcmp(row->text, "u64") == 0;
   const char* type = is_u64 ? "qn_u64" : "uint";
@@ -273,8 +276,8 @@ static void write_table(const row_t* row, bool is_glsl, qn__buffer_t* out) {
   qn__buffer_cstr(out, "};");
 }
 
-// Makes QN_LIT_f32(2.0) the literal 2.0f and QN_LIT_f64(2.0) 2.0 (2.0LF): GLSL's preprocessor
-// cannot put one together.
+// Writes a text and replaces its literals: QN_LIT_f32(2.0) by 2.0f, and QN_LIT_f64(2.0) by 2.0, in
+// GLSL by 2.0LF. A macro cannot do that, because GLSL's preprocessor has no `##`.
 static void write_text(const char* text, bool is_glsl, qn__buffer_t* out) {
   static const char PREFIX[] = "QN_LIT_f";
   for (;;) {
@@ -285,7 +288,7 @@ static void write_text(const char* text, bool is_glsl, qn__buffer_t* out) {
     at += sizeof "QN_LIT_f32(" - 1;
     const char* end = strchr(at, ')');
     if (QN_NEVER(end == NULL)) return;
-    // An integer's digits alone are no float.
+    // Digits alone would be an integer literal.
     bool has_point =
         memchr(at, '.', (size_t)(end - at)) != NULL || memchr(at, 'e', (size_t)(end - at)) != NULL;
     qn__buffer_str(out, (qn_str_t){at, (size_t)(end - at)});
@@ -295,7 +298,7 @@ static void write_text(const char* text, bool is_glsl, qn__buffer_t* out) {
   qn__buffer_cstr(out, text);
 }
 
-// The text of a row, before literals are written out.
+// Makes the text of a row; write_text replaces its literals later.
 static void make_text(const row_t* row, bool is_glsl, bool has_fma, qn__buffer_t* out) {
   if (row->kind == TEXT) {
     qn__buffer_cstr(out, row->text);
@@ -325,8 +328,8 @@ void qn__gpu_prelude_write(const qn__gpu_prelude_use_t* use, bool is_glsl, bool 
   if (is_glsl && has_float64) qn__buffer_cstr(out, GLSL_F64_WORDS);
   if (is_glsl && has_int64 && has_float64) qn__buffer_cstr(out, GLSL_I64_F64_WORDS);
 
-  // A name is marked at its first row and written at the first that holds. What is used stands
-  // above its user, so that one walk upwards finds everything.
+  // A name is marked at its first row, and written from its first row whose conditions hold. A row
+  // uses only rows above it, so one pass from the last row to the first finds all helpers.
   bool has_fma = (what_is & QN_WITH_FMA) != 0;
   bool is_used[ROW_COUNT];
   qn__buffer_t texts[ROW_COUNT];

@@ -2,16 +2,15 @@
 // saturating conversions, f16 and bf16, and the mathematical functions with their documented
 // bounds.
 //
-// The text is in the common subset of CUDA C and GLSL, on the words below, which each dialect
-// defines as macros. Every helper is a row of a table with what it needs, so that a kernel gets
-// what it uses and no more. Names: qn_NAME_TYPE, such as qn_exp_f32, qn_floordiv_i32,
-// qn_f32_from_f16.
+// The text is written in the common subset of CUDA C and GLSL, and uses macros that each dialect
+// defines. Each helper is a row of a table. A kernel's text contains only the helpers that it uses.
+// Names are qn_NAME_TYPE, such as qn_exp_f32, qn_floordiv_i32, qn_f32_from_f16.
 //
-//   Types of the subset: int, uint, qn_i64, qn_u64, float, double, bool. Values of i8, i16, i32 are
-//   int, of u8, u16, u32 uint, of f16, bf16, f32 float.
+// Types of the subset: int (also for i8, i16), uint (also for u8, u16), float (also for f16, bf16),
+// double, bool, qn_i64, qn_u64.
 //
-// The helpers (T is i32 u32 i64 u64, F is f32 f64; each takes and gives its type unless it says
-// otherwise):
+// The helpers, where T is i32 u32 i64 u64, and F is f32 f64. Each takes and returns its type, if
+// nothing else is said:
 //
 //   qn_add_T qn_sub_T qn_mul_T qn_neg_T   wrap (i32 and i64 only: C leaves overflow undefined)
 //   qn_floordiv_T qn_floormod_T qn_truncdiv_T qn_truncmod_T qn_ceildiv_T   never trap
@@ -25,13 +24,12 @@
 //   qn_f16_from_f64(double) qn_bf16_from_f64(double) qn_bf16_from_T(T)   likewise, rounded once
 //   qn_roundto_f16(float) qn_roundto_bf16(float)     the nearest such value, as a float
 //   qn_min_F qn_max_F qn_abs_F qn_copysign_F qn_floor_F qn_ceil_F qn_trunc_F qn_round_F
-//   qn_roundeven_F qn_div_F qn_sqrt_F qn_rsqrt_F qn_fma_F qn_NAME_F                each function of
-//   ir/math/functions.inc qn_isnan_F qn_isinf_F qn_isfinite_F   bool
+//   qn_roundeven_F qn_div_F qn_sqrt_F qn_rsqrt_F qn_fma_F
+//   qn_NAME_F                each function of ir/math/functions.inc
+//   qn_isnan_F qn_isinf_F qn_isfinite_F   bool
 //
-// Words of the subset that are not helpers (QN_F32_BITS, QN_MAD_f32, ...) are macros: the common
-// ones are always there (prelude.c), the others are rows as helpers are (prelude_words.inc).
-//
-// Thread rule: constant. Read next: prelude.c.
+// Macros of the subset are QN_F32_BITS, QN_MAD_f32 and others. Every text has the common ones
+// (prelude.c). The others are rows of the table, as helpers are (prelude_words.inc).
 #ifndef QUERN_JIT_GPU_PRELUDE_H_
 #define QUERN_JIT_GPU_PRELUDE_H_
 
@@ -45,15 +43,15 @@ typedef struct qn__gpu_prelude_use {
   bool is_used[QN__GPU_PRELUDE_MAX];
 } qn__gpu_prelude_use_t;
 
-// The position of the helper of this name; -1: there is none (a defect of the caller).
+// Returns the index of a helper; -1: there is none, which is a bug of the caller.
 int qn__gpu_prelude_find(const char* name);
-// Can a GLSL target without 64-bit integers have it? (What it uses, it then has too.)
+// Returns whether GLSL targets without 64-bit integers have the helper, and all that it uses.
 bool qn__gpu_prelude_is_without_int64(const char* name);
-// The name of the helper that computes `op` on operands of `dtype` (compute types: f32 for f16 and
-// bf16), NULL when the language's own operator or built-in function is right on every device.
+// Returns the name of the helper that computes `op` on operands of `dtype`, which is a compute type
+// (f32 for f16 and bf16). NULL: the language's own operator or function is right on every device.
 const char* qn__gpu_prelude_op(qn_op_t op, qn_dtype_t dtype);
-// Writes the macros of the dialect and all used helpers with what they need, in order. `has_int64`
-// and `has_float64` say what the GLSL target has; a helper that needs more is not written.
+// Writes the macros of the dialect, and the used helpers with their dependencies. `has_int64` and
+// `has_float64` are features of a GLSL target; helpers that need a missing one are not written.
 void qn__gpu_prelude_write(const qn__gpu_prelude_use_t* use, bool is_glsl, bool has_native_fma,
                            bool has_int64, bool has_float64, qn__buffer_t* out);
 

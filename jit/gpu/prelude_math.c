@@ -1,7 +1,6 @@
 // jit/gpu/prelude_math.c: prints the functions of ir/math in the common subset of CUDA C and GLSL.
 //
-// A statement becomes a variable, or, where its value is used once, a part of the expression that
-// uses it. Not here: which functions a kernel needs (prelude.c).
+// A statement becomes a variable, or a part of another expression if that is its only use.
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +10,7 @@ typedef struct writer {
   const qn__math_function_t* function;
   qn__buffer_t* out;
   const qn__ir_expr_t** values;  // by id of the variable; NULL: a parameter
-  uint32_t* uses;                // likewise: how often it is read
+  uint32_t* uses;                // by id: number of reads
 } writer_t;
 
 static const char* type_text(qn_dtype_t dtype) {
@@ -83,7 +82,7 @@ static void write_operand(const writer_t* w, const qn__ir_expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ operators
 
-// name(a, b, c), as many as there are.
+// Writes "name(a, b, c)" with the operands of the expression.
 static void write_call(const writer_t* w, const char* name, const qn__ir_expr_t* expr) {
   qn__buffer_format(w->out, "%s(", name);
   for (uint32_t i = 0; i < 3 && expr->args[i]; i++) {
@@ -97,7 +96,7 @@ static void write_infix(const writer_t* w, const char* sign, const qn__ir_expr_t
   qn__buffer_char(w->out, '(');
   write_operand(w, expr->args[0]);
   qn__buffer_format(w->out, " %s ", sign);
-  // Counts of shifts are 32-bit: not every compiler takes others.
+  // Not every compiler accepts a shift count of 64 bits.
   bool is_shift = expr->op == QN_OP_SHL || expr->op == QN_OP_SHR;
   if (is_shift && expr->args[1]->kind == QN__EXPR_INT) {
     qn__buffer_format(w->out, "%d", (int)expr->args[1]->int_value);
@@ -111,7 +110,7 @@ static void write_infix(const writer_t* w, const char* sign, const qn__ir_expr_t
   qn__buffer_char(w->out, ')');
 }
 
-// NULL: not an operator of the language, or not right on every device.
+// Returns the language's infix operator; NULL: there is none that is right on every device.
 static const char* infix_of(uint32_t op, qn_dtype_t dtype) {
   bool is_bool = dtype == QN_DTYPE_BOOL;
   switch (op) {
@@ -253,7 +252,7 @@ static void count_uses(const writer_t* w, const qn__ir_expr_t* expr) {
   for (uint32_t i = 0; i < 3; i++) count_uses(w, expr->args[i]);
 }
 
-// The first statement: the variable's, with the state before the first step. The second: the steps.
+// Writes a repeated step: a variable with the state before the first step, then the steps.
 static void write_repeat(const writer_t* w, const qn__ir_var_t* var, const qn__ir_expr_t* expr) {
   const qn__math_info_t* step =
       qn__math_info((qn__math_id_t)((uint32_t)expr->op - QN__MATH_OP_REPEAT));

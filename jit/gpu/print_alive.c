@@ -1,11 +1,10 @@
 // jit/gpu/print_alive.c: keeps failed threads running to the barriers of their block.
 //
 // A thread that fails a check leaves its kernel. But in GLSL a barrier needs all threads of the
-// block
-// (`needs_all_threads`). So in kernels with barriers a failed thread continues with `qn_alive`
-// false: it stores nothing, its loads give zero, it passes every check, and its own `while` loops
-// end. Loops with a barrier have conditions that are equal for all threads, so all of them stay
-// together.
+// block (`needs_all_threads`). So in kernels with barriers a failed thread continues with
+// `qn_alive` false: it stores nothing, its loads give zero, it passes every check, and its own
+// `while` loops end. A loop with a barrier has a condition that is equal for all threads, so all
+// threads run the same number of iterations.
 #include "jit/gpu/print_inner.h"
 
 static bool has_no_threads(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {

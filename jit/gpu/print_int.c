@@ -1,16 +1,13 @@
 // jit/gpu/print_int.c: operators on integers.
 //
-// 1. i8 and i16 are computed in int, u8 and u16 in uint, and cut to their width where the result
-//    may be beyond it.
+// 1. i8 and i16 are computed in int, u8 and u16 in uint. A result that may exceed its width is cut.
 // 2. Sums, differences and products of signed numbers wrap. In C that is undefined, so a whole tree
-//    of them is computed in uint (qn__kprint_ring) and comes back as int in the end.
+//    of them is computed in uint (qn__kprint_ring), and the result is converted to int.
 // 3. A narrow i64 (program.h) is an int. Sums, differences, products, bitwise operators and left
-// shifts
-//    are right in 32 bits if only their low 32 bits count. Other operators run in 32 bits if their
-//    operands are narrow too; else they run in 64 bits, and the result is cut.
+//    shifts are right in 32 bits if only their low 32 bits count. Other operators run in 32 bits if
+//    their operands are narrow too. Otherwise they run in 64 bits, and the result is cut.
 // 4. On a GLSL target without 64-bit integers all operands are narrow (glsl_check.c). Operators
-// that
-//    need 64 bits elsewhere (shifts by up to 63, bit counts) have 32-bit forms there.
+//    that need 64 bits elsewhere (shifts by up to 63, bit counts) have 32-bit forms there.
 #include "jit/gpu/print_inner.h"
 
 // The dtype whose type and helpers compute this one.

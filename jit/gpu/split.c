@@ -302,7 +302,7 @@ static bool put_stmt(qn__gpu_split_t* split, qn__ir_stmt_t* stmt, uint32_t depth
           return put_workspace(split, stmt->alloc.buffer);
         case QN__SCOPE_CONST:
         case QN__SCOPE_VIEW:
-          return true;  // each kernel that uses it has it
+          return true;  // each kernel that uses the buffer declares it
         default:
           break;
       }

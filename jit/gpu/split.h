@@ -6,7 +6,7 @@
 #include "jit/gpu/host.h"
 #include "jit/gpu/program.h"
 
-// A kernel in the list that grows; in the end all move into arrays.
+// A kernel in a list. lower.c moves the list into arrays.
 typedef struct qn__gpu_draft {
   qn__gpu_kernel_t plan;
   qn__gpu_kernel_ir_t ir;
@@ -25,16 +25,16 @@ typedef struct qn__gpu_split {
   uint32_t* locals;  // by var->id
   uint32_t* slots;   // by buffer->id: the workspace of a GLOBAL buffer
   uint32_t* params;  // by buffer->id: the word of a parameter
-  // By var->id: what a local of the host is computed from; of a loop's, where it begins.
+  // By var->id: the value of a local of the host; for a loop's variable, the begin of the loop.
   const qn__ir_expr_t** values;
-  uint32_t local_count;      // in use here; slots are used again behind their block
+  uint32_t local_count;      // in use here; slots are reused after their block
   uint32_t workspace_count;  // in use here
   uint32_t step_capacity;
   qn__gpu_step_t* steps;
   qn__gpu_function_t* plan;  // counts grow
   uint32_t kernel_number;    // of this function, for names
-  bool has_other_arm;        // here: what 32 bits do not do, the other arm of a choice does
-  // Of the program.
+  bool has_other_arm;        // the other arm of a choice takes the calls that need 64 bits
+  // Fields of the program.
   qn__gpu_draft_t** last;
   uint32_t* kernel_count;
   qn_status_t status;  // sticky
@@ -42,20 +42,21 @@ typedef struct qn__gpu_split {
 
 // Keep the first failure. Return false, so that callers can return the result.
 bool qn__gpu_split_fail(qn__gpu_split_t* split, qn_status_t status);
-// UNSUPPORTED: "function 'f': WHAT".
+// Fails with UNSUPPORTED "function 'f': MESSAGE".
 bool qn__gpu_split_unsupported(qn__gpu_split_t* split, const char* format, ...) QN_PRINTF(2, 3);
 // Adds a step, valid until the next one is added. NULL: out of memory.
 qn__gpu_step_t* qn__gpu_split_step(qn__gpu_split_t* split, qn__gpu_step_kind_t kind);
 bool qn__gpu_split_finish(qn__gpu_split_t* split, const qn__gpu_ops_t* ops, qn__gpu_expr_t* out);
 
-// split.c: all of a function.
+// split.c: splits a function into steps and launches.
 qn_status_t qn__gpu_split_function(qn__gpu_split_t* split);
 
-// launch.c: the launch of a nest of BLOCK_* loops: its kernels and its step.
+// launch.c: adds the kernels and the step of a nest of BLOCK_* loops.
 bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__ir_stmt_t* root);
 
-// narrow.c: the widths of a kernel with 32-bit indices; NULL where there cannot be one.
-// `out_guard`: when it is right; no operations: always. False without memory.
+// narrow.c: finds the widths of a kernel with 32-bit indices; NULL: there can be no such kernel.
+// `out_guard` is the condition under which it is right; without operations it always is. Returns
+// false if memory ran out.
 bool qn__gpu_narrow(qn__gpu_split_t* split, qn__ir_stmt_t* root,
                     const qn__gpu_widths_t** out_widths, qn__gpu_ops_t* out_guard);
 
