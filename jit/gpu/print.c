@@ -1,8 +1,8 @@
 // jit/gpu/print.c: prints a text: beginning, prelude, tables, kernels.
 //
-// The kernels are printed first, into a buffer of their own: only then is it known which helpers
-// and tables they use. Each line carries the number of the line of the mapped module that it comes
-// from, for error messages.
+// The kernels are printed first, into a buffer of their own, because the beginning of the text
+// depends on the helpers and tables that they use. Each line carries the number of its line in the
+// mapped module, for error messages.
 #include "jit/gpu/print.h"
 
 #include "ir/ptrmap.h"
@@ -61,7 +61,7 @@ static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   p->needs_barrier = p->is_in_threads = p->has_barrier = false;
   p->has_exchange = p->has_block_exchange = p->has_fail = false;
   if (!make_names(p)) return;
-  // Arguments first, so that their names count as they do.
+  // Name the arguments first, so that their numbers follow their order.
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
     const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];

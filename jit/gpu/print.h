@@ -16,12 +16,14 @@ typedef struct qn__gpu_printer qn__gpu_printer_t;
 
 // Wide accesses to buffers of elements (print_wide.c). NULL: the language has none.
 typedef struct qn__gpu_dialect_wide {
-  // The type of an element in memory, and an element as a value of the compute type, and back.
+  // Return the type of an element in memory, convert an element to a value of the compute type, and
+  // convert such a value to an element.
   const char* (*memory_type)(qn_dtype_t dtype);
   const char* (*from_memory)(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* element);
   const char* (*to_memory)(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
-  // A statement that copies `count` elements between an array and memory, both by a pointer to the
-  // first; `is_wide`: the memory is aligned for as much as they are, at most 16 bytes.
+  // Writes a statement that copies `count` elements between an array and memory. Both are pointers
+  // to the first element. `is_wide`: the memory is aligned to the size of all elements, at most 16
+  // bytes.
   void (*move)(qn__gpu_printer_t* p, uint32_t count, bool is_wide, bool is_store, const char* to,
                const char* from);
 } qn__gpu_dialect_wide_t;
@@ -34,46 +36,47 @@ typedef struct qn__gpu_dialect_wide {
 typedef struct qn__gpu_dialect {
   const char* name;  // "cuda", "glsl"
   bool is_glsl;
-  bool wraps_signed;       // int arithmetic wraps around by itself; else it is done in uint
+  bool wraps_signed;       // int arithmetic wraps in the language; else it is printed in uint
   bool needs_all_threads;  // also failed threads must reach barriers (print_alive.c)
   const char* unroll;      // the line before a loop to unroll; NULL: none
-  // a + b, a - b, a * b of float or double (f32, f64; the narrow floats compute as f32) that must
-  // be neither contracted nor reassociated, as an expression. NULL: the operator itself is right.
-  // Not used in `fast` functions.
+  // Returns an expression for a + b, a - b or a * b of f32 or f64 that the compiler may neither
+  // contract nor reassociate. NULL: the language's operator is right. Not used in `fast` functions.
   const char* (*arithmetic)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
                             const char* b);
   // Writes the beginning of a text, before the prelude: version, extensions, compiler options.
   void (*text_begin)(qn__gpu_printer_t* p);
-  // The kernel's head, up to and with its opening brace: parameters, bindings, the buffers of
-  // p->shared, the variables of the kernel's scalars under their names, and the constants
-  //   const uint qn_thread, qn_threads;  // of this thread in its block; of the block
+  // Writes the kernel's head, including its opening brace: parameters, bindings, the buffers of
+  // p->shared, a variable for each scalar argument, and these constants:
+  //   const uint qn_thread, qn_threads;  // this thread's index in its block; threads of the block
   //   const INDEX qn_block_first, qn_block_step;  // uint, in a wide kernel qn_u64
-  // Called after the body is printed, when all that it uses is known. The head tests the error
-  // record: the kernel does nothing if an earlier launch has failed, that is, if the record's tag
-  // is neither 0 nor this launch's.
+  // Called after the body is printed, because the head depends on the body's uses. The head tests
+  // the error record: the kernel does nothing if an earlier launch has failed, that is, if the
+  // record's tag is neither 0 nor this launch's.
   void (*kernel_begin)(qn__gpu_printer_t* p);
   void (*kernel_end)(qn__gpu_printer_t* p);
-  // A constant table: `type` is uint or qn_u64 for floats (their bits; f16, bf16: 16 of a uint),
-  // else the compute type. `elements` are literals with commas. At the text's outermost level.
+  // Writes a constant table at the text's outermost level. `type` is the compute type, but for
+  // floats uint or qn_u64 with their bits (f16, bf16: the low 16). `elements` are literals with
+  // commas.
   void (*table)(qn__gpu_printer_t* p, const char* name, const char* type, size_t count,
                 const char* elements);
-  // Element `index` of a PARAM, GLOBAL or SHARED buffer as a value of the compute type, and a
-  // statement that stores one.
+  // Return element `index` of a PARAM, GLOBAL or SHARED buffer as a value of the compute type;
+  // write a statement that stores one.
   const char* (*load)(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index);
   void (*store)(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                 const char* value);
   const qn__gpu_dialect_wide_t* wide;
-  // An atomic statement; `old`: the name of a variable that it declares with the old value, NULL
-  // when that is not used. False: the target cannot; the printer makes the status.
+  // Writes an atomic statement. `old` is the name of a variable that it declares with the old
+  // value; NULL: unused. Returns false if the target cannot; the printer then sets the status.
   bool (*atomic)(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                  const char* operand, const char* operand2, const char* old);
-  // LANE, WARP_* and BLOCK_* operators on a value of the compute type: statements that declare
-  // `result`. `lane` is a qn_i64 (LANE operators only; an int if `is_narrow_lane`).
+  // Writes statements that declare `result`, the result of a LANE, WARP_* or BLOCK_* operator on a
+  // value of the compute type. `lane` (LANE operators only) is a qn_i64, an int if
+  // `is_narrow_lane`.
   bool (*exchange)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                    const char* lane, bool is_narrow_lane, const char* result);
   void (*barrier)(qn__gpu_printer_t* p);
   // Writes the statement that fills the error record. Index and extent are both qn_i64 (`is_wide`)
-  // or int. After it the printer leaves the kernel.
+  // or int. The printer then writes the return from the kernel.
   void (*fail)(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,
                bool is_wide);
 } qn__gpu_dialect_t;
@@ -93,10 +96,9 @@ typedef struct qn__gpu_print_options {
 } qn__gpu_print_options_t;
 
 // Prints a complete text: the prelude, then the kernels [first, first + count). CUDA prints all
-// kernels of a program in one text, GLSL one a text. Also fills `shared_bytes` and
-// `dynamic_shared_bytes` of their plans. `out_lines`: for each line of the text a u32, the line of
-// the mapped module's text (--emit ir) that it comes from, 0 where none; may be NULL. Errors:
-// UNSUPPORTED, OUT_OF_MEMORY.
+// kernels of a program in one text, GLSL one kernel in each text. Also fills `shared_bytes` and
+// `dynamic_shared_bytes` of their plans. `out_lines` (or NULL) gets a u32 for each line of the
+// text: its line in the mapped module's text (--emit ir), or 0. Errors: UNSUPPORTED, OUT_OF_MEMORY.
 qn_status_t qn__print_kernels(const qn__gpu_print_options_t* options, uint32_t first,
                               uint32_t count, qn__buffer_t* out, qn__buffer_t* out_lines);
 

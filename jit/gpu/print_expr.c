@@ -1,12 +1,13 @@
 // jit/gpu/print_expr.c: expressions of the kernel printer: literals, variables, choices,
 // comparisons, reductions.
 //
-// An expression becomes one text that evaluates each part once. The loops of reductions and the
-// checks of checked builds cannot stand in a text: they become lines before it. That is right
+// An expression becomes one text that evaluates each part once. Loops of reductions and checks of
+// checked builds cannot be part of an expression, so they become lines before it. That is right
 // because expressions have no side effects. If an operand of `? :`, `&&` or `||` needs lines, the
-// operator becomes an `if`, so that they run only when the operand counts. Not here: operators on
-// integers (print_int.c) and floats (print_float.c), conversions (print_cast.c), accesses
-// (print_index.c).
+// operator becomes an `if`, so that the lines run only if the operand is evaluated.
+//
+// Not here: operators on integers (print_int.c) and floats (print_float.c), conversions
+// (print_cast.c), accesses (print_index.c).
 #include "jit/gpu/print_inner.h"
 
 // ---- what needs lines
@@ -136,7 +137,8 @@ static const char* print_bool_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr
   const char* a = qn__kprint_expr(p, expr->args[0]);
   if (expr->op == QN_OP_NOT) return qn__kprint_text(p, "(!%s)", a);
   const char* b = qn__kprint_expr(p, expr->args[1]);
-  // Both operands are evaluated: without loads that could not be told.
+  // The operator evaluates both operands. `&&` may skip one, which has no visible effect: checks
+  // are lines before the text.
   const char* sign = expr->op == QN_OP_AND ? "&&" : expr->op == QN_OP_OR ? "||" : "!=";
   return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
 }
@@ -156,7 +158,8 @@ static const char* fused(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* a, 
   return qn__kprint_text(p, "%s(%s, %s, %s)", helper, a, b, c);
 }
 
-// Prints a * b + c, and sums like it, as a fused product in a `fast` function. NULL: no such sum.
+// Prints a sum with a product, such as a * b + c, as a fused multiply-add in a `fast` function.
+// Returns NULL for other expressions.
 static const char* print_contracted(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   if (!can_contract(p, expr->dtype)) return NULL;
   if (expr->op != QN_OP_ADD && expr->op != QN_OP_SUB) return NULL;
@@ -210,7 +213,7 @@ const char* qn__kprint_step(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, 
     compute = QN_DTYPE_I32;
   }
   if (dtype == QN_DTYPE_U8 || dtype == QN_DTYPE_U16) compute = QN_DTYPE_U32;
-  // Sums and products of 8 and 16 bits are within 32.
+  // Sums and products of 8 and 16 bits fit 32 bits.
   bool is_plain = qn__dtype_bits(dtype) < 32 && (op == QN_OP_ADD || op == QN_OP_MUL);
   const char* helper = is_plain ? NULL : qn__gpu_prelude_op(op, compute);
   const char* result;

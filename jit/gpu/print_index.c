@@ -130,7 +130,7 @@ static const char* check_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* roo
 
 // ---- accesses
 
-// In the type of qn__kprint_ring; NULL: 0.
+// Prints the linear index of an element in the root, in the type of qn__kprint_ring; NULL: 0.
 static const char* ring_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                                qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   const char** texts = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *texts);
@@ -154,7 +154,7 @@ static const char* ring_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* buff
     *out_root = qn__buf_root(buffer);
     shift = view->shift;
   } else {
-    // Declared by the host: its expressions hold symbols alone.
+    // The host declares the view, so its expressions consist of symbols only.
     shift = ring_offset(p, buffer->base, buffer->base_indices, out_root);
   }
   if (!shift) return offset;
@@ -165,8 +165,8 @@ static const char* zero(qn__gpu_printer_t* p) {
   return qn__kprint_int(p, QN_DTYPE_I64, p->kernel->is_narrow, 0);
 }
 
-// The linear index in the root, where it is a constant of the text. Printed indices leave out
-// zeros, so it may be one although an extent is none.
+// Finds the linear index in the root if it is a constant of the text. Products with a zero index
+// are not printed, so their extents need not be constant.
 static bool constant_offset(const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices,
                             int64_t* out_offset) {
   int64_t offset = 0;
@@ -189,9 +189,9 @@ static bool constant_offset(const qn__ir_buffer_t* buffer, qn__ir_expr_t* const*
   return !__builtin_add_overflow(offset, shift, out_offset);
 }
 
-// GLSL has no text for an element that an array certainly lacks, not even in code that is never
-// reached, such as the unrolled tail of a loop under its guard. (In checked builds the check that
-// leaves the kernel stands before the access.)
+// Returns whether a constant index is outside of the array. GLSL compilers reject such an access
+// even in unreachable code, such as the guarded, unrolled tail of a loop. (In checked builds a
+// check before the access leaves the kernel.)
 static bool is_certainly_outside(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices) {
   int64_t offset;

@@ -9,7 +9,7 @@
 
 #include "jit/gpu/print.h"
 
-// A run of lines and, for each, the line of the IR's text that it comes from.
+// Lines of a text, and for each of them its line in the IR's text.
 typedef struct qn__gpu_lines {
   qn__buffer_t text;
   qn__buffer_t lines;  // u32 each
@@ -17,7 +17,7 @@ typedef struct qn__gpu_lines {
 
 // Values computed at a view's declaration, which later stores do not change. Texts of index type.
 typedef struct qn__gpu_view {
-  const char* shift;  // of the first element from that of the buffer underneath all views
+  const char* shift;  // offset of the first element in the root buffer
   const char** strides;
 } qn__gpu_view_t;
 
@@ -35,18 +35,18 @@ struct qn__gpu_printer {
   qn__gpu_lines_t outer;  // the outermost level of the text, after the prelude: tables, helpers
   qn__gpu_lines_t head;   // of the kernel
   qn__gpu_lines_t body;   // of the kernel
-  // Declarations that the body needs; the dialect puts them into the head (qn__kprint_extra).
+  // Declarations that the body needs; the dialect writes them into the head (qn__kprint_extra).
   qn__gpu_lines_t extra;
   uint32_t extra_shared_bytes;
-  qn__gpu_lines_t kernels;  // those that are done
+  qn__gpu_lines_t kernels;  // finished kernels
   qn__gpu_lines_t* at;      // where qn__kprint_line appends
   uint32_t indent;
-  const void* places;     // qn__ptrmap_t: statement to its line in the IR's text; NULL: not wanted
-  uint32_t ir_line;       // of the statement that is printed
+  const void* places;     // qn__ptrmap_t from a statement to its line in the IR's text; or NULL
+  uint32_t ir_line;       // of the current statement
   uint32_t table_count;   // names of tables are unique in the text
-  uint64_t dialect_bits;  // for the dialect: what the whole text uses
+  uint64_t dialect_bits;  // features that the text uses; defined by the dialect
 
-  // The kernel that is printed.
+  // The current kernel.
   const qn__gpu_kernel_ir_t* kernel;
   uint32_t kernel_index;  // in the program
   uint32_t temp_count;
@@ -61,8 +61,8 @@ struct qn__gpu_printer {
   uint32_t shared_count;
   uint32_t shared_capacity;
   const qn__ir_buffer_t** shared;
-  bool needs_barrier;   // a thread nest was printed, and no barrier since
-  uint32_t loop_depth;  // serial and while loops around what is printed
+  bool needs_barrier;   // the last thread nest has no barrier after it yet
+  uint32_t loop_depth;  // number of serial and while loops around the current statement
   bool is_in_threads;   // inside a thread nest
   bool has_barrier;
   bool has_exchange;        // the body has a LANE or GROUP operator
@@ -76,10 +76,10 @@ struct qn__gpu_printer {
 
 // Appends a line at the current indent.
 void qn__kprint_line(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
-// "HEAD {" and "}".
+// Append "HEAD {" and indent; unindent and append "}".
 void qn__kprint_open(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
 void qn__kprint_close(qn__gpu_printer_t* p);
-// Moves p->extra to where lines are appended.
+// Moves the lines of p->extra to p->at.
 void qn__kprint_extra(qn__gpu_printer_t* p);
 // Formats a text in the arena. Out of memory: "", and the status is set.
 const char* qn__kprint_text(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
@@ -91,25 +91,26 @@ const char* qn__kprint_temp(qn__gpu_printer_t* p);
 // (INTERNAL).
 const char* qn__kprint_use(qn__gpu_printer_t* p, const char* name);
 void qn__kprint_fail_status(qn__gpu_printer_t* p, qn_status_t status);  // consumed
-// UNSUPPORTED: "function 'f': WHAT".
+// Sets the status to UNSUPPORTED "function 'f': MESSAGE".
 void qn__kprint_unsupported(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
 bool qn__kprint_ok(const qn__gpu_printer_t* p);
 
 // ---- names and types
 
-// "v3": variables, symbols and scalar parameters. "b2": buffers that are no views.
+// Return the name of a variable, symbol or scalar parameter ("v3"), or of a buffer ("b2") that is
+// not a view.
 const char* qn__kprint_var(qn__gpu_printer_t* p, const qn__ir_var_t* var);
 const char* qn__kprint_buffer(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
-// The compute type: "int", "float", ... `is_narrow` matters for i64 only.
+// Returns the compute type: "int", "float", ... `is_narrow` matters for i64 only.
 const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
-// "int" or "qn_i64": of indices in this kernel.
+// Returns the type of indices in this kernel: "int" or "qn_i64".
 const char* qn__kprint_index_type(const qn__gpu_printer_t* p);
 bool qn__kprint_is_narrow_var(const qn__gpu_printer_t* p, const qn__ir_var_t* var);
 bool qn__kprint_is_narrow(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Returns whether the value is certainly not negative. Variables are known after their declaration.
 bool qn__kprint_is_nonnegative(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 void qn__kprint_note_var(qn__gpu_printer_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least);
-// Sites of the kernel's function (qn__gpu_site).
+// Adds a site to the kernel's function (qn__gpu_site).
 uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_site_kind_t kind, uint32_t buffer_id,
                          uint32_t dim, const char* message);
 
@@ -129,16 +130,16 @@ const char* qn__kprint_i64(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool
 bool qn__kprint_needs_lines(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Returns a name or literal for a value: itself if it is one, else a new constant.
 const char* qn__kprint_name(qn__gpu_printer_t* p, const char* type, const char* text);
-// Converts an i64 between its two widths.
 // Converts an int to qn_i64.
 const char* qn__kprint_widen(qn__gpu_printer_t* p, const char* text);
+// Converts an i64 between its two widths.
 const char* qn__kprint_adapt(qn__gpu_printer_t* p, const char* text, bool is_narrow,
                              bool to_narrow);
 // print_int.c: an integer operator.
 const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Prints an integer expression (`is_narrow`: of 32 bits) in the *ring* type, whose sums,
 // differences and products wrap: uint or qn_u64, or int or qn_i64 if those wrap in the language.
-// And back.
+// The second converts a value of the ring type to int or qn_i64.
 const char* qn__kprint_ring(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow);
 const char* qn__kprint_unring(qn__gpu_printer_t* p, const char* text, bool is_narrow);
 // print_float.c: an operator on values of the compute type, rounded to dtype.
@@ -164,14 +165,14 @@ const char* qn__kprint_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer
                              qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root);
 const char* qn__kprint_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                             qn__ir_expr_t* const* indices);
-// Converts a linear index to one of an array: GLSL takes 32 bits only.
+// Converts a linear index to an array index, which in GLSL has 32 bits only.
 const char* qn__kprint_array_index(qn__gpu_printer_t* p, const char* index);
-// "if (!(CONDITION)) { fail; return; }"
+// Prints "if (!(CONDITION)) { fail; return; }".
 void qn__kprint_require(qn__gpu_printer_t* p, const char* condition, uint32_t site,
                         const char* index, const char* extent, bool is_wide);
 // Prints the values that the declaration of a view computes.
 void qn__kprint_view(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
-// Elements of a buffer whose shape is constant (local, shared, const).
+// Returns the number of elements of a buffer of constant shape (local, shared, const).
 int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer);
 
 // ---- wide accesses (print_wide.c)
@@ -184,13 +185,16 @@ void qn__kprint_wide_end(qn__gpu_printer_t* p);
 // Returns the element from its run's array, as a value of the compute type; NULL if it has none.
 const char* qn__kprint_wide_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices);
-// Stores into a run's array until all lanes have run. False: there is none; store at once.
+// Stores into the array of the element's run; the run is stored to memory after the last lane.
+// Returns false if the element is in no run: the caller then stores it.
 bool qn__kprint_wide_store(qn__gpu_printer_t* p, const qn__ir_stmt_t* store, const char* value);
 
-// ---- threads that failed (print_alive.c). The texts as they are where a thread leaves its kernel.
+// ---- failed threads (print_alive.c)
 
-// Decides it for the kernel, and declares qn_alive.
+// Sets p->is_predicated: whether failed threads of the kernel continue. If so, declares qn_alive.
 void qn__kprint_begin_alive(qn__gpu_printer_t* p);
+// Make an index or a value zero in a failed thread. They return the text itself in kernels whose
+// failed threads return.
 const char* qn__kprint_alive_index(qn__gpu_printer_t* p, const char* index);
 const char* qn__kprint_alive_value(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
 // Returns whether a `while` ends for a failed thread.
@@ -204,7 +208,7 @@ void qn__kprint_let(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt);
 void qn__kprint_table(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
 void qn__kprint_loop(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt);
 void qn__kprint_barrier(qn__gpu_printer_t* p);
-// The kernel: its block loops and what is in them.
+// Prints the body of a kernel: the block loops and their contents.
 void qn__kprint_launch(qn__gpu_printer_t* p);
 
 #endif  // QUERN_JIT_GPU_PRINT_INNER_H_

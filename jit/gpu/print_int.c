@@ -10,7 +10,7 @@
 //    that need 64 bits elsewhere (shifts by up to 63, bit counts) have 32-bit forms there.
 #include "jit/gpu/print_inner.h"
 
-// The dtype whose type and helpers compute this one.
+// Returns the dtype whose type and helpers compute values of this one.
 static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
   switch (dtype) {
     case QN_DTYPE_I8:
@@ -47,7 +47,7 @@ static bool is_ring_op(qn_op_t op) {
   return op == QN_OP_ADD || op == QN_OP_SUB || op == QN_OP_MUL || op == QN_OP_NEG;
 }
 
-// Its type: int or qn_i64, where the language itself does not wrap uint or qn_u64.
+// Returns the ring type: int or qn_i64 if they wrap in the language, else uint or qn_u64.
 static const char* ring_type(const qn__gpu_printer_t* p, bool is_narrow) {
   if (p->dialect->wraps_signed) return is_narrow ? "int" : "qn_i64";
   return is_narrow ? "uint" : "qn_u64";
@@ -75,8 +75,8 @@ static const char* ring_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool
 
 const char* qn__kprint_ring(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->kind == QN__EXPR_INT) return ring_literal(p, is_narrow, expr->int_value);
-  // A part that may be wider than the whole is cut afterwards, which is as right: but only where it
-  // is printed in 32 bits anyway.
+  // Only a part of the same printed width joins the tree. Any other part is computed in its own
+  // width and then converted.
   bool is_whole = expr->dtype == QN_DTYPE_I32
                       ? is_narrow
                       : expr->dtype == QN_DTYPE_I64 && qn__kprint_is_narrow(p, expr) == is_narrow;
@@ -133,7 +133,8 @@ bool qn__kprint_is_nonnegative(const qn__gpu_printer_t* p, const qn__ir_expr_t* 
   switch (expr->op) {
     case QN_OP_ADD:
     case QN_OP_MUL:
-      // What is narrow did not wrap where that counts (program.h); others may.
+      // A narrow sum or product did not wrap where its value counts (program.h). A wide one may
+      // wrap.
       if (!qn__kprint_is_narrow(p, expr)) return false;
       return qn__kprint_is_nonnegative(p, expr->args[0]) &&
              qn__kprint_is_nonnegative(p, expr->args[1]);
@@ -162,7 +163,7 @@ void qn__kprint_note_var(qn__gpu_printer_t* p, const qn__ir_var_t* var,
   if (var->id < p->var_count) p->is_nonnegative[var->id] = qn__kprint_is_nonnegative(p, least);
 }
 
-// Division by a positive power of two.
+// Prints a division that rounds down, or its remainder, by a positive power of two.
 static const char* divide_by_power(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t compute,
                                    const char* a, int64_t divisor) {
   if (op == QN_OP_FLOORMOD) {
@@ -185,8 +186,8 @@ static const char* print_division(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
       (right->int_value & (right->int_value - 1)) == 0) {
     return divide_by_power(p, expr->op, compute, a, right->int_value);
   }
-  // By a constant that is neither 0 nor -1 the language's own division is right where it rounds as
-  // it should. (GLSL's remainder of what is negative is anything.)
+  // For a positive constant divisor the language's own division is right if it rounds as the
+  // operator does. (In GLSL the remainder of a negative number is undefined.)
   bool is_mod = expr->op == QN_OP_FLOORMOD || expr->op == QN_OP_TRUNCMOD;
   bool is_truncated = expr->op == QN_OP_TRUNCDIV || expr->op == QN_OP_TRUNCMOD;
   bool is_left_nonnegative = qn__kprint_is_nonnegative(p, expr->args[0]);
@@ -194,7 +195,7 @@ static const char* print_division(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
                   (is_left_nonnegative || (is_truncated && !(is_mod && p->dialect->is_glsl))) &&
                   expr->op != QN_OP_CEILDIV;
   if (is_plain) return qn__kprint_text(p, "(%s %s %s)", a, is_mod ? "%" : "/", b);
-  // Without signs there is less to put right.
+  // Operands that are not negative use the unsigned helper, which has fewer corrections.
   bool is_signed = compute == QN_DTYPE_I32 || compute == QN_DTYPE_I64;
   bool is_unsigned = is_signed && is_left_nonnegative && qn__kprint_is_nonnegative(p, right);
   qn_dtype_t by = !is_unsigned ? compute : compute == QN_DTYPE_I32 ? QN_DTYPE_U32 : QN_DTYPE_U64;
@@ -214,7 +215,7 @@ static bool has_32_bits_alone(const qn__gpu_printer_t* p) {
   return p->dialect->is_glsl && !p->options->has_int64;
 }
 
-// Is this an operator on i64 for a target without them?
+// Returns whether this is an operator on i64 for a target without 64-bit integers.
 static bool is_confined(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   return expr->dtype == QN_DTYPE_I64 && has_32_bits_alone(p);
 }
@@ -226,7 +227,7 @@ static const char* print_shift(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, 
   bool is_left = expr->op == QN_OP_SHL;
   if (right->kind == QN__EXPR_INT) {
     uint32_t count = (uint32_t)right->int_value & (bits - 1);
-    if (is_confined(p, expr) && !is_left && count > 31) count = 31;  // what is left is the sign
+    if (is_confined(p, expr) && !is_left && count > 31) count = 31;  // gives the sign
     if (qn__dtype_bits(compute) < bits && count > 31) return is_left ? "0" : NULL;
     bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
     if (is_left && is_signed && !p->dialect->wraps_signed) {
@@ -240,7 +241,7 @@ static const char* print_shift(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, 
     const char* helper = qn__kprint_use(p, is_left ? "qn_narrow_shl" : "qn_narrow_shr");
     return qn__kprint_text(p, "%s(%s, %s)", helper, a, qn__kprint_i64(p, right, true));
   }
-  // A count of more than 31 cannot be asked of 32 bits.
+  // The count may exceed 31, so the shift needs 64 bits.
   if (qn__dtype_bits(compute) < bits && bits == 64) return NULL;
   const char* count = qn__kprint_expr(p, right);
   if (expr->dtype == QN_DTYPE_I64) count = qn__kprint_i64(p, right, false);
@@ -274,7 +275,7 @@ static const char* print_count(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, 
 
 static const char* print_binary(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
                                 const char* a, const char* b) {
-  // Sums and products of 8 and 16 bits are within 32.
+  // Sums and products of 8 and 16 bits fit 32 bits.
   bool is_plain = qn__dtype_bits(expr->dtype) < 32 &&
                   (expr->op == QN_OP_ADD || expr->op == QN_OP_SUB || expr->op == QN_OP_MUL);
   const char* helper = is_plain ? NULL : qn__gpu_prelude_op(expr->op, compute);
@@ -303,8 +304,8 @@ static const char* print_binary(qn__gpu_printer_t* p, const qn__ir_expr_t* expr,
   return a;
 }
 
-// The operator on values of `compute`'s type; i64 operands are converted to its width. NULL: the
-// shift needs more bits.
+// Prints the operator in the type of `compute`; i64 operands are converted to its width. NULL: a
+// shift that needs more bits.
 static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* expr,
                                   qn_dtype_t compute) {
   bool is_i64 = expr->dtype == QN_DTYPE_I64;
@@ -336,7 +337,7 @@ static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
   return print_binary(p, expr, compute, a, b);
 }
 
-// May the result be outside of the dtype's range, computed in 32 bits?
+// Returns whether a result computed in 32 bits may be outside of the dtype's range.
 static bool may_leave(qn_op_t op, qn_dtype_t dtype) {
   switch (op) {
     case QN_OP_FLOORDIV:
@@ -366,7 +367,7 @@ const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   }
   if (dtype == QN_DTYPE_I64) {
     bool can_be_narrow = is_narrow;
-    // (Without 64-bit integers all operands were found to be narrow.)
+    // Without 64-bit integers all operands are narrow (glsl_check.c).
     if (is_narrow && !qn__gpu_is_low_bits_op(expr) && !has_32_bits_alone(p)) {
       bool is_count = expr->op == QN_OP_POPCOUNT || expr->op == QN_OP_CLZ;
       const qn__ir_expr_t* right = qn__op_info(expr->op)->arity > 1 ? expr->args[1] : NULL;

@@ -28,8 +28,8 @@ static bool has_load(qn__ir_expr_t* expr) {
   return !qn__walk_expr(&walker, expr);
 }
 
-// Prints the body of a loop. At the block level a barrier ends it, if threads wrote: the next
-// iteration may read that.
+// Prints the body of a loop. At the block level, appends a barrier if a thread nest has none after
+// it, because the next iteration may read the stores of its threads.
 static void print_round(qn__gpu_printer_t* p, const qn__ir_block_t* body) {
   p->loop_depth++;
   qn__kprint_block(p, body);
@@ -101,7 +101,7 @@ static nest_t nest_of(const qn__ir_stmt_t* outer) {
   return nest;
 }
 
-// The iterations of a loop as a uint or qn_u64; a name or a literal. An empty range has none.
+// Returns the number of iterations of a loop, a name or a literal of type uint or qn_u64.
 static const char* extent_text(qn__gpu_printer_t* p, const qn__ir_stmt_t* loop, bool is_narrow) {
   const char* type = is_narrow ? "uint" : "qn_u64";
   qn_dtype_t dtype = is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64;
@@ -123,7 +123,7 @@ static const char* extent_text(qn__gpu_printer_t* p, const qn__ir_stmt_t* loop, 
                                          stop, type, start, qn__kprint_int(p, dtype, false, 0)));
 }
 
-// The extents of the axes that there are, and their product.
+// Returns the product of the extents of a nest, and sets `extents` of its axes.
 static const char* nest_count(qn__gpu_printer_t* p, const nest_t* nest, bool is_narrow,
                               const char* extents[AXES]) {
   const char* count = NULL;

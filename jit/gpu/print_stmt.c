@@ -187,7 +187,8 @@ static void print_local_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt,
   qn__kprint_line(p, "%s[%s] = %s;", name, index, next);
 }
 
-// The old value leaves the braces that keep a thread out that failed.
+// Opens an `if` that excludes failed threads. The old value of an atomic is declared before it, as
+// 0, and assigned at its end; returns the name of the value inside.
 static const char* begin_predicated(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* old) {
   const char* inner = old ? qn__kprint_temp(p) : NULL;
   if (old) {

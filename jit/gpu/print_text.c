@@ -70,7 +70,7 @@ const char* qn__kprint_bare(qn__gpu_printer_t* p, const char* text) {
 }
 
 static void append_line(qn__gpu_printer_t* p, const char* text) {
-  // A directive stands at the beginning of its line.
+  // A preprocessor directive is not indented.
   uint32_t indent = text[0] == '#' ? 0 : p->indent;
   for (uint32_t i = 0; i < indent; ++i) qn__buffer_cstr(&p->at->text, "  ");
   qn__buffer_cstr(&p->at->text, text);

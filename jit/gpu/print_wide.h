@@ -15,7 +15,7 @@ typedef struct qn__gpu_run {
   const char* values;
   bool is_loaded;  // before the first lane
   bool is_stored;  // after the last lane
-  bool has_value;  // the array has the lane's element at the statement that is printed
+  bool has_value;  // at the current statement, the array has the lane's element
 } qn__gpu_run_t;
 
 struct qn__gpu_wide {

@@ -1,5 +1,5 @@
 // jit/gpu/print_wide_find.c: finds the runs of a loop: consecutive elements that can be moved by
-// wide accesses without changing a value. The rules stand at the top of print_wide.c.
+// wide accesses without changing a value. print_wide.c lists the rules.
 //
 // Not here: printing them (print_wide.c).
 #include "ir/passes/lanes.h"
@@ -170,8 +170,8 @@ static void collect(wide_search_t* self) {
   if (value) (void)collect_loads(self, &value);
 }
 
-// Drops loaded runs of buffers whose store found no place in the full table: that store would
-// happen in its lane, before lanes that still read the array.
+// Drops the loaded runs of a buffer whose store did not fit into the full table. That store would
+// happen in its lane, before other lanes read the array.
 static void drop_what_is_lost(wide_search_t* self) {
   qn__gpu_wide_t* wide = self->wide;
   if (wide->run_count < QN__KWIDE_RUNS) return;
