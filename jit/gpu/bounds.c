@@ -202,7 +202,7 @@ static qn__gpu_interval_t multiply(qn__gpu_bounds_t* bounds, qn__gpu_interval_t 
       bounds, qn__gpu_bound_op(bounds, QN_OP_MUL, magnitude(bounds, &a), magnitude(bounds, &b)));
 }
 
-// A quotient is never larger in magnitude than the dividend, whatever the divisor is.
+// Bounds a quotient, which never exceeds the magnitude of the dividend.
 static qn__gpu_interval_t divide(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_interval_t a,
                                  qn__gpu_interval_t b) {
   bool is_const = qn__gpu_interval_is_point(&b) && qn__gpu_bound_is_const(b.lo);

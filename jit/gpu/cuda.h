@@ -4,7 +4,7 @@
 
 #include "jit/gpu/print_inner.h"
 
-// What a text uses, in p->dialect_bits.
+// Flags of p->dialect_bits: the features that a text uses.
 enum {
   QN__CUDA_USES_RECORD = 1,
   QN__CUDA_USES_FAIL = 2,

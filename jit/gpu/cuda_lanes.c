@@ -32,8 +32,8 @@ static const char* from_lane(qn__gpu_printer_t* p, qn_dtype_t dtype, const char*
 
 // ---- lanes
 
-// Prints a shuffle as one instruction, for full warps and a constant below 32. Returns NULL in
-// other cases.
+// Prints a shuffle as one instruction. Returns NULL unless warps are full and `lane` is a constant
+// below 32.
 static const char* direct_shuffle(qn__gpu_printer_t* p, qn_op_t op, const char* value,
                                   const char* lane) {
   if (!has_whole_warps(p)) return NULL;
@@ -123,12 +123,15 @@ static void reduce_warp(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, co
   }
 }
 
+// Returns the smallest power of two that is at least `count`.
 static uint32_t power_from(uint32_t count) {
   uint32_t power = 1;
   while (power < count) power *= 2;
   return power;
 }
 
+// Prints the reduction of the variable `name` over the block (rule 3). If the number of warps is
+// known, each warp reduces the warps' values by a butterfly. Otherwise each thread loops over them.
 static void reduce_block(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, const char* name) {
   uint32_t threads = p->kernel->plan->thread_count;
   reduce_warp(p, step, dtype, name);

@@ -187,6 +187,8 @@ void qn__glsl_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const c
   }
 }
 
+// For an array of bytes NAME: NAME_get(at) extracts byte at & 3 of word at / 4. NAME_set clears
+// that byte by an atomic AND, then sets it by an atomic OR.
 void qn__glsl_word_helpers(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, bool is_written) {
   qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
   if (!storage.bits_in_word) return;
@@ -232,7 +234,8 @@ static const char* function_of(qn_atomic_op_t op) {
   }
 }
 
-// The loop ends when no other thread has changed the element between the load and the exchange.
+// Prints a float addition by compare-and-swap. The loop ends when no other thread has changed the
+// element between the load and the exchange.
 static void add_float(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* place,
                       const char* operand, const char* old) {
   bool is_double = buffer->dtype == QN_DTYPE_F64;

@@ -304,8 +304,8 @@ typedef struct shape {
   bool has_record;
 } shape_t;
 
-// Adds a kernel and returns its index; QN__GPU_NO_KERNEL if memory ran out. `widths` NULL: a wide
-// kernel.
+// Adds a kernel and returns its index; QN__GPU_NO_KERNEL if memory ran out. A wide kernel has no
+// `widths` (NULL).
 static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const shape_t* shape,
                            const qn__gpu_widths_t* widths) {
   qn__gpu_draft_t* draft = QN__ARENA_NEW(split->arena, qn__gpu_draft_t);

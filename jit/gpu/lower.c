@@ -1,5 +1,4 @@
-// jit/gpu/lower.c: runs the passes on a body, then splits its functions into host steps and
-// kernels.
+// jit/gpu/lower.c: runs the passes on a body, then splits it into host steps and kernels.
 #include "base/alloc.h"
 #include "jit/gpu/split.h"
 

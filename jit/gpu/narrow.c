@@ -205,7 +205,8 @@ static void visit_buffer(qn__gpu_narrow_t* self, const qn__ir_buffer_t* buffer) 
 
 // ---- statements
 
-// Bounds a loop's variable. `is_needed`: the loop must be counted in 32 bits (rule 4).
+// Bounds the variable of a loop: [begin, end - 1], which assumes that the loop runs (rule 5).
+// `is_needed`: the loop must be counted in 32 bits (rule 4).
 static void visit_loop(qn__gpu_narrow_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
                        const qn__ir_expr_t* end, bool is_needed) {
   qn__gpu_interval_t from = qn__gpu_narrow_interval(self, begin),
@@ -242,7 +243,8 @@ static void need_count(qn__gpu_narrow_t* self, const qn__ir_stmt_t* loop) {
   qn__gpu_bounds_t* bounds = &self->bounds;
   const qn__gpu_bound_t *product = qn__gpu_bound_const(bounds, 1),
                         *zero = qn__gpu_bound_const(bounds, 0);
-  // Bounds of inner loops may use outer variables, whose greatest values count.
+  // Bounds of inner loops may use outer variables. So take the upper bound of `end` and the lower
+  // bound of `begin`, which hold for all values of these variables.
   for (; loop; loop = qn__gpu_nest_inner(loop)) {
     qn__gpu_interval_t from = qn__gpu_narrow_interval(self, loop->loop.begin);
     qn__gpu_interval_t to = qn__gpu_narrow_interval(self, loop->loop.end);
@@ -314,8 +316,8 @@ static void visit_block(qn__gpu_narrow_t* self, const qn__ir_block_t* block,
 
 // ---- all
 
-// Marks what comes from the host: symbols and values of host lets are narrow, scalar parameters
-// keep their width.
+// Marks the variables of the host: symbols and lets of the host are narrow, scalar parameters keep
+// their width.
 static void note_outside(qn__gpu_narrow_t* self) {
   const qn__gpu_split_t* split = self->split;
   for (size_t i = 0; i < split->function->symbol_count; i++) {

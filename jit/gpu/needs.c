@@ -13,7 +13,7 @@ static const qn__gpu_bound_t* base_of(const qn__gpu_bound_t* bound, int64_t* out
 // Adds a need. Of two needs that differ by a constant, only the stricter one is kept.
 static void add_need(qn__gpu_needs_t* self, qn__gpu_need_t** list, const qn__gpu_bound_t* bound,
                      bool is_most) {
-  // max(a, b) <= c holds if a <= c and b <= c. Constants are in range already.
+  // max(a, c) with a constant c that fits 32 bits needs only that a fits; likewise for min.
   qn_op_t join = is_most ? QN_OP_MAX : QN_OP_MIN;
   while (list != &self->signs && bound->op == join && qn__gpu_bound_is_const(bound->args[1]) &&
          qn__gpu_is_within_32_bits(bound->args[1]->value)) {

@@ -1,5 +1,5 @@
-// jit/gpu/needs.h: the needs of a narrow kernel (what must hold at a launch), and the guard, the
-// host expression that tests them.
+// jit/gpu/needs.h: the needs of a narrow kernel (conditions that must hold at a launch), and the
+// guard, which is the host expression that tests them.
 //
 // Not here: where needs come from (narrow.c).
 #ifndef QUERN_JIT_GPU_NEEDS_H_

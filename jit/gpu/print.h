@@ -1,5 +1,5 @@
 // jit/gpu/print.h: prints kernels as CUDA C or GLSL. One printer walks the IR; a *dialect* is a
-// table of functions for what differs between the two languages.
+// table of functions for the differences between the two languages.
 //
 // Expressions, statements, loops and integer helpers are spelled alike in both. Types and built-in
 // functions have common names, which the prelude (prelude.h) defines as macros; a text contains the
@@ -21,9 +21,8 @@ typedef struct qn__gpu_dialect_wide {
   const char* (*memory_type)(qn_dtype_t dtype);
   const char* (*from_memory)(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* element);
   const char* (*to_memory)(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value);
-  // Writes a statement that copies `count` elements between an array and memory. Both are pointers
-  // to the first element. `is_wide`: the memory is aligned to the size of all elements, at most 16
-  // bytes.
+  // Writes a statement that copies `count` elements between an array and memory, both given by a
+  // pointer to the first. `is_wide`: the memory is aligned to their total size, at most 16 bytes.
   void (*move)(qn__gpu_printer_t* p, uint32_t count, bool is_wide, bool is_store, const char* to,
                const char* from);
 } qn__gpu_dialect_wide_t;
@@ -70,8 +69,7 @@ typedef struct qn__gpu_dialect {
   bool (*atomic)(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                  const char* operand, const char* operand2, const char* old);
   // Writes statements that declare `result`, the result of a LANE, WARP_* or BLOCK_* operator on a
-  // value of the compute type. `lane` (LANE operators only) is a qn_i64, an int if
-  // `is_narrow_lane`.
+  // value of the compute type. `lane` (LANE only) is a qn_i64, or an int if `is_narrow_lane`.
   bool (*exchange)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                    const char* lane, bool is_narrow_lane, const char* result);
   void (*barrier)(qn__gpu_printer_t* p);

@@ -10,7 +10,7 @@
 // (print_cast.c), accesses (print_index.c).
 #include "jit/gpu/print_inner.h"
 
-// ---- what needs lines
+// ---- expressions that need lines
 
 typedef struct line_search {
   const qn__gpu_printer_t* p;

@@ -31,7 +31,7 @@ struct qn__gpu_printer {
   qn__arena_t* arena;
   qn__gpu_prelude_use_t use;
   qn_status_t status;     // the first failure, sticky
-  qn__gpu_lines_t begin;  // of the text: what dialect->text_begin writes
+  qn__gpu_lines_t begin;  // of the text: the lines of dialect->text_begin
   qn__gpu_lines_t outer;  // the outermost level of the text, after the prelude: tables, helpers
   qn__gpu_lines_t head;   // of the kernel
   qn__gpu_lines_t body;   // of the kernel

@@ -133,8 +133,7 @@ bool qn__kprint_is_nonnegative(const qn__gpu_printer_t* p, const qn__ir_expr_t* 
   switch (expr->op) {
     case QN_OP_ADD:
     case QN_OP_MUL:
-      // A narrow sum or product did not wrap where its value counts (program.h). A wide one may
-      // wrap.
+      // A narrow sum or product did not wrap where its value counts (program.h); a wide one may.
       if (!qn__kprint_is_narrow(p, expr)) return false;
       return qn__kprint_is_nonnegative(p, expr->args[0]) &&
              qn__kprint_is_nonnegative(p, expr->args[1]);

@@ -167,6 +167,12 @@ static void print_variables(qn__gpu_printer_t* p, const nest_t* nest, bool is_na
 
 // ---- threads
 
+// Prints a thread nest in one of three forms:
+//
+// 1. "{ ... }" if the block has exactly one thread for each iteration. A nest with a barrier or an
+//    exchange always does (find_threads in launch.c).
+// 2. "if (qn_thread < COUNT) { ... }" if both counts are constant and there are more threads.
+// 3. "for (uint i = qn_thread; i < COUNT; i += qn_threads) { ... }" otherwise.
 static void print_threads(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   nest_t nest = nest_of(stmt);
   if (p->needs_barrier) qn__kprint_barrier(p);
@@ -175,7 +181,7 @@ static void print_threads(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const char* extents[AXES] = {NULL, NULL, NULL};
   const char* linear = "qn_thread";
   bool is_exact = qn__gpu_is_together(nest.body) || (threads > 0 && count == threads);
-  // A nest that strides in a wide kernel may have more iterations than 32 bits count.
+  // A nest that strides in a wide kernel may have more than 2^31 - 1 iterations.
   bool is_wide = !is_exact && !p->kernel->is_narrow && (count < 0 || count > INT32_MAX);
   if (is_exact) {
     qn__kprint_line(p, "{");

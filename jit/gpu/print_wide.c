@@ -5,15 +5,15 @@
 // between memory and an array in registers. Such a set of elements is a *run*:
 //
 //   const float* t0; float* t1;                     where the runs begin
-//   { const int k = 0; ...; t0 = &b0[...]; ... }    what indices need, for the first lane
+//   { const int k = 0; ...; t0 = &b0[...]; ... }    lets that the indices need, for the first lane
 //   const bool t2 = (((qn_u64)t0 | (qn_u64)t1) & 15ull) == 0ull;
 //   float t3[4], t4[4];
 //   if (t2) { qn_wide_load<4>(t3, t0); } else { qn_each_load<4>(t3, t0); }
 //   for (int k = 0; k < 4; ++k) { ... t4[k] = t3[k] ...; }
 //   if (t2) { qn_wide_store<4>(t1, t4); } else { qn_each_store<4>(t1, t4); }
 //
-// The alignment of an address is known only at run time: tensors begin anywhere, and rows have any
-// length. So both forms are printed, behind a test.
+// The alignment of an address is known only at run time, because tensors begin anywhere and rows
+// have any length. So both forms are printed, with a test that selects one.
 //
 // All loads of a run happen before the first lane, all stores after the last one. This reordering
 // is right because of three rules, which print_wide_find.c enforces:
@@ -59,6 +59,8 @@ static bool need_lets(qn__gpu_printer_t* p, needed_t* needed, const qn__ir_block
   return true;
 }
 
+// Declares a pointer to the begin of each run, and sets them in a block in which the loop's
+// variable is 0.
 static void print_places(qn__gpu_printer_t* p, qn__gpu_wide_t* wide, const qn__ir_var_t* var,
                          const qn__ir_block_t* body) {
   needed_t needed = {qn__arena_alloc_array(p->arena, p->var_count + 1U, sizeof(bool))};
@@ -148,6 +150,8 @@ static void print_moves(qn__gpu_printer_t* p, const qn__gpu_wide_t* wide, bool i
 
 // ---- all
 
+// Prints the lines before the loop: places of runs, the test, arrays and loads. Returns false if
+// there are no runs.
 static bool begin(qn__gpu_printer_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
                   const qn__ir_expr_t* last, qn__ir_block_t* body, const qn__ir_expr_t* value) {
   if (!p->dialect->wide || p->wide || p->program->is_checked || p->is_predicated ||

@@ -26,9 +26,10 @@ struct qn__gpu_wide {
   const char* aligned;  // a bool
 };
 
-// Finds the runs of a loop over `var` from `first` to `last` with this body, or of a reduction with
-// these lets and this value (NULL: a loop). Returns NULL if there is none, or if memory ran out,
-// which the printer then reports.
+// Finds the runs of a loop over `var` in [first, last), or of a reduction whose lets are `body` and
+// whose value is `value` (NULL: a loop). `first` must be 0, and `last` a constant power of two of
+// at most QN__KWIDE_LANES. Returns NULL if there are no runs. If memory ran out, returns NULL and
+// sets the status.
 qn__gpu_wide_t* qn__kwide_find(qn__gpu_printer_t* p, qn__ir_var_t* var, const qn__ir_expr_t* first,
                                const qn__ir_expr_t* last, qn__ir_block_t* body,
                                const qn__ir_expr_t* value);

@@ -86,13 +86,14 @@ static uint32_t add_site(qn__gpu_split_t* split, qn_site_kind_t kind, uint32_t b
 
 enum { MAX_CONDITIONS = 32 };
 
-// A condition under which an expression is evaluated; `is_inverse`: its negation.
+// The conditions under which an expression is evaluated. `is_inverse`: the negation of a condition.
 typedef struct path {
   uint32_t count;
   const qn__ir_expr_t* conditions[MAX_CONDITIONS];
   bool is_inverse[MAX_CONDITIONS];
 } path_t;
 
+// Adds a step that asserts: the divisor is not 0, or a condition of the path does not hold.
 static bool check_division(qn__gpu_split_t* split, const path_t* path,
                            const qn__ir_expr_t* divisor) {
   if (divisor->kind == QN__EXPR_INT && divisor->int_value != 0) return true;
@@ -115,6 +116,8 @@ static bool check_division(qn__gpu_split_t* split, const path_t* path,
 static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* condition,
                         bool is_inverse, const qn__ir_expr_t* expr);
 
+// Checks all divisions in an expression, each under the conditions of its evaluation. For example
+// `c ? a / b : d` asserts `b != 0 || !c`.
 static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_CAST) return check_divisions(split, path, expr->args[0]);
   if (expr->kind == QN__EXPR_COND) {
@@ -243,6 +246,7 @@ static bool is_choice(const qn__ir_stmt_t* stmt) {
          qn__loop_is_block(only->loop.kind);
 }
 
+// Moves the guard of a choice's launch, which is the next step, to the choice.
 static void lift_guard(qn__gpu_step_t* choice) {
   qn__gpu_step_t* launch = choice + 1;
   choice->guard = launch->guard;
