@@ -1,5 +1,5 @@
-// jit/observe/gauges.h: values of the moment, beside the counters: what is loaded, queued, switched
-// off.
+// jit/observe/gauges.h: names the gauges of an engine, which give its present state: loaded bytes,
+// queue lengths, tiers that are switched off.
 #ifndef QUERN_JIT_GAUGES_H_
 #define QUERN_JIT_GAUGES_H_
 

@@ -1,4 +1,5 @@
-// jit/observe/keyset.c: a set of keys by open addressing; the keys are hashes already.
+// jit/observe/keyset.c: a set of keys by open addressing. Keys are hashes, so their first bytes
+// give the slot.
 #include "jit/observe/keyset.h"
 
 #include "base/alloc.h"
@@ -8,7 +9,7 @@ static bool is_empty(const qn_hash128_t* slot) {
   return qn__hash128_equal(*slot, zeros);
 }
 
-// Finds the slot of the key, or the empty one where it belongs.
+// Returns the slot of the key, or the empty slot to store it in.
 static qn_hash128_t* find_slot(qn_hash128_t* slots, size_t capacity, qn_hash128_t key) {
   size_t at;
   memcpy(&at, key.bytes, sizeof at);

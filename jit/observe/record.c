@@ -1,17 +1,16 @@
-// jit/observe/record.c: appending keys to the file of QUERN_RECORD.
+// jit/observe/record.c: appends keys to the file of QUERN_RECORD.
 //
 // Requirements:
-//  1. Processes and threads share one file without a lock: each line is one write of a descriptor
-//     with O_APPEND, which Linux makes atomic for regular files (under the inode's lock). A file on
-//     NFS has no such promise; a line that is torn there is skipped by whoever reads the list.
-//  2. A write that ends early (a full disk) leaves half a line. The next line of this process then
-//     begins with a newline, and so does the first one of a process that opens such a file; what
-//     another process appends in between is lost with the half.
-//  3. Each key is written once per process; a child of fork knows what its parent wrote. A service
-//     that makes keys without end fills the set and records no more.
-//  4. No lock is held while the file is written: a slow file delays the lookup that records, which
-//     has a compile or a read of the cache behind it, and no other.
-// Thread rule: in the header. Read next: record_line.c.
+//  1. Processes and threads share one file without a lock. Each line is one write to a descriptor
+//     with O_APPEND, which Linux makes atomic for regular files (under the inode's lock). NFS
+//     gives no such guarantee; readers of the list skip torn lines.
+//  2. A short write (a full disk) leaves a partial line. The next line of this process then begins
+//     with a newline, and so does the first line of a process that opens such a file. A line that
+//     another process appends in between is lost together with the partial one.
+//  3. Each key is written once per process; a child of fork inherits its parent's set. A service
+//     with an unbounded number of keys fills the set and records no more.
+//  4. No lock is held while the file is written. So a slow file delays only the lookup that
+//     records, which has just compiled or read the cache.
 #include "jit/observe/record.h"
 
 #include <errno.h>
@@ -30,7 +29,7 @@ struct qn__record {
   qn_allocator_t allocator;
   int fd;
   char* path;
-  _Atomic bool is_torn;  // the file ends in half a line
+  _Atomic bool is_torn;  // the file ends in a partial line
   _Atomic bool has_complained;
   qn__mutex_t mutex;
   bool has_mutex;
@@ -61,16 +60,16 @@ static void fork_child(void* self) {
   qn_status_free(qn__mutex_init(&((qn__record_t*)self)->mutex));
 }
 
-// Whether the file ends in half a line, which somebody left who could not write the rest.
+// Returns whether the file ends in a partial line, left by a short write.
 static bool ends_torn(int fd, off_t size) {
   char last = '\n';
   return size > 0 && qn__fs()->pread(fd, &last, 1, size - 1) == 1 && last != '\n';
 }
 
-// Leaves fd at -1 when the file cannot be used.
+// Opens the file. If it cannot be used, logs that and leaves fd at -1.
 static void open_file(qn__record_t* record) {
   const qn__fs_t* fs = qn__fs();
-  // Without O_NONBLOCK a FIFO would hold the caller until somebody reads.
+  // Without O_NONBLOCK, opening a FIFO would block until another process opens it for reading.
   int flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
   int fd = fs->open(record->path, flags, 0600);
   if (fd < 0) {
@@ -131,14 +130,14 @@ void qn__record_close(qn__record_t* record) {
 
 // ------------------------------------------------------------------------------------ writing
 
-// True for a key that is new and fits.
+// Adds a key. Returns false if the set has it already, is full, or lacks memory.
 static bool add_key(qn__record_t* record, qn_hash128_t key) {
   qn__mutex_lock(&record->mutex);
   bool is_known = qn__keyset_has(&record->keys, key);
   bool is_full = !is_known && record->keys.count >= QN__RECORD_MAX_KEYS;
   bool is_new = !is_known && !is_full && qn__keyset_add(&record->keys, key) == QN__KEYSET_NEW;
   qn__mutex_unlock(&record->mutex);
-  // Without the lock: whoever hears the log may look something up.
+  // After the unlock, because a log callback may do a lookup, which records.
   if (is_full) {
     complain(record, "no more is recorded into", "this process has looked up more than 65536 keys");
   }
@@ -146,7 +145,7 @@ static bool add_key(qn__record_t* record, qn_hash128_t key) {
 }
 
 static void write_line(qn__record_t* record, qn_span_t line) {
-  // The newline in front is for half a line that is there already.
+  // The line's first newline is written only to end a partial line.
   if (!atomic_exchange(&record->is_torn, false)) {
     line.data++;
     line.size--;

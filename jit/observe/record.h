@@ -1,8 +1,8 @@
-// jit/observe/record.h: QUERN_RECORD: a list of what a running service looked up, for `quern warm`.
+// jit/observe/record.h: QUERN_RECORD: lists the lookups of a running service, for `quern warm`.
 //
-// One line per key, appended by one write each, so that many processes may record into one file;
-// the format is that of docs/warm.md. Failures are logged once and never reach a caller. Thread
-// rule: any thread; a child of fork may go on. Read next: record.c, record_line.c.
+// Each key is one line, appended by one write, so that many processes may record into one file.
+// docs/warm.md has the format. Failures are logged once and not returned. A child of fork may
+// continue to record.
 #ifndef QUERN_JIT_RECORD_H_
 #define QUERN_JIT_RECORD_H_
 
@@ -11,17 +11,17 @@
 
 typedef struct qn__record qn__record_t;
 
-// `path` "": records nothing, and *out_record is NULL. A file that cannot be opened is logged, not
-// raised. Errors: OUT_OF_MEMORY.
+// Opens a record. With `path` "", or if the file cannot be used (which is logged), *out_record is
+// NULL and nothing is recorded. Errors: OUT_OF_MEMORY.
 qn_status_t qn__record_open(qn_allocator_t allocator, const char* path, qn__record_t** out_record);
 void qn__record_close(qn__record_t* record);  // NULL is fine
-// Notes what a lookup is for: the same inputs that the key is made of, and a name for people. Each
-// key once. NULL is fine.
+// Records a lookup, once for each key: the inputs of the key, and a readable name. `record` may be
+// NULL.
 void qn__record_note(qn__record_t* record, qn_hash128_t key, const qn_compile_request_t* request,
                      const char* name);
 
-// Keys that one process records at most: beyond them a service makes keys without end, and a list
-// of them would help nobody.
+// Limits the keys that one process records. A service with more keys has no fixed set of kernels,
+// so a list would not be useful.
 #define QN__RECORD_MAX_KEYS 65536u
 
 #define QN__RECORD_VERSION 1

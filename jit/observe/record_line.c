@@ -1,4 +1,4 @@
-// jit/observe/record_line.c: writes one line of a recorded list: JSON with the module's canonical
+// jit/observe/record_line.c: formats one line of a recorded list: JSON with the module's canonical
 // bytes in base64. warm/recorded.c reads it; docs/warm.md has the format.
 #include "base/digest.h"
 #include "jit/observe/record.h"

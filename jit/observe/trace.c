@@ -1,8 +1,8 @@
-// jit/observe/trace.c: the spans of a watch as a trace: JSON of complete events (and of pairs,
-// for waits), for chrome://tracing and Perfetto.
+// jit/observe/trace.c: writes the spans of a watch as a JSON trace for chrome://tracing and
+// Perfetto. A span is a complete event; a wait is a pair of asynchronous events.
 //
 // Times are microseconds of the monotonic clock, so traces of several processes of a machine share
-// one axis. Thread rule: any thread. Read next: watch.c.
+// one axis.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "jit/observe/trace.h"
 
-// What is kept before it is handed to the sink.
+// The text is passed to the sink in chunks of about this size.
 #define CHUNK_BYTES 32768u
 
 typedef struct thread {
@@ -25,7 +25,7 @@ typedef struct trace_writer {
   qn__buffer_t text;
   qn_sink_t sink;
   qn_status_t status;  // owned: the first failure
-  thread_t* threads;   // those that have been named
+  thread_t* threads;   // the threads whose names were written
   size_t thread_count, thread_capacity;
   size_t last_thread;  // spans of one thread come in runs
   bool has_event;
@@ -45,7 +45,7 @@ static void begin_event(trace_writer_t* writer) {
   writer->has_event = true;
 }
 
-// "12.345": nanoseconds as microseconds.
+// Writes nanoseconds as microseconds: "12.345".
 static void put_us(qn__buffer_t* out, int64_t ns) {
   uint64_t value = ns > 0 ? (uint64_t)ns : 0;
   qn__buffer_format(out, "%" PRIu64 ".%03u", value / 1000, (unsigned)(value % 1000));
@@ -62,7 +62,8 @@ static void put_name(trace_writer_t* writer, const char* event, const qn__span_t
   qn__buffer_cstr(&writer->text, "}}");
 }
 
-// The first span of a thread names it. Without memory for the list it stays a number.
+// Writes the name of a span's thread before its first span. If memory is out, the thread gets no
+// name and viewers show its number.
 static void name_thread(trace_writer_t* writer, const qn__span_t* span, qn_allocator_t allocator) {
   bool is_new_process = true;
   for (size_t i = 0; i < writer->thread_count; i++) {
@@ -86,7 +87,7 @@ static void name_thread(trace_writer_t* writer, const qn__span_t* span, qn_alloc
   put_name(writer, "thread_name", span, span->thread_name);
 }
 
-// The common end of an event.
+// Writes the end of an event: process, thread and name.
 static void put_place(qn__buffer_t* out, const qn__span_t* span) {
   qn__buffer_format(out,
                     ",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"args\":{\"name\":", span->process,
@@ -95,8 +96,8 @@ static void put_place(qn__buffer_t* out, const qn__span_t* span) {
   qn__buffer_cstr(out, "}}");
 }
 
-// Complete events of a thread must lie inside of each other. A wait for a thread began while that
-// thread did something else, so it is told as a pair of asynchronous events.
+// Writes a wait for a compile thread as a pair of asynchronous events. Complete events of one thread
+// must nest, and this wait began while that thread was still doing other work.
 static void put_wait(trace_writer_t* writer, const qn__span_t* span) {
   qn__buffer_t* out = &writer->text;
   writer->wait_count++;
@@ -144,7 +145,7 @@ qn_status_t qn__trace_put(const qn__watch_t* watch, qn_allocator_t allocator, qn
 
 // ---------------------------------------------------------------------------------- the file
 
-// The name with each "%p" replaced by the process id.
+// Writes the name with each "%p" replaced by the process id.
 static void put_path(qn__buffer_t* out, const char* name) {
   for (; *name; name++) {
     if (name[0] == '%' && name[1] == 'p') {
@@ -167,9 +168,9 @@ static qn_status_t write_trace(const qn__watch_t* watch, qn_allocator_t allocato
 
 void qn__trace_write(const qn__watch_t* watch, qn_allocator_t allocator, const char* name) {
   if (!qn__watch_has_trace(watch) || name[0] == '\0') return;
-  // An engine that did nothing leaves what another one wrote.
+  // An engine without spans does not overwrite another engine's trace.
   if (qn__watch_span_count(watch) == 0) return;
-  // A child of fork does not write over its parent's file.
+  // A child of fork does not overwrite its parent's trace.
   bool has_process = strstr(name, "%p") != NULL;
   if (!has_process && !qn__watch_is_of_this_process(watch)) return;
   qn__buffer_t path;

@@ -1,17 +1,16 @@
 #define _GNU_SOURCE  // pthread_getname_np, SYS_gettid
-// jit/observe/watch.c: recording of stages.
+// jit/observe/watch.c: records stages: durations in histograms, spans in a ring.
 //
 // Requirements on the ring of spans:
-//  1. A writer takes no lock and never waits. Each takes the next number and with it a slot; should
-//     the slot still be in the hands of a writer that was overtaken by a whole round, the span is
-//     dropped.
-//  2. A slot's sequence is odd while it is written. A reader that finds it odd, or changed after it
-//     has copied, leaves the slot out. Fields are atomics, stored with release and loaded with
-//     acquire: whoever sees a new field also sees the new sequence. (Fences would say the same in
-//     fewer instructions, but ThreadSanitizer does not know them.)
-//  3. Without a trace there is no ring, and the end of a stage is one read of the clock and three
-//     accesses to a histogram.
-// Thread rule: any thread; a child of fork goes on with what it inherited. Read next: metrics.c.
+//  1. A writer takes no lock and never waits. It takes the next number, which gives its slot. If
+//     a writer that is a whole round behind still holds the slot, the span is dropped.
+//  2. A slot's sequence is odd while the slot is written (a sequence lock). A reader skips a slot
+//     whose sequence is odd or changes during the copy. Fields are atomics, stored with release
+//     and loaded with acquire, so a reader that loads a new field also loads the new sequence.
+//     (Fences need fewer instructions, but ThreadSanitizer does not support them.)
+//  3. Without a trace there is no ring. The end of a stage then costs one read of the clock and
+//     three accesses to a histogram.
+// A child of fork continues with the inherited histograms and spans.
 #include "jit/observe/watch.h"
 
 #include <sys/syscall.h>

@@ -1,8 +1,7 @@
-// jit/observe/watch.h: timing of an engine's stages: histograms, and spans for a trace.
+// jit/observe/watch.h: times an engine's stages: histograms, and spans for a trace.
 //
-// Recording takes no lock, allocates nothing and costs two reads of the clock; nothing of it is on
-// the path of a memory hit. Not here: what is written of it (metrics.c, trace.c). Thread rule: any
-// thread. Read next: watch.c.
+// Recording takes no lock, allocates nothing and costs two reads of the clock. A memory hit is not
+// timed. Not here: the output (metrics.c, trace.c).
 #ifndef QUERN_JIT_WATCH_H_
 #define QUERN_JIT_WATCH_H_
 
@@ -20,14 +19,16 @@ typedef enum qn__stage {
 
 typedef struct qn__watch qn__watch_t;
 
-// `has_trace`: spans are kept, the latest ones in a bounded ring. Errors: OUT_OF_MEMORY.
+// Creates a watch. With `has_trace` it also keeps the latest spans, in a bounded ring. Errors:
+// OUT_OF_MEMORY.
 qn_status_t qn__watch_create(qn_allocator_t allocator, bool has_trace, qn__watch_t** out_watch);
 void qn__watch_destroy(qn__watch_t* watch);  // NULL is fine
-// Records that a stage ran from `start_ns` (qn__now_ns) until now. `name` says for what ("softmax@
-// 0123456789ab"); it is copied into a span. Returns the duration. `watch` NULL records nothing.
+// Records that a stage ran from `start_ns` (qn__now_ns) until now, and returns the duration. `name`
+// is the kernel and its key ("softmax@0123456789ab"); it is copied into the span. `watch` NULL
+// records nothing.
 int64_t qn__watch_end(qn__watch_t* watch, qn__stage_t stage, int64_t start_ns, const char* name);
 
-// "lookup", ...; what it is. Static storage.
+// Return the name ("lookup") and the description of a stage. Static storage.
 const char* qn__stage_name(qn__stage_t stage);
 const char* qn__stage_doc(qn__stage_t stage);
 void qn__watch_read(const qn__watch_t* watch, qn__stage_t stage,
@@ -35,7 +36,7 @@ void qn__watch_read(const qn__watch_t* watch, qn__stage_t stage,
 
 #define QN__SPAN_NAME_BYTES 48u
 #define QN__SPAN_THREAD_BYTES 16u
-#define QN__SPAN_COUNT 16384u  // kept at most
+#define QN__SPAN_COUNT 16384u  // the size of the ring
 
 typedef struct qn__span {
   qn__stage_t stage;
@@ -44,17 +45,16 @@ typedef struct qn__span {
   int64_t start_ns;
   int64_t duration_ns;
   char thread_name[QN__SPAN_THREAD_BYTES];
-  char name[QN__SPAN_NAME_BYTES];  // cut off where it is longer; terminated
+  char name[QN__SPAN_NAME_BYTES];  // truncated if longer; terminated
 } qn__span_t;
 
 bool qn__watch_has_trace(const qn__watch_t* watch);
-// How many spans there were, and how many of them have given way to later ones.
+// Return the number of spans recorded, and the number of those that later spans overwrote.
 uint64_t qn__watch_span_count(const qn__watch_t* watch);
 uint64_t qn__watch_lost(const qn__watch_t* watch);
-// False in a child of fork that inherited it.
+// Returns false in a child of fork that inherited the watch.
 bool qn__watch_is_of_this_process(const qn__watch_t* watch);
-// Calls back for the spans that are kept, the oldest first. One that is being overwritten is left
-// out.
+// Calls back for each span in the ring, the oldest first. Skips spans that are being overwritten.
 void qn__watch_spans(const qn__watch_t* watch, void (*on_span)(void* self, const qn__span_t* span),
                      void* self);
 

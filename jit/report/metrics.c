@@ -1,9 +1,9 @@
-// jit/report/metrics.c: what an engine counted and timed: the snapshot of its stages, and all of
-// it in the text format of Prometheus (0.0.4).
+// jit/report/metrics.c: reports the stages of an engine as snapshots, and all its metrics in the
+// text format of Prometheus (0.0.4).
 //
-// Names follow that world's rules: counters end in _total, durations are seconds. The buckets of a
-// stage are thinned to the powers of two of nanoseconds, whose counts are exact. Nothing is reset
-// by reading. docs/metrics.md lists it.
+// Names follow the rules of Prometheus: counters end in _total, durations are in seconds. A stage
+// has one bucket for each power of two of nanoseconds, whose counts are exact. Reading resets
+// nothing. docs/metrics.md lists all metrics.
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "jit/engine/engine.h"
@@ -66,7 +66,7 @@ static void put_family(qn__buffer_t* out, qn_str_t name, const char* suffix, con
   qn__buffer_format(out, "\n# TYPE quern_%.*s%s %s\n", QN_STR_ARG(name), suffix, type);
 }
 
-// Nanoseconds as seconds, to the last digit and with no help of the locale.
+// Writes nanoseconds as seconds, exactly, and with a dot in every locale.
 static void put_seconds(qn__buffer_t* out, uint64_t ns) {
   char digits[10];
   uint64_t rest = ns % 1000000000u;
@@ -112,8 +112,8 @@ static void put_counter(void* self, const char* name, uint64_t value, const char
   put_value(self, name, "_total", "counter", value, doc);
 }
 
-// Reads the gauges: the engine's own here, those of each tier through the tier's table. Two of them
-// may be of slightly different moments.
+// Writes the gauges: the engine's own, and those of each tier through the tier's table. They are
+// read one after the other, so they are not one consistent snapshot.
 static void put_gauges(qn__buffer_t* out, qn_engine_t* engine) {
   static const char* const names[] = {
 #define QN_GAUGE(name, doc) #name,

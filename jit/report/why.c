@@ -1,13 +1,11 @@
-// jit/report/why.c: why a lookup would hit or miss, without doing anything about it.
+// jit/report/why.c: explains why a lookup would hit or miss, without side effects.
 //
-// The key is made as a lookup makes it, with the generator's identity as predicted. If no local
-// tier has it, the entry that is nearest to it is looked for: of the same module before all, then
-// the one that agrees in the most sections, then the latest. Only the beginnings of entries are
-// read, and no more of them than the limits below. Nothing is counted, touched, removed or opened
-// for good.
+// The key is made as a lookup makes it, with the generator's predicted identity. If no local tier
+// has it, the nearest entry is searched: first by the same module, then by the number of equal
+// sections, then by time. The search reads only the heads of entries, within the limits below.
+// Nothing is counted, touched or removed, and no generator is opened.
 //
 // Not here: the words of a difference (why_words.c), the search for the nearest (why_nearest.c).
-// Thread rule: any thread. Read next: lookup_task.c.
 #include "jit/report/why.h"
 
 #include <time.h>
@@ -20,11 +18,11 @@
 #include "jit/engine/engine.h"
 #include "target/target.h"
 
-// Whichever comes first ends the search for the nearest entry.
+// The search for the nearest entry ends at the first of these limits.
 #define MAX_ENTRIES 50000u
 #define MAX_NS INT64_C(2000000000)
 
-// What the explanation is owned by.
+// Owns an explanation and its strings.
 typedef struct explained {
   qn_explanation_t public;
   qn__arena_t arena;
@@ -48,7 +46,7 @@ typedef struct search {
 
 typedef struct answer {
   bool is_found;
-  bool is_odd;  // something is there under the key that a lookup does not take
+  bool is_odd;  // the tier has an entry for the key that a lookup refuses
 } answer_t;
 
 static void put_key(qn__buffer_t* out, qn_hash128_t key) {
@@ -63,7 +61,8 @@ static qn__buffer_t* begin_clause(search_t* search) {
   return &search->text;
 }
 
-// Entries are compared whole: a key that two preimages share is a miss.
+// Decides whether a lookup would accept an entry, and writes the reason if not. Preimages are
+// compared whole: an entry with the same key and another preimage is a miss.
 static answer_t judge(search_t* search, qn__get_result_t result, const qn__hit_t* hit,
                       const qn__tier_t* tier, size_t part) {
   if (result == QN__GET_ABSENT || result == QN__GET_TIMEOUT || result == QN__GET_OFF) {
@@ -108,7 +107,7 @@ static answer_t ask(search_t* search, qn__tier_t* tier, size_t part) {
 // ---------------------------------------------------------------------------------- the words
 
 static void put_time(qn__buffer_t* out, int64_t unix_ns) {
-  if (unix_ns == 0) return;  // left out, as bundles do when asked to
+  if (unix_ns == 0) return;  // no time: a bundle can be written without times
   time_t seconds = (time_t)(unix_ns / 1000000000);
   struct tm parts;
   char text[32];
@@ -173,7 +172,7 @@ static void put_tiers(search_t* search) {
   if (!count) qn__buffer_cstr(text, "there is neither a cache directory nor a bundle");
 }
 
-// What a lookup would meet besides.
+// Writes further conditions that a lookup would run into, such as a missing generator.
 static void put_notes(search_t* search, bool is_found) {
   qn_engine_t* engine = search->engine;
   qn__buffer_t* text = &search->text;
@@ -252,8 +251,8 @@ static qn_status_t publish(search_t* search, const char* found_in, uint32_t tag,
 
 // ---------------------------------------------------------------------------------- the whole
 
-// Where a lookup would find the key, in the order in which it asks. `*out_is_odd`: something is
-// there that it does not take, and the text says what.
+// Returns the tier in which a lookup would find the key, searching in the same order; NULL if there
+// is none. Sets *out_is_odd if a tier has an entry that a lookup refuses; the text says why.
 static const char* find(search_t* search, bool* out_is_odd) {
   qn_engine_t* engine = search->engine;
   qn__ident_t ident = qn__request_ident(&search->request);
@@ -293,7 +292,7 @@ static qn_status_t explain(search_t* search, qn_explanation_t** out_explanation)
   bool is_odd = false;
   uint32_t tag = 0;
   const char* found_in = find(search, &is_odd);
-  // Where no compiler is installed, the bundles say whose keys to try.
+  // If no compiler is installed, try the identities that the bundles name.
   uint32_t n = 1;
   for (; !found_in && !is_odd &&
          qn__generators_alternative(&engine->generators, search->generator, n, search->identity);

@@ -1,6 +1,4 @@
-// jit/report/why.h: in what two keys differ, in words; and looking for the nearest of a key.
-//
-// Thread rule: pure functions; qn__explain from any thread. Read next: why.c.
+// jit/report/why.h: describes how two keys differ, and finds the entry nearest to a key.
 #ifndef QUERN_JIT_WHY_H_
 #define QUERN_JIT_WHY_H_
 
@@ -8,7 +6,7 @@
 #include "jit/engine/tier.h"
 #include "quern/observe.h"
 
-// A difference of one section: what it is called, and what each side has.
+// A difference of one section: its name, and the value on each side.
 typedef struct qn__difference {
   qn__buffer_t member;  // "target.mcpu", "options", "generator"
   qn__buffer_t wanted;  // "znver3", "tier=full"
@@ -18,8 +16,8 @@ typedef struct qn__difference {
 
 void qn__difference_init(qn__difference_t* difference, qn_allocator_t allocator);
 void qn__difference_deinit(qn__difference_t* difference);
-// Fills it for the section `tag` of two preimages, whose bytes differ. For a module the sizes are
-// told: what it is called is not in a key. Any bytes are safe; failure is sticky in the buffers.
+// Describes the difference of section `tag` in two preimages. A module is described by its size,
+// because keys hold no names. Any bytes are safe. Failure is sticky in the buffers.
 void qn__difference_make(uint32_t tag, qn_span_t wanted, qn_span_t cached,
                          qn__difference_t* out_difference);
 
@@ -29,26 +27,26 @@ typedef struct qn__neighbour {
   unsigned score;
   int64_t created_ns;
   qn_hash128_t key;
-  qn__tier_t* tier;  // where it is
+  qn__tier_t* tier;  // that has the entry
   size_t part;
   qn__buffer_t preimage;
   uint64_t looked_count;
-  bool was_stopped;  // by a bound, before all entries had been looked at
+  bool was_stopped;  // by a limit, before all entries were read
 } qn__neighbour_t;
 
-// Searches the local tiers of an engine, by the beginnings of their entries, for the entry of
-// another key that is nearest to `key`: of the same module before all, then the one that
-// agrees in the most sections, then the latest. Ends at `max_entries`, or at `deadline_ns` once it
-// has looked at some. The buffer of `neighbour` is initialised by the caller. Errors:
-// OUT_OF_MEMORY.
+// Finds the entry of another key that is nearest to `key` in the local tiers of an engine: first by
+// the same module, then by the number of equal sections, then by time. Reads only the heads of
+// entries. Stops after `max_entries`, or at `deadline_ns` but not before a minimum of entries. The
+// caller initialises the buffer of `neighbour`. Errors: OUT_OF_MEMORY.
 qn_status_t qn__neighbour_find(qn_engine_t* engine, qn_span_t preimage, qn_hash128_t key,
                                uint64_t max_entries, int64_t deadline_ns,
                                qn__neighbour_t* neighbour);
-// Appends "saxpy, ": the first functions of that entry, as far as it can be read.
+// Appends the names of the first functions of that entry: "saxpy, ". Appends nothing if the entry
+// cannot be read.
 void qn__neighbour_functions(const qn_engine_t* engine, const qn__neighbour_t* neighbour,
                              qn__buffer_t* out);
 
-// qn_engine_explain with a bound of its own for the search for the nearest entry.
+// Does qn_engine_explain with given limits for the search for the nearest entry.
 qn_status_t qn__explain(qn_engine_t* engine, qn_module_t* module, qn_target_t* target,
                         const qn_lookup_options_t* options, uint64_t max_entries, int64_t max_ns,
                         qn_explanation_t** out_explanation);

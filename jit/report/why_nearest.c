@@ -1,19 +1,18 @@
-// jit/report/why_nearest.c: the search for the entry whose key is nearest to a missed one.
+// jit/report/why_nearest.c: finds the entry whose key is nearest to a missed one.
 //
-// Only the beginnings of entries are read (cache/entry_head.h): sections are compared as they are,
-// and the key, which is their hash, proves them whole. Nothing is counted, touched or removed.
-// Thread rule: any thread. Read next: why_words.c.
+// Reads only the heads of entries (cache/entry_head.h). Sections are compared byte by byte; the key
+// is their hash, so it proves them undamaged. Nothing is counted, touched or removed.
 #include "base/alloc.h"
 #include "cache/entry_head.h"
 #include "jit/codegen/artifact.h"
 #include "jit/engine/engine.h"
 #include "jit/report/why.h"
 
-// More than all other sections together.
+// The weight of an equal module: more than that of all other sections together.
 #define SCORE_MODULE 64u
 #define SHOWN_FUNCTIONS 3u
-// So many take a moment; they are looked at however late it is. A process that was held for as long
-// as the search may take would know nothing otherwise.
+// The search reads this many entries even after its deadline. They take little time, and a process
+// that was suspended until the deadline would otherwise find nothing.
 #define LEAST_ENTRIES 100u
 
 typedef struct search {
@@ -45,7 +44,7 @@ static unsigned score_of(qn_span_t wanted, qn_span_t other) {
   return score;
 }
 
-// Whether there is time for one more entry.
+// Returns whether the limits allow one more entry, and counts it.
 static bool has_time(void* self) {
   search_t* search = self;
   qn__neighbour_t* best = search->best;
@@ -55,7 +54,7 @@ static bool has_time(void* self) {
   return !best->was_stopped;
 }
 
-// Takes the entry whose head was read if it is nearer.
+// Keeps the entry whose head was read, if it is nearer than the best one.
 static void consider(void* self, const qn__tier_t* tier, size_t part) {
   search_t* search = self;
   const qn__entry_head_t* head = search->head;

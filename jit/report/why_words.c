@@ -1,16 +1,17 @@
-// jit/report/why_words.c: the words for what differs in a section of a key.
+// jit/report/why_words.c: describes the difference of one section of two keys.
 //
-// A target is JSON: the member that differs is named as on the command line, the ones that mean the
-// most first. A generator's identity is a list of parts behind commas, options are NAME=VALUE pairs
-// behind blanks. What does not have the form that is known here is shown whole. Thread rule: pure.
-// Read next: why.c.
+// The description depends on the form of the section:
+//   target      JSON; the differing member is named as on the command line, important ones first
+//   generator   an identity: parts with commas between them
+//   options     NAME=VALUE pairs with blanks between them
+// A section of unknown form is shown whole.
 #include <jansson.h>
 
 #include "base/reader.h"
 #include "cache/preimage.h"
 #include "jit/report/why.h"
 
-// Of a list, so many items are named.
+// The number of items of a list that are named; the others are only counted.
 #define SHOWN_ITEMS 6u
 
 void qn__difference_init(qn__difference_t* difference, qn_allocator_t allocator) {
@@ -65,7 +66,7 @@ static bool has_item(const json_t* list, const json_t* item) {
   return false;
 }
 
-// "with avx512f, avx512bw", of what the other list lacks; "without" when it lacks nothing.
+// Writes the items that the other list lacks, "with avx512f, avx512bw"; "without" if there are none.
 static void put_surplus(qn__buffer_t* out, const json_t* list, const json_t* other) {
   size_t i, count = 0;
   json_t* item;
@@ -93,17 +94,18 @@ static bool have_equal_items(const json_t* a, const json_t* b) {
   return true;
 }
 
-// Names the first difference of a target in full and the further ones by name.
+// Compares one member. Writes the first difference with both values, later ones by name only.
 static void take_member(const char* prefix, const char* name, const json_t* wanted,
                         const json_t* cached, qn__difference_t* out) {
-  if (json_is_object(wanted) && json_is_object(cached)) return;  // descended into elsewhere
+  // compare_objects descends into objects itself.
+  if (json_is_object(wanted) && json_is_object(cached)) return;
   if (wanted && cached && json_equal(wanted, cached)) return;
   if (out->member.size > 0) {
     qn__buffer_format(&out->others, "%s%s.%s", out->others.size ? ", " : "", prefix, name);
     return;
   }
   qn__buffer_format(&out->member, "%s.%s", prefix, name);
-  // The order of a list may be all that differs; then both are shown.
+  // If two lists differ only in their order, both are shown whole.
   if (json_is_array(wanted) && json_is_array(cached) && !have_equal_items(wanted, cached)) {
     put_surplus(&out->wanted, wanted, cached);
     put_surplus(&out->cached, cached, wanted);
@@ -115,7 +117,7 @@ static void take_member(const char* prefix, const char* name, const json_t* want
 
 static void compare_objects(const char* prefix, json_t* wanted, json_t* cached,
                             qn__difference_t* out) {
-  // What decides the most comes first: the others follow from it.
+  // Members that determine others come first.
   static const char* const order[] = {"kind", "mtriple", "mcpu", "arch", "tune", "features"};
   for (size_t i = 0; i < QN_COUNT_OF(order); i++) {
     const json_t* a = json_object_get(wanted, order[i]);
@@ -167,7 +169,7 @@ static void compare_targets(qn_span_t wanted, qn_span_t cached, qn__difference_t
 
 // ---------------------------------------------------------------------------------- lists of parts
 
-// Cuts the next part off; false when nothing is left.
+// Cuts off the next part. Returns false if nothing is left.
 static bool next_part(qn_str_t* inout_rest, const char* separator, qn_str_t* out_part) {
   if (inout_rest->size == 0) return false;
   size_t gap = strlen(separator), at = 0;
@@ -182,8 +184,8 @@ static bool next_part(qn_str_t* inout_rest, const char* separator, qn_str_t* out
   return true;
 }
 
-// The first part in which two lists differ is shown, with the first part of all (the name) before
-// it where that is the same: "llvm 19.1.4, build id ab12".
+// Writes the first differing part of two lists. With `has_head`, an equal first part (the name) is
+// written before it: "llvm 19.1.4, build id ab12".
 static void compare_parts(const char* member, const char* separator, bool has_head,
                           qn_span_t wanted, qn_span_t cached, qn__difference_t* out) {
   qn_str_t a = as_str(wanted), b = as_str(cached), part_a, part_b;
@@ -204,7 +206,7 @@ static void compare_parts(const char* member, const char* separator, bool has_he
     qn__buffer_str(&out->cached, part_b);
     return;
   }
-  // Equal in their parts: what lies between them differs.
+  // All parts are equal, so the separators differ: show both whole.
   qn__buffer_clear(&out->wanted);
   qn__buffer_str(&out->wanted, as_str(wanted));
   qn__buffer_str(&out->cached, as_str(cached));
