@@ -1,8 +1,7 @@
-// jit/codegen/artifact.c: encoding: a version byte, then strings as runs and numbers as varints,
-// functions and their sites in order. Little can change here without a new version: entries on disk
-// hold it.
+// jit/codegen/artifact.c: encodes, decodes and checks artifacts.
 //
-// Thread rule: pure. Read next: cache/entry.h.
+// The bytes are a version, then strings as runs and numbers as varints, functions and their sites
+// in order. Entries on disk hold these bytes, so a change of the format needs a new version.
 #include "jit/codegen/artifact.h"
 
 #include "base/alloc.h"
@@ -41,7 +40,7 @@ void qn__artifact_encode(const qn_artifact_t* artifact, qn__buffer_t* out) {
   }
 }
 
-// A terminated copy of a run; NULL when it holds a zero byte or memory is out.
+// Returns a terminated copy of a run; NULL if it holds a zero byte or memory is out.
 static const char* get_text(qn__reader_t* reader, qn__arena_t* arena) {
   qn_span_t run = qn__read_run(reader);
   if (run.size != 0 && memchr(run.data, 0, run.size)) return NULL;
@@ -121,7 +120,7 @@ qn_status_t qn__artifact_compile(const qn_codegen_t* codegen, void* self,
   qn_artifact_t* copy = &out->artifact;
   qn_status_t status = qn__struct_read("qn_artifact_t", 0, out->given, copy, sizeof *copy);
   if (qn_ok(status)) return qn__artifact_check(copy);
-  // It is of no use, but its memory can be given back.
+  // The artifact is unusable, but can still be released.
   if (out->given->struct_size >= sizeof *copy) copy->release = out->given->release;
   return status;
 }

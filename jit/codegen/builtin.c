@@ -1,7 +1,5 @@
 // jit/codegen/builtin.c: the two generators that need no compiler: `interp`, whose payload is the
 // module itself, and `null`, whose functions do nothing (the template of docs/new-backend.md).
-//
-// Their artifacts name every function of the module.
 #include "base/alloc.h"
 #include "ir/encode.h"
 #include "ir/passes/passes.h"
@@ -11,7 +9,7 @@
 #include "quern/config.h"
 #include "target/target.h"
 
-// Makes an artifact with the functions of the request's module.
+// Makes an artifact with all functions of the request's module.
 static qn_status_t make_artifact(const qn_compile_request_t* request, qn__artifact_parts_t* parts,
                                  qn_artifact_t** out_artifact) {
   qn__ir_body_t body;
@@ -63,7 +61,7 @@ static const char* interp_identity(void* self) {
   (void)self;
   return "interp " QN_VERSION_STRING;
 }
-// The payload is the module, the metadata the target's warp_size as a u32.
+// Makes an artifact whose payload is the module and whose metadata is the target's warp_size.
 static qn_status_t interp_compile(void* self, const qn_compile_request_t* request,
                                   qn_artifact_t** out_artifact) {
   (void)self;

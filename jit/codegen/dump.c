@@ -1,7 +1,7 @@
-// jit/codegen/dump.c: intermediate forms as files, for people: QUERN_DUMP=ir,llvm,asm writes
-// DIR/FUNCTION-KEY8.FORM for each compile.
+// jit/codegen/dump.c: writes intermediate forms to files, for debugging: QUERN_DUMP=ir,llvm,asm
+// writes DIR/FUNCTION-KEY8.FORM for each compile.
 //
-// Names hold the key, so equal compiles write equal files.
+// File names contain the key, so equal compiles write the same file.
 #include <fcntl.h>
 #include <stdio.h>
 

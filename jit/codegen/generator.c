@@ -1,12 +1,12 @@
-// jit/codegen/generator.c: finding and opening code generators.
+// jit/codegen/generator.c: finds and opens code generators.
 //
 // A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So
 // the identity is predicted from the GNU build ids in the files of the generator and of the library
-// that it links (jit/identity/identity.h), and checked against what is really mapped once a miss
-// opens it.
+// that it links (jit/identity/identity.h). When a miss opens the generator, the prediction is
+// replaced by the identity of the mapped objects.
 //
-// A generator is never closed: libLLVM does not survive being unloaded. Thread rule: one lock for
-// what is known and one for opening; neither is held while a generator works. Read next: builtin.c.
+// A generator is never closed: libLLVM does not survive being unloaded. `mutex` guards the list and
+// `opening` serialises opens. Neither is held while a generator compiles.
 #include "jit/codegen/generator.h"
 
 #include <stdatomic.h>
@@ -29,7 +29,7 @@ static const qn_codegen_t* builtin_table(const char* name) {
 
 enum { REGISTERED_LIMIT = 8 };
 
-// Added, never removed. One is complete before the count tells of it.
+// Generators are added and never removed. An element is complete before the count includes it.
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   qn_codegen_t table;
@@ -37,7 +37,7 @@ static struct {
 } registered[REGISTERED_LIMIT];
 static _Atomic size_t registered_count;
 
-// A table that needs no shared object, with its identity; NULL when there is none of the name.
+// Returns a built-in or registered table by name, with its identity; NULL if there is none.
 static const qn_codegen_t* known_table(const char* name, const char** out_identity) {
   const qn_codegen_t* table = builtin_table(name);
   if (table) {
@@ -73,8 +73,8 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
   return QN_OK;
 }
 
-// Copies a generator's table, whose version of the header may be another, and checks what every
-// generator must have.
+// Copies a generator's table, which may be of another version of the header, and checks that the
+// required functions are there.
 static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
   if (given->abi_version != QN_CODEGEN_ABI_VERSION) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
@@ -132,8 +132,9 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
 
 // --------------------------------------------------------------------------------------- finding
 
-// The inverse of what the opened generator says; a generator whose files cannot be read gets an
-// identity that no opened one has, and the beginning of those that bundles may name.
+// Predicts, from its files, the identity that a generator will have when it is opened. If the files
+// of generator or library cannot be read, also sets the prefix of the identities that are tried
+// from bundles. The identity "NAME (not found)" is one that no opened generator has.
 static void predict_identity(const char* directory, qn__generator_t* item) {
   char path[PATH_MAX];
   char id[QN__BUILD_ID_HEX_BYTES];
@@ -147,12 +148,12 @@ static void predict_identity(const char* directory, qn__generator_t* item) {
   bool has_library = qn__compiler_library_id(item->name, library_id, &is_expected);
   qn__generator_identity(item->name, id, has_library ? library_id : NULL, item->identity);
   if (has_library || !is_expected) return;
-  // The generator is there, its compiler is not: bundles made by the same generator will do.
+  // Only the compiler library is missing: accept bundles made by the same build of the generator.
   qn__generator_identity(item->name, id, "", item->prefix);
 }
 
-// A fork waits until a generator that is being opened is open, so that the child has it whole. So
-// nothing under the locks may register a fork handler of base/fork.h.
+// A fork takes both locks, so it waits for a generator that is being opened, and the child gets it
+// complete. Therefore code under these locks must not register a fork handler of base/fork.h.
 static void fork_prepare(void* self) {
   qn__generators_t* generators = self;
   qn__mutex_lock(&generators->opening);
@@ -198,8 +199,7 @@ void qn__generators_use_bundles(qn__generators_t* generators, const qn__bundle_t
   qn__mutex_unlock(&generators->mutex);
 }
 
-// The n-th of the different identities that bundles name and that begin as they should; NULL beyond
-// the last.
+// Returns the n-th distinct identity with the prefix that the bundles name; NULL beyond the last.
 static const char* bundle_identity(const qn__generators_t* generators, const char* prefix,
                                    uint32_t n) {
   size_t size = strlen(prefix);
@@ -305,8 +305,9 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item) {
   return unavailable;
 }
 
-// Only one thread opens, and it reads of the item what does not change; so it needs no lock that a
-// lookup of another key could meet, however long a compiler takes to load.
+// Opens a generator without holding `mutex`, so that a slow load does not delay lookups of other
+// keys. That is safe because only one thread opens at a time (`opening`), and the members read here
+// change only when a generator opens.
 static qn_status_t open_generator(const char* directory, qn__generator_t* item,
                                   const qn_codegen_t** out_table, void** out_self) {
   const char* known;
@@ -318,7 +319,7 @@ static qn_status_t open_generator(const char* directory, qn__generator_t* item,
   QN_TRY(table->create(out_self));
   const char* identity = table->identity(*out_self);
   if (!identity || strlen(identity) >= sizeof item->identity) {
-    // Cut, it might name another build as well, and the key would not tell their code apart.
+    // Truncated, it could match another build, and both would share keys.
     table->destroy(*out_self);
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "code generator '%s' gives no identity of at most %zu characters",

@@ -1,10 +1,8 @@
-// jit/codegen/plugin_load.c: plugins of others: one shared object that adds devices, code
-// generators and target kinds.
+// jit/codegen/plugin_load.c: loads third-party plugins: shared objects that add devices, code
+// generators and target kinds (docs/new-backend.md).
 //
-// A plugin is code that the program chose to run, by its path; it is never closed, because what it
-// registers is borrowed for the life of the process. Not here: quern's own modules
-// (base/plugin.h). Thread rule: any thread; the registries have their own locks. Read next:
-// docs/new-backend.md.
+// A plugin is never closed, because its tables' functions are used for the life of the process. Not
+// here: quern's own modules (base/plugin.h).
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,8 +13,9 @@
 #include "base/struct_size.h"
 #include "quern/backend.h"
 
-// Those that are in, because two parts of a program may want the same one. More than this many are
-// refused as taken when they come again, which is no worse than before they came.
+// The loaded plugins, so that loading one twice succeeds: two parts of a program may load the same
+// one. Plugins beyond the limit are not listed, and a second load of them fails because their names
+// are taken.
 enum { KNOWN_LIMIT = 32 };
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static const qn_plugin_t* known[KNOWN_LIMIT];

@@ -1,4 +1,4 @@
-// jit/identity/artifact_make.c: one arena holds the copies; payload and metadata are buffers.
+// jit/identity/artifact_make.c: see artifact_make.h. One arena holds the copies.
 #include "jit/identity/artifact_make.h"
 
 #include "base/alloc.h"

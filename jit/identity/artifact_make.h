@@ -1,4 +1,4 @@
-// jit/identity/artifact_make.h: makes the artifact that a generator returns, one for all
+// jit/identity/artifact_make.h: makes the artifact that a generator returns; used by all
 // generators.
 #ifndef QUERN_JIT_ARTIFACT_MAKE_H_
 #define QUERN_JIT_ARTIFACT_MAKE_H_

@@ -1,10 +1,9 @@
-// jit/identity/nvrtc_place.c: a list of folders, and which of them has the file.
+// jit/identity/nvrtc_place.c: searches a list of folders for libnvrtc and for CUDA programs.
 //
-// A folder with several versions gives the newest, by the list of names. A driver loads what an
-// NVRTC of its own major version makes, or of an older one: where the machine has a driver, what is
-// too new for it is taken only when there is no other. What the dynamic loader
-// would find is not asked of it: that would load the library. Not here: opening it
-// (jit/nvrtc/library.c). Thread rule: any thread.
+// In a folder with several versions the newest is used, by the list of names. A driver loads code
+// of an NVRTC of its own major version or an older one. So on a machine with a driver, a newer
+// NVRTC is used only if there is no other. The dynamic loader is not used for the search, because
+// that would load the library. Not here: opening it (jit/nvrtc/library.c).
 #include "jit/identity/nvrtc_place.h"
 
 #include <fcntl.h>
@@ -25,10 +24,10 @@
 
 static const struct {
   const char* text;
-  int major;  // 0: not told
+  int major;  // 0: unknown
 } nvrtc_names[] = {
     {"libnvrtc.so.14", 14}, {"libnvrtc.so.13", 13}, {"libnvrtc.so.12", 12}, {"libnvrtc.so", 0}};
-// The first branch of the driver that offers a major version of CUDA.
+// The first driver branch that supports each major version of CUDA.
 static const struct {
   long branch;
   int major;
@@ -36,13 +35,13 @@ static const struct {
 static const char* const toolkit_folders[] = {"lib64", QN_TOOLKIT_TARGET, "lib"};
 static const char* const system_folders[] = {"/usr/lib/" QN_SYSTEM_TRIPLE, "/usr/lib64", "/usr/lib",
                                              "/lib/" QN_SYSTEM_TRIPLE};
-// Of the packages nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12.
+// The folders of the packages nvidia-cuda-nvrtc and nvidia-cuda-nvrtc-cu12.
 static const char* const package_folders[] = {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"};
 
 typedef struct place_search {
   char* out;
-  qn__buffer_t* tried;  // NULL: nobody asks
-  int most;             // the newest major version that is taken; 0: any
+  qn__buffer_t* tried;  // the list of folders searched; may be NULL
+  int most;             // the newest major version that is accepted; 0: any
 } place_search_t;
 
 static bool join(char out[PATH_MAX], const char* folder, const char* name) {
@@ -66,7 +65,7 @@ static void note(const place_search_t* search, const char* place) {
 }
 
 static bool try_folder(const place_search_t* search, const char* folder) {
-  // A relative folder would be another one for each working directory.
+  // A relative folder would depend on the working directory.
   if (folder[0] != '/') return false;
   note(search, folder);
   for (size_t i = 0; i < QN_COUNT_OF(nvrtc_names); i++) {
@@ -88,8 +87,8 @@ static bool try_folders(const place_search_t* search, const char* root, const ch
 
 // ------------------------------------------------------------------------------------ versions
 
-// "cuda-12.6" or "python3.11": the numbers behind the prefix, as one that orders them; -1: no such
-// name.
+// Returns the version in a name such as "cuda-12.6" or "python3.11", as one number that orders
+// them; -1 if the name is not of this form.
 static int64_t version_of(const char* name, const char* prefix) {
   size_t size = strlen(prefix);
   if (strncmp(name, prefix, size) != 0 || name[size] < '0' || name[size] > '9') return -1;
@@ -100,7 +99,8 @@ static int64_t version_of(const char* name, const char* prefix) {
   return major * 100000 + minor;
 }
 
-// The entry PREFIX* of a folder with the highest version below `below`; -1: there is none.
+// Finds the entry PREFIX* of a folder with the highest version below `below`. Returns the version,
+// -1 if there is none.
 static int64_t next_version(const char* folder, const char* prefix, int64_t below,
                             char out[PATH_MAX]) {
   const qn__fs_t* fs = qn__fs();
@@ -121,7 +121,7 @@ static int64_t next_version(const char* folder, const char* prefix, int64_t belo
 
 // ------------------------------------------------------------------------------------ toolkits
 
-// Calls back with the root of each toolkit there may be, until one returns true.
+// Calls back with each possible root of a toolkit, until the callback returns true.
 static bool each_toolkit(bool (*visit)(void* self, const char* root), void* self) {
   static const char* const variables[] = {"CUDA_HOME", "CUDA_PATH"};
   for (size_t i = 0; i < QN_COUNT_OF(variables); i++) {
@@ -144,7 +144,7 @@ static bool try_toolkit(void* self, const char* root) {
 
 // ------------------------------------------------------------------------------------ packages
 
-// PREFIX/lib/python3.*/FOLDER/nvidia/...
+// Searches PREFIX/lib/python3.*/FOLDER/nvidia/...
 static bool try_python(const place_search_t* search, const char* prefix, const char* folder) {
   char lib[PATH_MAX], python[PATH_MAX], packages[PATH_MAX];
   if (!join(lib, prefix, "lib")) return false;
@@ -177,7 +177,7 @@ static bool try_packages(const place_search_t* search) {
 
 // ------------------------------------------------------------------------------------ the library
 
-// Calls back with the folders of a list with colons, until one returns true.
+// Calls back with each folder of a colon-separated list, until the callback returns true.
 static bool each_folder(const char* list, bool (*visit)(void* self, const char* folder),
                         void* self) {
   while (list && *list) {
@@ -198,8 +198,9 @@ static bool try_listed(void* self, const char* folder) {
   return try_folder(self, folder);
 }
 
-// The major version of CUDA that the machine's driver offers, by the version of its kernel module,
-// "570.86.15"; 0: there is none, it cannot be told, or it is newer than all that is known here.
+// Returns the major version of CUDA that the machine's driver supports, from the version of its
+// kernel module ("570.86.15"). 0 if there is no driver, its version is unknown, or its branch is
+// that of the newest listed version or later, which accepts any NVRTC.
 static int driver_major(void) {
   const qn_allocator_t allocator = qn_allocator_default();
   uint8_t* text;
@@ -212,7 +213,7 @@ static int driver_major(void) {
   const long branch = strtol((const char*)text, NULL, 10);
   qn__free(allocator, text, size + 1);
   for (size_t i = 0; i < QN_COUNT_OF(driver_branches); i++) {
-    // Of later branches than the newest known it is not known which version they offer.
+    // Branches from the newest listed one on may support versions that are not listed.
     if (branch >= driver_branches[i].branch) return i == 0 ? 0 : driver_branches[i].major;
   }
   return 0;
@@ -262,7 +263,8 @@ static bool try_program(void* self, const char* root) {
   return join(folder, root, "bin") && try_bin(self, folder);
 }
 
-// Beside the folder of the library, as in the package nvidia-cuda-nvdisasm: nvidia/cu13/{lib,bin}.
+// Searches beside the folder of the library, as in the package nvidia-cuda-nvdisasm:
+// nvidia/cu13/{lib,bin}.
 static bool try_beside_library(program_search_t* search) {
   char library[PATH_MAX];
   if (!qn__nvrtc_find(library, NULL)) return false;

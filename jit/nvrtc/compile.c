@@ -1,10 +1,12 @@
-// jit/nvrtc/compile.c: canonical bytes in, artifact or an intermediate form out.
+// jit/nvrtc/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
-// The stages, each of which can be written out: decode, verify, passes and mapping ("ir"), all
-// kernels as one text ("cuda"), NVRTC ("ptx", "cubin"), a disassembler of the toolkit ("sass"). The
-// payload is the cubin; the launch plan names the kernels in it. A module without kernels has an
-// empty payload. Thread rule: one thread per job. Read next: jit/gpu/compile.h, compiler.c,
-// jit/gpu/cuda.c.
+// The stages and the form that each can emit:
+//  1. decode, verify, run the passes and map     "ir"
+//  2. print all kernels as one text              "cuda"
+//  3. compile with NVRTC                         "ptx", "cubin"
+//  4. disassemble with a program of the toolkit  "sass"
+// The payload is the cubin; the launch plan names the kernels in it. A module without kernels has
+// an empty payload. Read next: jit/gpu/compile.h, compiler.c, jit/gpu/cuda.c.
 #include "jit/nvrtc/compile.h"
 
 #include "base/alloc.h"
@@ -31,7 +33,7 @@ static const qn__gpu_generator_t generator = {
 static qn_status_t read_arch(const qn__gpu_compile_t* job, const char** out_arch) {
   const char* arch = "";
   (void)qn_target_get_string(job->target, "arch", &arch);
-  // What is not of this form might be read as another option.
+  // NVRTC might read text of another form as a different option.
   size_t digits = strncmp(arch, "sm_", 3) == 0 ? strspn(arch + 3, "0123456789") : 0;
   const char* suffix = arch + 3 + digits;
   if (digits < 2 || digits > 3 ||
@@ -62,7 +64,7 @@ static qn_status_t lower(qn__gpu_compile_t* job) {
   return qn__gpu_compile_lower(job, options);
 }
 
-// The name that messages begin with.
+// The file name in NVRTC's messages.
 static const char text_name[] = "quern.cu";
 
 static qn_status_t make_code(const qn__nvrtc_t* nvrtc, qn__gpu_compile_t* job, const char* arch,
@@ -98,8 +100,7 @@ static qn_status_t disassemble(qn__gpu_compile_t* job) {
   return status;
 }
 
-// Carries a request out up to `form`, which is then in job->out. qn__gpu_compile_end is due also
-// after a failure.
+// Compiles a request up to `form`, into job->out. Call qn__gpu_compile_end also after a failure.
 static qn_status_t run(const qn__nvrtc_t* nvrtc, const qn_compile_request_t* request, size_t form,
                        qn__gpu_compile_t* job) {
   QN_TRY(qn__gpu_compile_begin(&generator, nvrtc->allocator, request, job));

@@ -1,6 +1,4 @@
-// jit/nvrtc/compile.h: a compile request carried out: the generator without its table.
-//
-// Thread rule: any thread, many at once on one state. Read next: compile.c.
+// jit/nvrtc/compile.h: the functions of the nvrtc generator. Many threads may use one state.
 #ifndef QUERN_JIT_NVRTC_COMPILE_H_
 #define QUERN_JIT_NVRTC_COMPILE_H_
 
@@ -14,10 +12,10 @@ typedef struct qn__nvrtc {
   char identity[QN_IDENTITY_BYTES];
 } qn__nvrtc_t;
 
-// Errors: UNAVAILABLE where there is no libnvrtc, with what was tried; OUT_OF_MEMORY.
+// Errors: UNAVAILABLE without libnvrtc, naming the places searched; OUT_OF_MEMORY.
 qn_status_t qn__nvrtc_create(qn_allocator_t allocator, qn__nvrtc_t** out_nvrtc);
 void qn__nvrtc_destroy(qn__nvrtc_t* nvrtc);
-// As the members of qn_codegen_t.
+// Implement the members of qn_codegen_t.
 qn_status_t qn__nvrtc_compile(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request,
                               qn_artifact_t** out_artifact);
 qn_status_t qn__nvrtc_emit(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request,

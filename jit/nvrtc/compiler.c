@@ -1,8 +1,8 @@
-// jit/nvrtc/compiler.c: one NVRTC: its options, its results, what it says.
+// jit/nvrtc/compiler.c: calls NVRTC: options, results, logs.
 //
-// Options that not every version knows are tried by the warm-up. What they are follows from the
+// The warm-up tries the options that not every version supports. The outcome depends only on the
 // version, so equal identities give equal bytes. Not here: the warm-up's thread and forks
-// (jit/gpu/compiler_guard.h). Thread rule: in compiler.h. Read next: compile.c.
+// (jit/gpu/compiler_guard.h).
 #include "jit/nvrtc/compiler.h"
 
 #include <stdio.h>
@@ -10,14 +10,14 @@
 #include "base/alloc.h"
 #include "jit/gpu/compiler_guard.h"
 
-// What newer versions offer. `is_fast`: for the fast tier alone.
+// Options that only newer versions support. `is_fast`: used only in the fast tier.
 static const struct {
   const char* text;
   bool is_fast;
 } optional_options[] = {
-    {"--minimal", false},   // no built-in types: less to read
-    {"--no-cache", false},  // our own cache is enough, and knows what it holds
-    // A fraction of the time for most modules; more where code is long and straight
+    {"--minimal", false},   // omits built-in types, so less is parsed
+    {"--no-cache", false},  // quern has a cache of its own
+    // Takes a fraction of the time for most modules, but longer for long straight-line code
     // (bench/bench_nvrtc.c).
     {"--Ofast-compile=max", true},
 };
@@ -30,7 +30,7 @@ struct qn__nvrtc_compiler {
   bool has_option[OPTIONAL_COUNT];  // written by the warm-up
 };
 
-// As small as can be: what takes time are the tables of built-in functions.
+// The text is minimal, because the time goes into NVRTC's tables of built-in functions.
 static const char warm_text[] =
     "extern \"C\" __global__ void warm(float* p) { p[threadIdx.x] *= 2.0f; }\n";
 
@@ -38,7 +38,7 @@ static const char warm_text[] =
 
 enum { MAX_ARCHS = 64 };
 
-// How many architectures this version knows; 0 when it does not say.
+// Returns the number of architectures that this version supports; 0 if the query fails.
 static int known_archs(const qn__nvrtc_library_t* nvrtc, int out_archs[MAX_ARCHS]) {
   int count = 0;
   if (nvrtc->nvrtcGetNumSupportedArchs(&count) != QN__NVRTC_OK || count < 1 || count > MAX_ARCHS ||
@@ -48,7 +48,7 @@ static int known_archs(const qn__nvrtc_library_t* nvrtc, int out_archs[MAX_ARCHS
   return count;
 }
 
-// The oldest architecture that this version knows, from 80 on.
+// Returns the oldest architecture from 80 on that this version supports.
 static int warm_arch(const qn__nvrtc_library_t* nvrtc) {
   int archs[MAX_ARCHS];
   int count = known_archs(nvrtc, archs);
@@ -60,7 +60,7 @@ static int warm_arch(const qn__nvrtc_library_t* nvrtc) {
   return best ? best : archs[0];
 }
 
-// Whether the options are known, all together.
+// Returns whether this version accepts all of the options.
 static bool knows_options(const qn__nvrtc_compiler_t* compiler, const char* const* extra,
                           int extra_count) {
   const qn__nvrtc_library_t* nvrtc = compiler->library;
@@ -99,7 +99,7 @@ static void take_log(const qn__nvrtc_library_t* nvrtc, void* program, qn__buffer
   out_log->size -= 1;  // its terminator
 }
 
-// The architectures that this version knows, for a message: "sm_75, sm_80".
+// Writes the architectures that this version supports, for a message: "sm_75, sm_80".
 static void list_archs(const qn__nvrtc_library_t* nvrtc, char* out, size_t size) {
   int archs[MAX_ARCHS];
   int count = known_archs(nvrtc, archs);
@@ -162,7 +162,7 @@ static qn_status_t compile(const qn__nvrtc_compiler_t* compiler, const qn__nvrtc
   const qn__nvrtc_library_t* nvrtc = compiler->library;
   char arch[64];
   (void)snprintf(arch, sizeof arch, "--gpu-architecture=%.32s", options->arch);
-  // Explicit: what numbers come out must not hang on defaults.
+  // Floating-point options are explicit, so that results do not depend on NVRTC's defaults.
   const char* list[FIXED + OPTIONAL_COUNT] = {arch,          "--std=c++17",     "--fmad=false",
                                               "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
   int count = FIXED;

@@ -1,10 +1,9 @@
-// jit/nvrtc/compiler.h: NVRTC as quern uses it: CUDA C to a cubin, warmed and guarded.
+// jit/nvrtc/compiler.h: compiles CUDA C to a cubin with NVRTC.
 //
-// Knows nothing of the IR. The first compile in a process costs several times what the next ones
-// do (bench/bench_nvrtc.c); so a thread does one while the module that was missed is still being
-// lowered. It also learns which options this
-// version of NVRTC knows. Thread rule: any thread, many at once on one compiler (NVRTC's promise).
-// Read next: compiler.c.
+// The first compile in a process takes several times as long as later ones (bench/bench_nvrtc.c).
+// So a thread does a warm-up compile while the missed module is being lowered. The warm-up also
+// finds out which options this version of NVRTC supports. Many threads may use one compiler, as
+// NVRTC allows.
 #ifndef QUERN_JIT_NVRTC_COMPILER_H_
 #define QUERN_JIT_NVRTC_COMPILER_H_
 
@@ -19,17 +18,20 @@ typedef struct qn__nvrtc_options {
   bool wants_ptx;  // PTX instead of a cubin
 } qn__nvrtc_options_t;
 
-// Starts the thread that warms up. `library` is borrowed until the compiler is destroyed. Errors:
+// Starts the warm-up thread. `library` is borrowed until the compiler is destroyed. Errors:
 // OUT_OF_MEMORY.
 qn_status_t qn__nvrtc_compiler_create(qn_allocator_t allocator, const qn__nvrtc_library_t* library,
                                       qn__nvrtc_compiler_t** out_compiler);
-// Waits for the thread. NULL is fine.
+// Waits for the warm-up thread. NULL is fine.
 void qn__nvrtc_compiler_destroy(qn__nvrtc_compiler_t* compiler);
-// Appends the cubin (or PTX) of `text`, terminated and named `name` in messages, to `out`. A text
-// that does not compile: INTERNAL, and its log ("NAME(LINE): error: ...", a line each) is appended
-// to `out_log`. Errors: also UNSUPPORTED for an architecture that this NVRTC does not know,
-// OUT_OF_MEMORY, UNAVAILABLE where its own files are missing, and in the child of a fork that came
-// before the warm-up had begun.
+// Compiles `text`, a terminated string called `name` in messages, and appends the cubin (or PTX) to
+// `out`. Errors:
+//   INTERNAL       the text does not compile; its log, lines of "NAME(LINE): error: ...", is
+//                  appended to `out_log`
+//   UNSUPPORTED    this NVRTC does not support the architecture
+//   UNAVAILABLE    NVRTC's own files are missing, or this is a child of a fork that was made before
+//                  the warm-up had begun
+//   OUT_OF_MEMORY
 qn_status_t qn__nvrtc_compiler_compile(qn__nvrtc_compiler_t* compiler,
                                        const qn__nvrtc_options_t* options, const char* name,
                                        const char* text, qn__buffer_t* out, qn__buffer_t* out_log);

@@ -1,9 +1,8 @@
 #define _GNU_SOURCE  // memfd_create
-// jit/nvrtc/disassemble.c: runs nvdisasm or cuobjdump on a cubin in memory and reads what it says.
+// jit/nvrtc/disassemble.c: runs nvdisasm or cuobjdump on a cubin in memory and reads its output.
 //
-// The child gets the cubin as /dev/fd/N of a file without a name, so that nothing is written
-// anywhere. It is started by posix_spawn: no handler of ours runs in between. Thread rule: any
-// thread. Read next: compile.c.
+// The child reads the cubin from /dev/fd/3, an anonymous file (memfd), so nothing is written to
+// disk. posix_spawn starts it without running fork handlers.
 #include "jit/nvrtc/disassemble.h"
 
 #include <errno.h>
@@ -65,7 +64,7 @@ static qn_status_t spawn(const char* program, const char* option, int cubin, int
 
 static qn_status_t run(const char* program, const char* option, qn_span_t cubin,
                        qn__buffer_t* out) {
-  // All are closed on exec but for the copies that the child is given.
+  // All descriptors close on exec; the child keeps only the copies that spawn makes.
   int file = memfd_create("quern-cubin", MFD_CLOEXEC);
   int ends[2] = {-1, -1};
   qn_status_t status = QN_OK;

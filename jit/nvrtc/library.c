@@ -1,6 +1,4 @@
-// jit/nvrtc/library.c: opening libnvrtc.
-//
-// Thread rule: any thread. Read next: compiler.c.
+// jit/nvrtc/library.c: opens libnvrtc and finds its functions.
 #include "jit/nvrtc/library.h"
 
 #include <dlfcn.h>
@@ -33,10 +31,10 @@ static bool find_symbol(void* handle, const char* name, void* out, const char** 
   return false;
 }
 
-// NVRTC opens libnvrtc-builtins at the first compile, by its bare name, and says no place to look
-// for it: a toolkit's is found through the loader's cache, that of the PyPI package, or of a
-// toolkit that the cache does not know, is not, although it lies beside libnvrtc. One that is open
-// already serves. Where there is none, NVRTC still looks, and the compile tells.
+// Opens libnvrtc-builtins beside libnvrtc. NVRTC opens it at the first compile by its bare name,
+// and the loader then finds only a library in its cache. That misses the PyPI package and toolkits
+// that are not in the cache. If it is open already, NVRTC uses that one. If there is none here,
+// NVRTC still searches, and a compile reports the failure.
 static void open_builtins(const qn__nvrtc_library_t* library) {
   const char* slash = strrchr(library->path, '/');
   if (!slash) return;
@@ -73,7 +71,7 @@ qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_li
 }
 
 void qn__nvrtc_identity(const qn__nvrtc_library_t* library, char out[QN_IDENTITY_BYTES]) {
-  // An address inside of each object: a constant of this file, and a function of NVRTC's.
+  // One address inside each object: a constant of this file, and a function of NVRTC.
   static const char name[] = "nvrtc";
   const void* library_address;
   memcpy(&library_address, &library->nvrtcVersion, sizeof library_address);

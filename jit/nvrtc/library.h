@@ -1,8 +1,7 @@
-// jit/nvrtc/library.h: libnvrtc, opened at run time, and what this generator is with it.
+// jit/nvrtc/library.h: opens libnvrtc at run time, and makes the generator's identity.
 //
 // quern is built without CUDA: the functions are declared here (nvrtc_symbols.inc) and found by
-// name. The library is never closed. Thread rule: constant once it is open. Read next: library.c,
-// jit/identity/nvrtc_place.h.
+// name. The library is never closed, and constant once it is open.
 #ifndef QUERN_JIT_NVRTC_LIBRARY_H_
 #define QUERN_JIT_NVRTC_LIBRARY_H_
 
@@ -10,7 +9,7 @@
 
 #include "jit/identity/identity.h"
 
-// Results of NVRTC that mean something to us.
+// The results of NVRTC that are handled.
 enum {
   QN__NVRTC_OK = 0,
   QN__NVRTC_OUT_OF_MEMORY = 1,
@@ -27,10 +26,10 @@ typedef struct qn__nvrtc_library {
   char path[PATH_MAX];
 } qn__nvrtc_library_t;
 
-// Finds and opens it. Errors: UNAVAILABLE with what was tried, or why it cannot be opened.
+// Finds and opens libnvrtc. Errors: UNAVAILABLE, naming the places searched or the loader's reason.
 qn_status_t qn__nvrtc_open(qn_allocator_t allocator, qn__nvrtc_library_t* out_library);
 
-// The identity of this generator with that library.
+// Writes the identity of this generator with that library.
 void qn__nvrtc_identity(const qn__nvrtc_library_t* library, char out[QN_IDENTITY_BYTES]);
 
 #endif  // QUERN_JIT_NVRTC_LIBRARY_H_

@@ -1,4 +1,4 @@
-// jit/nvrtc/plugin.c: what libquern-nvrtc.so exports.
+// jit/nvrtc/plugin.c: the entry point of libquern-nvrtc.so.
 #include "jit/identity/plugin.h"
 #include "jit/nvrtc/compile.h"
 

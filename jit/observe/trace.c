@@ -96,8 +96,8 @@ static void put_place(qn__buffer_t* out, const qn__span_t* span) {
   qn__buffer_cstr(out, "}}");
 }
 
-// Writes a wait for a compile thread as a pair of asynchronous events. Complete events of one thread
-// must nest, and this wait began while that thread was still doing other work.
+// Writes a wait for a compile thread as a pair of asynchronous events. Complete events of one
+// thread must nest, and this wait began while that thread was still doing other work.
 static void put_wait(trace_writer_t* writer, const qn__span_t* span) {
   qn__buffer_t* out = &writer->text;
   writer->wait_count++;

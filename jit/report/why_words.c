@@ -66,7 +66,8 @@ static bool has_item(const json_t* list, const json_t* item) {
   return false;
 }
 
-// Writes the items that the other list lacks, "with avx512f, avx512bw"; "without" if there are none.
+// Writes the items that the other list lacks, "with avx512f, avx512bw"; "without" if there are
+// none.
 static void put_surplus(qn__buffer_t* out, const json_t* list, const json_t* other) {
   size_t i, count = 0;
   json_t* item;

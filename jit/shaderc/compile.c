@@ -1,10 +1,11 @@
-// jit/shaderc/compile.c: canonical bytes in, artifact or an intermediate form out.
+// jit/shaderc/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
-// The stages, each of which can be written out: decode, verify, passes and mapping ("ir"), kernels
-// as texts ("glsl"), shaderc ("spirv", and "spirv-asm" for people). Each kernel is a text and a
-// SPIR-V module of its own; the payload is these one behind the other, and the launch plan says
-// where each one lies. Thread rule: one thread per job. Read next: jit/gpu/compile.h, compiler.c,
-// jit/gpu/glsl.c.
+// The stages and the form that each can emit:
+//  1. decode, verify, run the passes and map  "ir"
+//  2. print each kernel as a text             "glsl"
+//  3. compile each text with shaderc          "spirv", and disassembled "spirv-asm"
+// The payload is the concatenation of the kernels' SPIR-V modules; the launch plan has their
+// offsets. Read next: jit/gpu/compile.h, compiler.c, jit/gpu/glsl.c.
 #include "jit/shaderc/compile.h"
 
 #include "base/alloc.h"
@@ -40,8 +41,8 @@ static qn_status_t read_version(const qn__gpu_compile_t* job, const char* option
   return QN_OK;
 }
 
-// A later Vulkan runs what is made for 1.3, and a device that offers less SPIR-V than its Vulkan
-// says so.
+// Reads the versions of Vulkan and SPIR-V from the target. Code for Vulkan 1.3 also runs on later
+// versions. A target may limit SPIR-V below the version that its Vulkan supports.
 static qn_status_t read_options(const qn__gpu_compile_t* job, size_t form,
                                 qn__shaderc_options_t* out) {
   static const uint32_t spirv_of_vulkan[] = {0, 3, 5, 6};
@@ -78,13 +79,13 @@ static qn_status_t print_kernel(qn__gpu_compile_t* job, uint32_t index) {
   return qn__gpu_compile_print(job, index, 1, has);
 }
 
-// In front of a kernel that people read.
+// Writes a heading before a kernel in a readable form.
 static void write_title(qn__gpu_compile_t* job, const char* comment, uint32_t index) {
   qn__buffer_format(&job->out, "%s%s kernel %u, of function %s\n", index ? "\n" : "", comment,
                     index, job->program.kernels[index].function->name);
 }
 
-// The name that messages begin with.
+// The file name in shaderc's messages.
 static const char kernel_name[] = "kernel.comp";
 
 static qn_status_t make_code(const qn__shaderc_t* shaderc, qn__gpu_compile_t* job,
@@ -126,12 +127,11 @@ static qn_status_t run_stages(const qn__shaderc_t* shaderc, qn__gpu_compile_t* j
   return qn__buffer_status(&job->out, "the text of kernels");
 }
 
-// Only when a kernel is printed does it turn out whether its threads fill their subgroups. If they
-// do not, everything is done again with exchanges through shared memory. The mapped module is that
-// of the code, so --emit ir prints the kernels too where it has shuffles.
+// Compiles a request up to `form`, into job->out. Call qn__gpu_compile_end also after a failure.
 //
-// Carries a request out up to `form`, which is then in job->out. qn__gpu_compile_end is due also
-// after a failure.
+// Printing a kernel is what shows whether its threads fill their subgroups. If they do not, all
+// stages are repeated with exchanges through shared memory instead of shuffles. So that "ir" shows
+// the module that the code is made from, it prints the kernels, too, where it has shuffles.
 static qn_status_t run(const qn__shaderc_t* shaderc, const qn_compile_request_t* request,
                        size_t form, qn__gpu_compile_t* job) {
   QN_TRY(qn__gpu_compile_begin(&generator, shaderc->allocator, request, job));
@@ -173,7 +173,7 @@ qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_sha
   qn__shaderc_t* shaderc = qn__alloc_zero(allocator, 1, sizeof *shaderc);
   if (!shaderc) return qn__out_of_memory("the shaderc generator");
   shaderc->allocator = allocator;
-  // shaderc and all that is under it are part of this module: its own build id says everything.
+  // shaderc is linked statically, so this module's build id identifies it, too.
   qn__mapped_identity("shaderc", forms, NULL, shaderc->identity);
   qn_status_t status = qn__shaderc_compiler_create(allocator, &shaderc->compiler);
   if (!qn_ok(status)) {

@@ -1,6 +1,4 @@
-// jit/shaderc/compile.h: a compile request carried out: the generator without its table.
-//
-// Thread rule: any thread, many at once on one state. Read next: compile.c.
+// jit/shaderc/compile.h: the functions of the shaderc generator. Many threads may use one state.
 #ifndef QUERN_JIT_SHADERC_COMPILE_H_
 #define QUERN_JIT_SHADERC_COMPILE_H_
 
@@ -16,7 +14,7 @@ typedef struct qn__shaderc {
 
 qn_status_t qn__shaderc_create(qn_allocator_t allocator, qn__shaderc_t** out_shaderc);
 void qn__shaderc_destroy(qn__shaderc_t* shaderc);
-// As the members of qn_codegen_t.
+// Implement the members of qn_codegen_t.
 qn_status_t qn__shaderc_compile(qn__shaderc_t* shaderc, const qn_compile_request_t* request,
                                 qn_artifact_t** out_artifact);
 qn_status_t qn__shaderc_emit(qn__shaderc_t* shaderc, const qn_compile_request_t* request,

@@ -1,7 +1,7 @@
-// jit/shaderc/compiler.c: one shaderc compiler: its options, its results, the validator.
+// jit/shaderc/compiler.c: calls shaderc: options, results, the validator.
 //
-// What shaderc throws it catches itself and calls an internal error. Not here: the warm-up's thread
-// and forks (jit/gpu/compiler_guard.h). Thread rule: in compiler.h. Read next: compile.c.
+// shaderc catches its own C++ exceptions and reports an internal error. Not here: the warm-up's
+// thread and forks (jit/gpu/compiler_guard.h).
 #include "jit/shaderc/compiler.h"
 
 #include <shaderc/shaderc.h>
@@ -16,7 +16,7 @@ struct qn__shaderc_compiler {
   qn__gpu_compiler_guard_t guard;
 };
 
-// As small as can be: what takes time are the tables of built-in functions.
+// The text is minimal, because the time goes into glslang's tables of built-in functions.
 static const char warm_text[] =
     "#version 450\n"
     "layout(local_size_x = 1) in;\n"
@@ -142,7 +142,7 @@ qn_status_t qn__shaderc_validate(qn_span_t words, const qn__shaderc_options_t* o
                                                     : SPV_ENV_VULKAN_1_1;
   spv_context context = spvContextCreate(env);
   if (!context) return qn__out_of_memory("the validator");
-  // Payloads are aligned to words; a copy of a test need not be.
+  // The words of payloads are aligned.
   const void* data = words.data;
   spv_diagnostic diagnostic = NULL;
   qn_status_t status = QN_OK;

@@ -1,7 +1,7 @@
 // jit/shaderc/controls.c: see controls.h.
 //
-// Instructions of a module stand in sections, in which the modes follow the entry point. An
-// instruction is a word of its length and opcode, and its operands.
+// A SPIR-V module has its instructions in fixed sections; execution modes follow the entry point.
+// An instruction is one word with its length and opcode, then its operands.
 #include "jit/shaderc/controls.h"
 
 #include "base/base.h"
@@ -15,7 +15,7 @@ enum {
   WIDTH = 64,
 };
 
-// As in jit/gpu/glsl.c, which asks for them in the text.
+// The modes that jit/gpu/glsl.c requests in the text.
 static const struct {
   const char* option;
   uint32_t mode;
@@ -48,12 +48,12 @@ static uint32_t word(const module_t* module, size_t at) {
 }
 
 typedef struct control_place {
-  size_t end;  // behind the last mode; 0: there is none
+  size_t end;  // the word after the last mode or entry point; 0: none
   uint32_t entry;
   bool has_f64;
 } control_place_t;
 
-// Takes away from `missing` what is there.
+// Finds the place for modes, and removes from `missing` the modes that the module has.
 static control_place_t find_place(const module_t* module, qn__shaderc_modes_t* missing) {
   control_place_t place = {0, 0, false};
   for (size_t at = HEADER_WORDS; at < module->count;) {

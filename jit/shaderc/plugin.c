@@ -1,4 +1,4 @@
-// jit/shaderc/plugin.c: what libquern-shaderc.so exports.
+// jit/shaderc/plugin.c: the entry point of libquern-shaderc.so.
 #include "jit/identity/plugin.h"
 #include "jit/shaderc/compile.h"
 
