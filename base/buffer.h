@@ -46,7 +46,7 @@ static inline qn_str_t qn__buffer_as_str(const qn__buffer_t* buffer) {
 static inline qn_span_t qn__buffer_as_span(const qn__buffer_t* buffer) {
   return (qn_span_t){buffer->data, buffer->size};
 }
-// Gives the bytes to the caller, who frees them with qn__free(allocator, data, *out_capacity).
+// Moves the bytes to the caller, which frees them with qn__free(allocator, data, *out_capacity).
 uint8_t* qn__buffer_take(qn__buffer_t* buffer, size_t* out_size, size_t* out_capacity);
 
 #endif  // QUERN_BASE_BUFFER_H_

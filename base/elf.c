@@ -1,9 +1,8 @@
 // base/elf.c: reads the few bytes of an ELF file that hold its build id.
 //
 // Everything in the file is checked before it is used: counts are bounded, offsets go through
-// pread, which gives less at the end. Only program headers are read (they survive stripping), and
-// only the host's own class and byte order. Not here: what is mapped (elf_mapped.c). Read next:
-// elf.h.
+// pread, which returns less at the end. Only program headers are read (they survive stripping), and
+// only the host's own class and byte order. Not here: mapped objects (elf_mapped.c).
 #include "base/elf.h"
 
 #include <elf.h>

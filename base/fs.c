@@ -173,7 +173,7 @@ static int read_all(const qn__fs_t* fs, int fd, size_t guess, size_t limit_bytes
                     size_t* out_size) {
   size_t size = 0;
   for (;;) {
-    // One byte more than the limit tells a larger file apart; one more for the zero.
+    // One byte more than the limit, to detect a larger file, and one for the zero.
     size_t needed = size < guess ? guess + 2 : size + 4096;
     if (*inout_capacity < size + 2) {
       void* items = *inout_data;

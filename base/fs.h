@@ -60,8 +60,8 @@ int qn__fs_write_all(int fd, const void* data, size_t size_bytes);
 qn_status_t qn__fs_write_sink(void* self, const void* data, size_t size_bytes);
 // Creates a directory and its parents with `mode`. Returns 0, or -1 with errno.
 int qn__fs_mkdirs(const char* path, mode_t mode);
-// True when only this machine uses the file system of `path`, so that its locks work. False for an
-// unknown one, and when it cannot be asked.
+// True when only this machine uses the file system of `path`, so that its locks work. False if the
+// file system is unknown or cannot be determined.
 bool qn__fs_is_local(const char* path);
 // Makes a status from errno: "cannot WHAT 'PATH': strerror".
 qn_status_t qn__fs_status(int error, const char* what, const char* path);

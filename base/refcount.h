@@ -4,7 +4,7 @@
 // release it. As long as the owner holds its reference, no thread needs to know whether the count
 // is zero. So retain and release add to a counter per stripe (the count is open), and only the sum
 // has a meaning. Before the owner releases, it closes the stripes and adds them to one central
-// counter; from then on this is an ordinary reference count that tells which release was the last.
+// counter. From then on this is an ordinary reference count, whose last release returns true.
 //
 // Words: a count is *closed* after its creation (only the central counter is used) and *open*
 // between qn__refcount_open and qn__refcount_close. An operation *counts* in the counter that its

@@ -1,4 +1,4 @@
-// base/stripe.h: tells which of several copies of a hot word a thread should use.
+// base/stripe.h: selects which of several copies of a hot word a thread uses.
 //
 // Data that all threads write has one copy per stripe, so that running threads do not share a cache
 // line. The stripe is the number of the thread's CPU: thread numbers would put two running threads

@@ -1,9 +1,9 @@
-// jit/call/executable.c: loading artifacts and counting references. See executable.h.
+// jit/call/executable.c: loads artifacts and counts references. See executable.h.
 #include "jit/call/executable.h"
 
 #include "base/alloc.h"
 
-// Copies what outlives the artifact.
+// Copies the functions and sites, which are needed after the artifact is released.
 static bool copy_functions(const qn_artifact_t* artifact, qn_executable_t* executable) {
   qn__arena_t* arena = &executable->arena;
   size_t count = artifact->function_count;
@@ -55,7 +55,7 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
     return qn_status_make(QN_STATUS_UNAVAILABLE, "there is no device of type '%s' in this process",
                           qn_device_type_text(device.type));
   }
-  // The stripes of the count lie behind the object.
+  // The stripes of the count follow the object in memory.
   const size_t stripes_offset = (sizeof(qn_executable_t) + 15) / 16 * 16;
   const size_t object_bytes = stripes_offset + qn__refcount_bytes();
   uint8_t* memory = qn__alloc_zero(allocator, 1, object_bytes);
@@ -74,7 +74,7 @@ qn_status_t qn__executable_load(const qn_artifact_t* artifact, qn_device_t devic
     qn_executable_release(executable);
     return status;
   }
-  // A sum of things that are in memory does not overflow.
+  // No overflow: all parts of the sum are in memory.
   executable->size_bytes = object_bytes + executable->arena.total_bytes + artifact->payload_size;
   *out_executable = executable;
   return QN_OK;

@@ -1,16 +1,14 @@
-// jit/call/explain.c: the slow half of a packed call's checks: finds the first violation and words
-// it.
+// jit/call/explain.c: the slow half of a packed call's checks: finds and describes the first
+// violation.
 //
-// It walks the parameters in their order and makes every check of call.c again, in the same order:
-// type, device, rank, dtype, extents, strides, memory, overlap with earlier tensors, and at the end
-// the extents and strides that are expressions. In contrast to call.c it remembers which parameter
-// bound each symbol and which bytes each tensor has, because messages name both sides. A message
-// names the function with its signature, the argument by number and name, what was expected and
-// what came.
+// It repeats every check of call.c for each parameter, in the same order: type, device, rank,
+// dtype, extents, strides, memory, overlap with earlier tensors; at the end extents and strides
+// that are expressions. Unlike call.c it keeps which parameter bound each symbol and which bytes
+// each tensor has, because messages name both sides. A message names the function with its
+// signature, the argument by number and name, and the expected and actual values.
 //
-// A check that is added here must be added to call.c as well: test_plan.c compares the verdicts of
-// both on random calls. qn__plan_explain gives ok for a call that is right, so it is also the
-// reference of that test.
+// A check that is added here must be added to call.c, too: test_plan.c compares the results of both
+// on random calls. qn__plan_explain returns ok for a valid call, so it is that test's reference.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +22,7 @@ typedef struct explain {
   const qn__plan_t* plan;
   const qn_value_t* args;
   uint64_t words[QN__MAX_WORDS];
-  // Which argument bound each symbol, and where, for "bound by".
+  // The argument and dimension that bound each symbol, for "bound by".
   uint32_t bound_by[QN__MAX_WORDS];
   struct {
     uintptr_t begin;

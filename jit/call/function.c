@@ -1,8 +1,6 @@
-// jit/call/function.c: function cells, the launch behind a stream, and what a kernel's failure
-// means.
+// jit/call/function.c: function cells, launches on a stream, and the statuses of kernel failures.
 //
-// Everything of a function but the call on its fast path, which is call.c. Thread rule: any thread.
-// Read next: call.c.
+// Not here: the fast path of a call (call.c).
 #include <stdatomic.h>
 
 #include "base/alloc.h"
@@ -97,7 +95,7 @@ qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* execu
   }
   qn__variant_t* variant = qn__alloc_zero(function->allocator, 1, sizeof *variant);
   if (!variant) return qn__out_of_memory("a function");
-  // One program in two objects: names in messages are those of the cell's own.
+  // The executable may be of another object of the same module. Use the cell's, for its names.
   if (is_of_module(executable, function->module)) variant_module = function->module;
   qn_executable_retain(executable);
   qn_module_retain(variant_module);
@@ -110,7 +108,7 @@ qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* execu
     destroy_variant(function->allocator, variant);
     return status;
   }
-  // Acquire: the rank of what was published meanwhile is read.
+  // Acquire, because the loop reads the rank of a variant that another thread published.
   variant->next = atomic_load_explicit(&function->variant, memory_order_acquire);
   while (!variant->next || variant->next->rank < rank) {
     if (atomic_compare_exchange_weak_explicit(&function->variant, &variant->next, variant,
@@ -203,7 +201,7 @@ static bool find_alloc(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   return true;
 }
 
-// The name of a buffer by its id in the canonical bytes.
+// Returns the name of a buffer by its id in the canonical bytes.
 static const char* buffer_name(const qn__ir_func_t* function, uint32_t id) {
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
@@ -218,7 +216,7 @@ static const char* buffer_name(const qn__ir_func_t* function, uint32_t id) {
 
 qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
   const qn__variant_t* variant = owner;
-  const qn__ir_func_t* ir = variant->ir;  // of the same name as the cell's, with its own buffers
+  const qn__ir_func_t* ir = variant->ir;  // has the cell's name and buffers of its own
   const qn_artifact_function_t* function = &variant->executable->functions[variant->index];
   if (failure->site >= function->site_count) {
     return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at unknown site %u", ir->name,

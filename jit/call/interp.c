@@ -1,8 +1,7 @@
-// jit/call/interp.c: the interpreter as the CPU loads and launches code: the four members of a
-// device's table that executables use.
+// jit/call/interp.c: makes the interpreter usable like a device: implements the members of a
+// device's table that executables use. Loaded code is immutable.
 //
-// Not here: interpreting (ir/interpret.h), and what a warp is (docs/ir.md). Thread rule: any
-// thread; what is loaded is immutable.
+// Not here: interpreting (ir/interpret.h), the meaning of warps (docs/ir.md).
 #include "jit/codegen/interp.h"
 #include "base/alloc.h"
 #include "base/reader.h"
@@ -37,7 +36,7 @@ static void unload(int32_t id, void* executable) {
   qn__free(qn_allocator_default(), executable, sizeof(interp_t));
 }
 
-// Interprets one call. The launch's owner is a variant (executable.h), which holds the function.
+// Interprets one call. The launch's owner is a variant (executable.h), which has the function.
 static qn_status_t run(void* self, const qn_launch_t* launch) {
   const interp_t* interp = self;
   const qn__ir_func_t* function = ((const qn__variant_t*)launch->owner)->ir;

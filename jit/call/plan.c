@@ -1,15 +1,14 @@
 // jit/call/plan.c: makes the plan of a function's calls from its signature. See plan.h.
 //
-// What a call must not spend time on happens here, once per function cell: symbols are numbered,
-// expressions become postfix, and what is compared with a tensor is laid out as the tensor has it
-// in memory. An example:
+// This work is done once per function cell, to keep calls short: symbols are numbered, expressions
+// become postfix, and constants are laid out as in a tensor's memory. An example:
 //
 //   func f(x: f32[n], y: f32[2 * n], out z: f32[n])
 //
-//   x.shape  BIND n: the first parameter that shows n
+//   x.shape  BIND n: the first parameter that contains n
 //   y.shape  EXPR 0: compared with the value of exprs[0], `2 n *`, after all parameters
-//   z.shape  SYMBOL n: compared with what x bound
-//   pairs    (x, z) and (y, z): z is written, so it may share no bytes with the others
+//   z.shape  SYMBOL n: compared with the value that x bound
+//   pairs    (x, z) and (y, z): z is written, so it must not overlap the others
 //
 // The words of a call are the parameters, then the symbols, 64 bits each.
 #include "jit/call/plan.h"
@@ -118,7 +117,7 @@ bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* 
   return true;
 }
 
-// Works out what an extent or stride must be. Appends new expressions to the plan.
+// Determines how to check an extent or stride. Appends new expressions to the plan.
 static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* is_bound,
                             qn__dim_t* out) {
   const qn__ir_func_t* function = plan->function;
@@ -243,7 +242,7 @@ static void make_vectors(qn__plan_t* plan) {
   }
 }
 
-// Whether two parameters must not share bytes.
+// Returns whether two parameters must not overlap.
 static bool is_pair(const qn__arg_t* a, const qn__arg_t* b) {
   return qn__plan_is_tensor(a) && qn__plan_is_tensor(b) && (a->is_written || b->is_written);
 }

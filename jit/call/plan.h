@@ -1,9 +1,9 @@
-// jit/call/plan.h: what a call must satisfy, worked out once per function from its signature, so
-// that the checks of a call are a short loop over constants.
+// jit/call/plan.h: the checks of a function's calls, derived once from its signature, so that a
+// call is checked by a short loop over constants.
 //
-// Two readers share a plan: the checks of a call (call.c) say only yes or no; a call that they
-// refuse goes to qn__plan_explain (explain.c), which finds the first violation again and words it.
-// A test holds them to the same verdict.
+// Two readers share a plan. The checks of a call (call.c) only accept or refuse. For a refused call
+// qn__plan_explain (explain.c) finds the first violation again and describes it. A test compares
+// their results.
 //
 // Requirements, tested by qn__plan_check:
 //  1. `args` has the parameters in their order.
@@ -12,10 +12,9 @@
 //  3. `pairs` holds any two tensors of which one is written, once.
 //  4. The constants that the fast reader compares whole are those of the parameter's dtype and
 //     rank.
-//  5. A tensor of one dimension is a VECTOR only behind the BIND of its symbol, whose limit holds
+//  5. A tensor of one dimension is a VECTOR only after the BIND of its symbol, whose limit holds
 //     for it, too.
-//
-// Thread rule: immutable once made. Read next: plan.c.
+// A plan is immutable once made.
 #ifndef QUERN_JIT_PLAN_H_
 #define QUERN_JIT_PLAN_H_
 
@@ -58,7 +57,7 @@ typedef struct qn__plan_expr {
   qn__plan_op_t* ops;
 } qn__plan_expr_t;
 
-// What qn__plan_bind does for a parameter. Tensors come first.
+// The check of qn__plan_bind for a parameter. Tensors come first.
 typedef enum qn__plan_form {
   QN__FORM_BIND,    // a tensor of one dimension, which binds a symbol
   QN__FORM_VECTOR,  // a tensor of one dimension, whose extent a BIND has bound
@@ -75,11 +74,11 @@ typedef struct qn__arg {
   qn__plan_form_t form;
   // The tensor's ndim and dtype as they lie side by side in memory.
   uint64_t ndim_and_dtype;
-  // Address bits that only the slow path takes: the two highest, those of `align_mask`, or all
+  // Address bits that only the slow path accepts: the two highest, those of `align_mask`, or all
   // where strides are declared.
   uint64_t unusual_mask;
-  // The most elements that the fast path takes: of a BIND the least `max_elements` of itself and
-  // its VECTORs, so that theirs need no check but for equality.
+  // The most elements that the fast path accepts. For a BIND this is the least `max_elements` of
+  // itself and its VECTORs, so that VECTORs are only checked for equality.
   int64_t max_plain;
   uint64_t item_bytes;
   uint32_t symbol;  // BIND, VECTOR: of the extent
@@ -134,9 +133,10 @@ void qn__plan_destroy(qn__plan_t* plan);
 bool qn__plan_check(const qn__plan_t* plan);
 
 // Checks that `variant` takes the arguments of `wanted`: as many parameters, each of the same kind,
-// dtype, rank and access. Names may differ. Refuses also what is visibly stricter (a fixed extent
-// or an alignment that `wanted` does not ask for, one symbol for two different extents); the rest
-// is left to each call. Errors: INVALID_ARGUMENT names the first parameter that differs.
+// dtype, rank and access. Names may differ. Also refuses a variant whose signature is stricter: a
+// fixed extent or an alignment that `wanted` does not require, or one symbol for two different
+// extents. Each call checks the rest. Errors: INVALID_ARGUMENT names the first parameter that
+// differs.
 qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t* variant);
 
 // Checks a call and fills `words` (QN__MAX_WORDS of them). False when anything is wrong.

@@ -1,17 +1,16 @@
-// jit/call/signature.c: does another module's function of the same name take the same arguments?
-// See plan.h.
+// jit/call/signature.c: checks that a variant from another module takes the arguments of a
+// function. See plan.h.
 //
-// Two functions are compared by their parameters, in order; names of parameters and symbols do not
-// count. What the variant asks for beyond what is wanted would make it refuse calls that are right:
-// where the signatures show that, the variant is refused as a whole; where only the arguments of a
-// call can show it (an expression, two symbols that must agree), the call is. Thread rule: pure.
-// Read next: function.c.
+// The functions are compared by their parameters, in order, without names. A variant that requires
+// more than the wanted function would refuse valid calls. If the signatures show that, the variant
+// is refused. If only a call's arguments can show it (an expression, two symbols that must be
+// equal), single calls are.
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "jit/call/plan.h"
 
-// What is known of the variant's symbols: extents that are fixed in the wanted signature.
+// Holds the values of the variant's symbols that are known, because the wanted extents are fixed.
 typedef struct check {
   const qn__ir_func_t* wanted;
   const qn__ir_func_t* variant;
@@ -79,7 +78,7 @@ static qn_status_t check_buffer(check_t* c, const qn__ir_buffer_t* wanted,
   if (wanted->strides && !variant->strides) return differs(c, "expected strides, got none");
   for (uint32_t d = 0; d < wanted->rank; d++) {
     QN_TRY(check_dim(c, "extent", d, wanted->shape[d], variant->shape[d]));
-    // Strides of a row-major buffer follow from its extents: those are left to the calls.
+    // Row-major strides follow from the extents, so each call checks them.
     if (!wanted->strides) continue;
     QN_TRY(check_dim(c, "stride", d, wanted->strides[d], variant->strides[d]));
   }

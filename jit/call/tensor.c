@@ -1,6 +1,4 @@
-// jit/call/tensor.c: dtypes as DLPack writes them.
-//
-// Thread rule: pure. Read next: plan.c.
+// jit/call/tensor.c: converts dtypes to those of DLPack.
 #include "quern/quern.h"
 
 qn_dl_dtype_t qn_dtype_to_dl(qn_dtype_t dtype) {

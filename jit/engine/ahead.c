@@ -4,8 +4,8 @@
 // The work is a lookup task that loads nothing (lookup_task.c, requirement 8).
 //
 // Requirements:
-//  1. The target may be of another machine: nothing is loaded, and no device is asked.
-//  2. Success means that the entry can be read: a publish is waited for and looked at.
+//  1. The target may be of another machine: nothing is loaded, and no device is used.
+//  2. Success means that the entry can be read: waits for the publish, then checks the entry.
 //  3. A key that a local tier has opens no compiler.
 #include "base/argument.h"
 #include "base/struct_size.h"
@@ -32,7 +32,8 @@ qn_status_t qn__ahead_prepare(const qn_engine_t* engine) {
   return QN_OK;
 }
 
-// Waits for what was put and looks whether the entry is there. The remote tier is not waited for.
+// Waits for the writer and checks that the directory has the entry. Does not wait for the remote
+// tier.
 static qn_status_t confirm(const qn__lookup_task_t* task) {
   qn__disk_t* disk = qn__engine_disk(task->engine);
   if (!qn__disk_flush(disk, FLUSH_TIMEOUT_NS)) {

@@ -20,7 +20,7 @@ qn_status_t qn__driver_cache_create(qn_engine_t* engine, qn__driver_cache_t** ou
 void qn__driver_cache_close(qn__driver_cache_t* cache);
 void qn__driver_cache_release(qn__driver_cache_t* cache);
 
-// Makes the handle for what is loaded of the entry with this preimage. Its members are NULL when
+// Makes the handle for loading the entry with this preimage. Its members are NULL when
 // the engine uses no directory, or without memory. Owned: qn__driver_cache_drop; a device retains
 // it for itself.
 void qn__driver_cache_open(qn_engine_t* engine, qn_span_t preimage, qn_driver_cache_t* out_handle);

@@ -42,7 +42,7 @@ struct qn_engine {
   bool reads_tiers;                  // all cache modes but off and refresh
   bool writes_tiers;                 // rw and refresh
   bool is_forbidden;                 // QUERN_JIT=forbid
-  int64_t lock_timeout_ns;           // the longest wait for who else makes a key
+  int64_t lock_timeout_ns;           // the longest wait for another process that makes a key
   int64_t compile_grace_ns;          // how long the destroy waits for compiles that run
   int64_t close_grace_ns;            // and for publishes
   void (*on_compile)(void* self, const qn_compile_event_t* event);

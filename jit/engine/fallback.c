@@ -1,10 +1,10 @@
 // jit/engine/fallback.c: the policy FALLBACK: returns a variant of the function that is ready, and
 // replaces it when the requested one is compiled.
 //
-// Variants are tried in the order of their worth: the requested one, the same function in the other
-// tier, the generic module's. Each is looked for in memory and in the local tiers only. If none is
-// there, the fast tier is compiled before the full one, and the first that is done is returned. A
-// cell with a lesser variant listens to the task of the requested one.
+// Variants are tried from best to worst: the requested one, the same function in the other tier,
+// the generic module's. Only memory and the local tiers are searched. If there is none, the fast
+// tier is compiled before the full one, and the first that is done is returned. A cell with a
+// fallback listens to the task of the requested variant.
 //
 // Read next: jit/call/function.c (cells with variants of several modules).
 #include "base/alloc.h"
@@ -178,11 +178,11 @@ static qn_status_t give_less(choice_t* choice, const variant_t* variant, bool is
   qn__join_t join;
   qn_status_t status = start(choice->engine, &choice->wanted, &join);
   if (qn_ok(status) && choice->wanted.executable) {
-    // It was completed this moment.
+    // It was completed meanwhile.
     status = qn__function_publish(*out_function, choice->wanted.executable,
                                   choice->wanted.request.module, QN__RANK_ASKED);
   }
-  // The fallback works, whatever keeps the requested variant from being compiled.
+  // The fallback works even if the requested variant cannot be compiled.
   qn_status_free(status);
   if (join.task) subscribe(choice->engine, *out_function, join.task);
   qn__lookup_task_release(join.task);

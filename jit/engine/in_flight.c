@@ -1,15 +1,15 @@
 // jit/engine/in_flight.c: joins lookups in flight, waits for them and completes them.
 //
 // Requirements:
-//  1. One task for each key: the list is searched and extended under one lock. What is done is in
+//  1. One task for each key: the list is searched and extended under one lock. An executable is in
 //     the memory table before its task leaves the list.
 //  2. A task in the list is not done, and its leader holds a reference.
-//  3. A caller waits no longer than it said, and leaving changes nothing for the others.
-//  4. What a caller allows is never overlooked: a leader decides under the lock that joining takes
-//     whether its task is done.
+//  3. A caller waits no longer than its deadline, and its leaving does not affect other callers.
+//  4. A caller's permission is never lost: the leader decides whether its task is done under the
+//     lock that joining takes.
 //  5. A child of fork has none of its parent's tasks: for callers in the child they are cancelled.
 //  6. A task in the list keeps the engine's tiers open.
-// The list holds what is being made at this moment. It is short, so it is searched from its head.
+// The list holds only running tasks. It is short, so it is searched linearly.
 #include "jit/engine/in_flight.h"
 
 #include "base/alloc.h"
@@ -175,7 +175,7 @@ static void add_needs(qn__lookup_task_t* task, const qn__lookup_needs_t* needs) 
   qn__pool_raise(&task->engine->pool, &task->pool_task, needs->priority);
 }
 
-// The caller holds the lock. `fresh` is used up if *out_join has it.
+// Joins or adds a task. The caller holds the lock. Consumes `fresh` if *out_join has it.
 static qn_status_t join_locked(qn__in_flight_t* in_flight, const qn__ident_t* ident,
                                const qn__lookup_needs_t* needs, qn__lookup_task_t* fresh,
                                qn__join_t* out_join) {

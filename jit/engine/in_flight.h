@@ -1,8 +1,8 @@
-// jit/engine/in_flight.h: the lookups in flight, one task for each key, so that a key is made once
-// however many threads ask for it.
+// jit/engine/in_flight.h: the lookups in flight, one task for each key, so that many threads that
+// look up one key compile it once.
 //
-// The first caller of a key becomes the leader and runs the task. All others join: they wait as
-// long as they like, or listen. A task is compiled only if a caller that joined allows it, and it
+// The first caller of a key becomes the leader and runs the task. All others join: they wait until
+// their deadline, or listen. A task is compiled only if a caller that joined allows it, and it
 // continues when its callers no longer wait.
 //
 // Not here: what the leader does (lookup_task.h), what is loaded already (table.h). Read next:
@@ -57,8 +57,8 @@ typedef struct qn__join {
   bool is_leader;
 } qn__join_t;
 
-// Errors: that of a compile which failed lately (for those who may compile), CANCELLED,
-// OUT_OF_MEMORY.
+// Joins the task of a key, or starts it as its leader. Errors: that of a recent failed compile (for
+// callers that allow compiling), CANCELLED, OUT_OF_MEMORY.
 qn_status_t qn__in_flight_join(qn__in_flight_t* in_flight, const qn__request_t* request,
                                const qn__ident_t* ident, const qn__lookup_needs_t* needs,
                                qn__join_t* out_join);

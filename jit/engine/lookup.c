@@ -3,10 +3,10 @@
 //
 // Requirements:
 //  1. A memory hit takes one lock of the table and allocates nothing.
-//  2. A lookup without a deadline asks the tiers in its own thread. One with a deadline leaves all
-//     that may hang to the pool and only waits, until its deadline.
+//  2. A lookup without a deadline searches the tiers in its own thread. One with a deadline leaves
+//     all operations that may hang to the pool and waits, until its deadline.
 //  3. All callers of one key get the same result, or a copy of the same error.
-// docs/lookups.md tells who waits for what. Read next: in_flight.h, lookup_task.c, fallback.c.
+// docs/lookups.md describes the waits. Read next: in_flight.h, lookup_task.c, fallback.c.
 #include "jit/engine/lookup.h"
 
 #include "base/alloc.h"

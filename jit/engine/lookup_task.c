@@ -1,4 +1,5 @@
-// jit/engine/lookup_task.c: the way of a lookup from the memory table's miss to loaded code.
+// jit/engine/lookup_task.c: the state machine of a lookup, from the memory table's miss to loaded
+// code.
 //
 //   KEY ─▶ LOCAL ─▶ REMOTE ─▶ CLAIM ─▶ COMPILE ─▶ LOAD ─▶ PUBLISH ─▶ DONE
 //            └────────┴─────────┴── a hit, loaded ─────────────────────▲
@@ -7,21 +8,21 @@
 // qn__lookup_run calls `step` until the task is done.
 //
 // Requirements:
-//  1. What may hang (files, network, other processes, compilers) is done with no lock held.
+//  1. Operations that may hang (files, network, other processes, compilers) hold no lock.
 //  2. A hit opens no generator: generator.c predicts the identity for the key, or, where none is
 //     installed, the bundles name it. A claim comes before the generator is opened, too.
-//  3. Tiers are asked in the order of their cost, and none after a hit. An entry is verified by the
+//  3. Tiers are searched in the order of their cost, until a hit. An entry is verified by the
 //     tier, decoded by the engine and loaded by the device; any doubt is a miss, and its reason is
 //     reported with the compile.
-//  4. Remote tiers are asked and a compile is started only if a caller allows it. The last look at
-//     that and the completion are one step under the lock (qn__in_flight_complete).
+//  4. Remote tiers are searched and a compile is started only if a caller allows it. The last check
+//     of that and the completion are one step under the lock (qn__in_flight_complete).
 //  5. Waiting for another process or machine has a bound; after it this process compiles.
-//  6. The caller runs what was compiled, from memory; the tiers write behind it.
-//  7. Claims are given back whatever happens: with the entry, or without one.
-//  8. A compile ahead (request.is_ahead, ahead.c) takes the same way in its caller's thread.
-//     It asks no remote tier, and LOAD does nothing: the target may be of another machine.
+//  6. The caller runs the compiled code from memory; the tiers write it in the background.
+//  7. Claims are always released, with an entry or without.
+//  8. A compile ahead (request.is_ahead, ahead.c) goes through the same states in its caller's
+//     thread. It uses no remote tier, and LOAD does nothing: the target may be of another machine.
 //
-// Not here: who waits for the task (in_flight.c), policies (lookup.c, fallback.c).
+// Not here: joining and waiting (in_flight.c), policies (lookup.c, fallback.c).
 #include "jit/engine/lookup_task.h"
 
 #include "base/alloc.h"
@@ -99,8 +100,8 @@ static qn_status_t load_artifact(qn__lookup_task_t* task, const qn_artifact_t* a
   return status;
 }
 
-// Decodes and loads the entry of a hit, stores an entry of a remote tier in the local ones, so that
-// the network is asked once, and releases the hit. False: the entry is not accepted.
+// Decodes and loads the entry of a hit, and releases the hit. Stores an entry of a remote tier in
+// the local ones, so that the next lookup needs no network. False: the entry is not accepted.
 static bool take_hit(qn__lookup_task_t* task, qn__tier_t* tier, size_t part, qn__hit_t* hit) {
   qn_engine_t* engine = task->engine;
   qn__arena_t arena;
@@ -181,7 +182,7 @@ static qn_status_t ask_for_other_identities(qn__lookup_task_t* task, bool* out_i
     *out_is_hit = ask_tiers(task, false);
   }
   if (*out_is_hit || n == 1) return QN_OK;
-  // No version has it: the first one's key is the task's again.
+  // No identity has an entry: restore the key of the first one.
   (void)qn__generators_alternative(generators, task->generator, 0, task->identity);
   return hash_key(task);
 }

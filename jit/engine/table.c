@@ -1,7 +1,7 @@
 // jit/engine/table.c: see table.h.
 //
 // Requirements:
-//  1. Each executable is found from its ident: a probe meets no fresh slot before it.
+//  1. Each executable is found from its ident: no fresh slot precedes it in its probe sequence.
 //  2. Half of the slots or more are fresh, so that a probe ends.
 //  3. Counts and bytes are those of the slots; the held ones among them, too.
 //
@@ -13,14 +13,14 @@
 // epochs would save that and need far more care.
 //
 // Why a clock, not a list in the order of use: moving an entry within a list is a write that all
-// readers share. A hit sets a flag that is nearly always set already. When there is too much, the
-// hand goes round, clears the flags, and drops what was not used since its last visit.
+// readers share. A hit sets a flag that is nearly always set already. Beyond the bounds, the hand
+// of the clock clears the flags and drops executables that were not used since its last visit.
 //
-// Only executables that others do not hold count against the bounds. A striped count does not tell
-// when it falls to one, so the hand notes what it saw. As long as all entries together are beyond
-// the bounds, each put visits a few more slots, and so finds out in time what was released. The
-// hand may be wrong by operations under way: then it drops a held executable, which costs a load
-// later, or keeps one until its next visit.
+// Only executables that others do not hold count against the bounds. A striped count gives no
+// signal when it falls to one, so the hand records what it saw. As long as all entries together are
+// beyond the bounds, each put visits a few more slots, and so finds released executables in time.
+// Running operations can mislead the hand: then it drops a held executable, which costs a load
+// later, or keeps a released one until its next visit.
 #include "jit/engine/table.h"
 
 #include "base/alloc.h"

@@ -33,7 +33,7 @@ static const char* paths_of(const qn__tier_t* tier) {
   return qn__config_get(&tier->engine->config, QN__SETTING_bundles);
 }
 
-// The size of the array of files: at most one for each path of the list.
+// Returns the size of the array of files: at most one for each path of the list.
 static size_t capacity_of(const qn__tier_t* tier) {
   size_t count = 1;
   for (const char* at = paths_of(tier); *at; at++) count += *at == ':';

@@ -123,7 +123,7 @@ static bool scan_file(void* self, const qn__disk_file_t* file) {
   return true;
 }
 
-// A directory that cannot be listed to its end still shows what came before the error.
+// Scans the directory. If listing fails part-way, the entries before the error are still reported.
 static void scan(qn__tier_t* tier, const qn__tier_scan_t* scan) {
   scan_state_t state = {tier, scan};
   (void)qn__disk_scan(disk_of(tier), scan_file, &state, NULL);

@@ -4,7 +4,7 @@
 
 #include "jit/engine/engine.h"
 
-// How often a lookup asks for an entry that another machine is making.
+// The interval at which a lookup polls for an entry that another machine is making.
 #define CLAIM_POLL_NS INT64_C(50000000)
 #define NS_PER_MS INT64_C(1000000)
 
@@ -59,8 +59,8 @@ static void put(qn__tier_t* tier, const qn__entry_t* entry, qn__claim_t* claim) 
   if (qn__remote_put(remote_of(tier), entry)) claim->is_held = false;
 }
 
-// Asks for the entry in between: a claim of another machine is a hint, so losing it costs only a
-// compile.
+// Claims a key, and polls for the entry while another machine has the claim. A claim is a hint:
+// losing it costs only a second compile.
 static qn__get_result_t claim(qn__tier_t* tier, const qn__expectation_t* expected,
                               int64_t deadline_ns, qn__claim_t* claim, qn__hit_t* out_hit) {
   qn__remote_t* remote = remote_of(tier);
