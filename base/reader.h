@@ -1,5 +1,5 @@
 // base/reader.h: parses bytes from outside (files, network). A read past the end sets a sticky flag
-// and gives zeros, so that callers check once.
+// and returns zeros, so that callers check once.
 //
 // Thread rule: one thread at a time.
 #ifndef QUERN_BASE_READER_H_

@@ -44,7 +44,7 @@
 // Close a count before the owner's own release, or no release sees zero. Closing a closed count is
 // fine.
 //
-// Memory: a cache line per stripe, given by the object. Read next: jit/engine/table.c, its user.
+// Memory: a cache line per stripe, provided by the object. Read next: jit/engine/table.c, its user.
 #ifndef QUERN_BASE_REFCOUNT_H_
 #define QUERN_BASE_REFCOUNT_H_
 

@@ -23,7 +23,7 @@
 // Larger than any struct of the interface will be: a size beyond it was never set.
 enum { QN__LARGEST_STRUCT = 4096 };
 
-// Gives the struct_size at `offset` of a struct. Errors: INVALID_ARGUMENT naming `type`: it does
+// Reads the struct_size at `offset` of a struct. Errors: INVALID_ARGUMENT naming `type`: it does
 // not hold itself, or is beyond 4 KiB.
 static inline qn_status_t qn__struct_size(const char* type, const void* given, size_t offset,
                                           size_t* out_size) {

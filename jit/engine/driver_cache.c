@@ -1,16 +1,14 @@
-// jit/engine/driver_cache.c: the entry of a driver's own data is keyed by the sections of the
+// jit/engine/driver_cache.c: stores data of drivers in entries. Their key has the sections of the
 // artifact's key and one more, the driver's identity.
 //
 // Requirements:
-//  1. What a get returns is an entry as any other: trusted, checksummed, its whole preimage
-//  compared.
-//     The device still checks what its own format says. Any doubt is a miss.
+//  1. A get returns an entry like any other: trusted, checksummed, its whole preimage compared. The
+//     device still checks its own format. Any doubt is a miss.
 //  2. A get runs while an executable is loaded, within a lookup, which keeps the tiers open. A put
-//  may
-//     come from a device that outlives the engine: it reads the engine under the cache's lock,
-//     which the close has set to NULL.
+//     may come from a device that outlives the engine. So it reads the pointer to the engine, which
+//     the close sets to NULL, under the cache's lock.
 //  3. A put copies and does not wait: the writer of the directory does the rest.
-//  4. Bundles and the remote tier never have such data: it is of one machine's driver.
+//  4. Bundles and the remote tier never have such data, which is specific to one machine's driver.
 #include "jit/engine/driver_cache.h"
 
 #include "base/alloc.h"

@@ -1,7 +1,7 @@
-// jit/engine/driver_cache.h: keeps what a driver makes of an artifact on its own (Vulkan's
+// jit/engine/driver_cache.h: keeps the data that a driver derives from an artifact (Vulkan's
 // pipeline data) in the cache directory, in an entry beside the artifact's.
 //
-// Not here: what the bytes mean, which only the driver knows.
+// Only the driver knows the meaning of the bytes.
 #ifndef QUERN_JIT_DRIVER_CACHE_H_
 #define QUERN_JIT_DRIVER_CACHE_H_
 

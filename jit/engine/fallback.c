@@ -19,7 +19,7 @@ typedef struct variant {
   qn__rank_t rank;
   qn_executable_t* executable;  // owned, once it is there
   qn_lookup_info_t info;
-  qn__lookup_task_t* probed;  // retained: the task that asked the local tiers
+  qn__lookup_task_t* probed;  // retained: the task that searched the local tiers
   bool has_led_probed;
 } variant_t;
 
@@ -142,7 +142,7 @@ static qn_status_t start(qn_engine_t* engine, variant_t* variant, qn__join_t* ou
     qn__lookup_task_release(join.task);
     return qn__lookup_refused(engine, &variant->request);
   }
-  // The task that only asked the local tiers may be in flight still: then it does the rest, too.
+  // If the task that searched the local tiers is still in flight, it does the rest, too.
   join.is_leader |= join.task == variant->probed && variant->has_led_probed;
   *out_join = join;
   return QN_OK;
@@ -199,7 +199,7 @@ static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
   qn_status_t status = QN_OK;
   if (wanted->request.tier != QN_TIER_FAST) {
     if (fast->request.priority < INT32_MAX) fast->request.priority++;
-    // If it cannot be compiled, the requested variant gives the error.
+    // If it cannot be compiled, the requested variant reports the error.
     qn_status_free(start(engine, fast, &fast_join));
     // The full tier must be queued after it.
     if (fast_join.task) {

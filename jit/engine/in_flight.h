@@ -35,22 +35,22 @@ void qn__in_flight_deinit(qn__in_flight_t* in_flight);
 // From now on no caller joins (CANCELLED).
 void qn__in_flight_close(qn__in_flight_t* in_flight);
 bool qn__in_flight_is_closing(qn__in_flight_t* in_flight);
-// Drops what a child of fork inherited, with its listeners.
+// Drops the tasks and listeners that a child of fork inherited.
 void qn__in_flight_drop_orphans(qn__in_flight_t* in_flight);
 // Checks requirements 1 and 2 of in_flight.c. The caller holds the lock.
 bool qn__in_flight_check(const qn__in_flight_t* in_flight);
 
 // ---- for callers
 
-// What a caller allows besides asking the local tiers.
+// What a caller allows besides a search of the local tiers.
 typedef struct qn__lookup_needs {
   bool asks_remote;
   bool may_compile;
   int32_t priority;
 } qn__lookup_needs_t;
 
-// What joining gave: an executable that was loaded meanwhile, or a task and whether the caller is
-// its leader, which must run it (qn__lookup_run).
+// The result of joining: an executable that was loaded meanwhile, or a task and whether the caller
+// is its leader, which must run it (qn__lookup_run).
 typedef struct qn__join {
   qn_executable_t* executable;  // retained, or NULL
   qn__lookup_task_t* task;      // retained, or NULL
@@ -74,24 +74,24 @@ qn__lookup_state_t qn__in_flight_state(qn__lookup_task_t* task);
 void qn__in_flight_name(qn__lookup_task_t* task, char out_name[128], char out_key[33]);
 // Borrows the listener until it is called. False when the task is done: it never is called then.
 bool qn__in_flight_listen(qn__lookup_task_t* task, qn__listener_t* listener);
-// Takes a listener back; false when it was called or is being called.
+// Removes a listener; false if it was called or is being called.
 bool qn__in_flight_unlisten(qn__lookup_task_t* task, qn__listener_t* listener);
-// Takes back that the caller allows a compile. A queued task that no caller wants ends there.
+// Withdraws the caller's permission to compile. If no caller needs a queued task, the task ends.
 void qn__in_flight_cancel(qn__lookup_task_t* task);
-// Forgets that a key failed lately.
+// Forgets the recent failure of a key.
 void qn__in_flight_forget_failure(qn__in_flight_t* in_flight, const qn__ident_t* ident);
 
 // ---- for leaders (lookup_task.c)
 
-// What the callers allow at this moment.
+// Returns what the callers allow now.
 void qn__in_flight_needs(qn__lookup_task_t* task, bool* out_asks_remote, bool* out_may_compile);
 // Publishes that the task has reached a state, and its name.
 void qn__in_flight_advance(qn__lookup_task_t* task, qn__lookup_state_t state);
 // Publishes CLAIM and queues the task to be compiled. False: the caller still is its leader.
 bool qn__in_flight_queue(qn__lookup_task_t* task);
 // Ends the task with the result that is set: loads it into the memory table, wakes the waiters,
-// calls the listeners and releases the leader's reference. False, and nothing happened, if the
-// outcome is ABSENT and a caller wants more than was done.
+// calls the listeners and releases the leader's reference. Does nothing and returns false if the
+// outcome is ABSENT and a caller allows more than was tried.
 bool qn__in_flight_complete(qn__lookup_task_t* task);
 
 #endif  // QUERN_JIT_IN_FLIGHT_H_

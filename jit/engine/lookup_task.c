@@ -153,7 +153,7 @@ static bool get(qn__lookup_task_t* task, qn__tier_t* tier, size_t* inout_part, q
   return result == QN__GET_HIT;
 }
 
-// Asks the local tiers or the remote ones. An entry that is not accepted does not end the search.
+// Searches the local tiers or the remote ones. A refused entry does not end the search.
 static bool ask_tiers(qn__lookup_task_t* task, bool are_remote) {
   qn_engine_t* engine = task->engine;
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
@@ -169,8 +169,8 @@ static bool ask_tiers(qn__lookup_task_t* task, bool are_remote) {
   return false;
 }
 
-// Asks the local tiers for the keys of other versions of the generator. Where none is installed,
-// the bundles may be of several.
+// Searches the local tiers for the keys of other versions of the generator. If none is installed,
+// bundles may contain entries of several.
 static qn_status_t ask_for_other_identities(qn__lookup_task_t* task, bool* out_is_hit) {
   qn__generators_t* generators = &task->engine->generators;
   char identity[256];
@@ -223,7 +223,7 @@ static bool claim_in(qn__lookup_task_t* task, qn__tier_t* tier, int64_t deadline
   return is_accepted;
 }
 
-// A remote tier that no caller asks is not claimed either.
+// Returns whether to claim the key in a tier. A remote tier needs a caller that allows it.
 static bool can_claim_in(const qn__lookup_task_t* task, const qn__tier_t* tier) {
   return tier->has_claims && !task->claims[tier->id].is_held &&
          !(tier->table->is_remote && task->request.is_ahead);
@@ -406,7 +406,7 @@ static qn__lookup_state_t step(qn__lookup_task_t* task, qn__lookup_state_t state
   return QN__LOOKUP_DONE;
 }
 
-// Completes the task. False if a caller has joined meanwhile that wants more than was done.
+// Completes the task. False if a caller that allows more has joined meanwhile.
 static bool finish(qn__lookup_task_t* task) {
   if (task->holds_exit) {
     qn__generators_end_work(&task->engine->generators, task->generator, true);
@@ -429,7 +429,7 @@ void qn__lookup_run(qn__lookup_task_t* task, bool may_compile_here) {
       if (finish(task)) return;
     } else if (next == QN__LOOKUP_CLAIM && task->state < QN__LOOKUP_CLAIM &&
                !task->request.is_ahead) {
-      if (qn__in_flight_queue(task)) return;  // a compile thread goes on from here
+      if (qn__in_flight_queue(task)) return;  // a compile thread continues the task
       if (!may_compile_here) {
         // Only a pool that stops refuses a task of its own threads.
         qn__lookup_give_up(task, task->is_on_pool ? QN__OUTCOME_CANCELLED : QN__OUTCOME_RETRY);

@@ -18,8 +18,8 @@
 // In the order in which a task takes them. A hit of a tier goes to DONE at once.
 typedef enum qn__lookup_state {
   QN__LOOKUP_KEY,      // hash module, target, options and generator
-  QN__LOOKUP_LOCAL,    // ask the directory and the bundles
-  QN__LOOKUP_REMOTE,   // ask the remote tier, if a caller allows it
+  QN__LOOKUP_LOCAL,    // search the directory and the bundles
+  QN__LOOKUP_REMOTE,   // search the remote tier, if a caller allows it
   QN__LOOKUP_CLAIM,    // in the queue of compiles; then: claim the key among processes and machines
   QN__LOOKUP_COMPILE,  // open the generator and run it
   QN__LOOKUP_LOAD,     // check the artifact, and load it onto the device
@@ -43,7 +43,7 @@ typedef struct qn__lookup_result {
   char why[512];                // of ABSENT: what the tiers said
 } qn__lookup_result_t;
 
-// What a tier said.
+// The result of searching a tier.
 typedef struct qn__answer {
   bool was_asked;
   bool was_rejected;  // a verified entry that the engine or the device did not accept
@@ -61,7 +61,7 @@ struct qn__listener {
 };
 
 struct qn__lookup_task {
-  qn__task_t pool_task;  // first: the pool gives this pointer back
+  qn__task_t pool_task;  // first: the pool returns this pointer
   qn_engine_t* engine;   // retained
   _Atomic uint32_t reference_count;
   qn__request_t request;  // module and target retained
@@ -99,7 +99,7 @@ struct qn__lookup_task {
 // Runs the task in the calling thread, its leader, until it is done or the pool takes it over to
 // compile. `may_compile_here`: compiles in this thread if the pool has none.
 void qn__lookup_run(qn__lookup_task_t* task, bool may_compile_here);
-// Asks only the local tiers in the calling thread; what callers want beyond is left to the pool.
+// Searches only the local tiers in the calling thread; the pool does the rest.
 void qn__lookup_run_local(qn__lookup_task_t* task);
 // Hands the task to the pool. False if the pool has no thread: the caller still is the leader.
 bool qn__lookup_submit(qn__lookup_task_t* task);

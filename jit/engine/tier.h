@@ -3,13 +3,13 @@
 //
 // A tier keeps verified entries: the cache directory, bundles, a remote store. Lookups, `why`,
 // gauges, counters and warm-up loop over the array and know no tier by name. To add one, write
-// tier_x.c with its table and add X(x) to QN__TIERS; lookups ask in that order.
+// tier_x.c with its table and add X(x) to QN__TIERS; lookups search in that order.
 //
 // Requirements:
-//  1. Nothing that goes wrong in a tier is an error of a lookup: it is a miss and a counter.
+//  1. A failure in a tier is never an error of a lookup: it is a miss and a counter.
 //  2. A tier that cannot be opened is logged and counted, and the engine works without it.
 //  3. Only the engine opens and closes tiers. A lookup in flight keeps them open (engine.h).
-// Not here: what a lookup does with the answers (lookup_task.c). Read next: tiers.c, tier_disk.c.
+// Not here: the lookup itself (lookup_task.c). Read next: tiers.c, tier_disk.c.
 #ifndef QUERN_JIT_TIER_H_
 #define QUERN_JIT_TIER_H_
 
@@ -62,12 +62,12 @@ typedef struct qn__tier_table {
   qn__counter_t hits;      // lookups answered here
   qn__counter_t rejected;  // verified entries that the engine or the device did not accept
   qn__counter_t claimed;   // lookups answered while they claimed the key
-  bool is_remote;          // waits for a network: asked last, once, and not for every caller
+  bool is_remote;          // waits for a network: searched last, once, if a caller allows it
 
   // Opens the tier as the configuration says: sets `self` and `part_count`, or leaves them zero.
   // Errors: OUT_OF_MEMORY.
   qn_status_t (*open)(qn__tier_t* tier, const qn__tier_options_t* options);
-  // Lets queued puts go on for at most `grace_ns`. Does nothing where `self` is NULL.
+  // Lets queued puts continue for at most `grace_ns`. Does nothing if `self` is NULL.
   void (*close)(qn__tier_t* tier, int64_t grace_ns);
 
   // Only QN__GET_HIT leaves something to release.
@@ -81,11 +81,11 @@ typedef struct qn__tier_table {
   // NULL: no claims.
   qn__get_result_t (*claim)(qn__tier_t* tier, const qn__expectation_t* expected,
                             int64_t deadline_ns, qn__claim_t* claim, qn__hit_t* out_hit);
-  // Gives back a claim that is held, without an entry. NULL where `claim` is.
+  // Releases a held claim without an entry. NULL if `claim` is.
   void (*give_back)(qn__tier_t* tier, qn_hash128_t key, qn__claim_t* claim);
   // From now on no claim waits: the engine ends. May be NULL.
   void (*end_claims)(qn__tier_t* tier);
-  // Waits until every put is done or given up; false when the time was over first. May be NULL.
+  // Waits until every put is done or abandoned; false on a timeout. May be NULL.
   bool (*flush)(qn__tier_t* tier, int64_t timeout_ns);
 
   // The counters of one part; those of all parts are summed.
@@ -94,7 +94,7 @@ typedef struct qn__tier_table {
   // Names a part, "the directory '/x'", and the tier in a list of places to look, "2 bundles".
   void (*describe)(const qn__tier_t* tier, size_t part, qn__buffer_t* out);
   void (*describe_all)(const qn__tier_t* tier, qn__buffer_t* out);
-  // Reads an entry by its key without counting or touching it. NULL: not asked by `why`.
+  // Reads an entry by its key without counting or touching it. NULL: `why` skips the tier.
   qn__get_result_t (*inspect)(qn__tier_t* tier, size_t part, qn_hash128_t key, qn__hit_t* out_hit);
   // Reads the beginnings of all entries. NULL where `inspect` is.
   void (*scan)(qn__tier_t* tier, const qn__tier_scan_t* scan);
