@@ -1,20 +1,22 @@
-// ir/passes/fission.c: cuts a nest of thread loops at its barriers.
+// ir/passes/fission.c: splits a nest of thread loops at its barriers (loop fission).
 //
 //   thread t { A; barrier; for i { B; barrier; C } }   becomes
 //   all t { A }  for i { all t { B }  all t { C } }
 //
-// A barrier inside `for`, `while` or `if` is reached by all threads or by none (the verifier sees
-// to it), so the bounds and conditions around it are the same for all threads: they are evaluated
-// once, as the first thread sees them. The pieces are *units*. What one unit declares and another
-// uses crosses:
-//   - a let of plain arithmetic is computed again where it is used;
-//   - any other value is kept in an array over the threads;
-//   - a local buffer gets the threads as trailing dimensions, so that neighbouring threads are
-//   neighbours
-//     in memory, and views of it get strides that many times as wide;
-//   - a view is declared again, a constant table and a shared buffer move out of the loops.
-// 1. split: statements are dealt out to units. 2. mark: what crosses. 3. rewrite: units get their
-// loops.
+// The verifier ensures that either all threads or none reach a barrier inside `for`, `while` or
+// `if`. The bounds and conditions around it are thus the same for all threads. They are evaluated
+// once, with the values of the first thread.
+//
+// The parts between barriers are *units*. A value that one unit declares and another uses crosses:
+//   - a let of cheap arithmetic is computed again in each unit that uses it;
+//   - any other value is held in an array with one element for each thread;
+//   - a local buffer gets the threads as trailing dimensions, so that elements of neighbouring
+//     threads are adjacent in memory; the strides of its views are multiplied by their number;
+//   - a view is declared again in each unit that uses it;
+//   - a constant table or shared buffer moves out of the loops.
+//
+// Steps: 1. split distributes the statements to units. 2. mark finds the values that cross.
+// 3. rewrite (fission_rewrite.c) builds the loops of each unit.
 #include "ir/passes/fission_inner.h"
 
 enum { max_recomputed_weight = 24 };
@@ -53,7 +55,7 @@ static void declare(qn__fission_t* self, qn__fission_unit_t* unit, qn__ir_stmt_t
 
 static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* home);
 
-// A statement with a barrier inside.
+// Splits a statement that contains a barrier.
 static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* home) {
   if (stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind)) {
     if (self->depth == qn__fission_max_levels) {
@@ -80,7 +82,8 @@ typedef struct fission_binder {
   qn__fission_unit_t* unit;
 } fission_binder_t;
 
-// What a view loads for its place or shape is loaded once, where it is declared: a let.
+// Moves an expression of a view's declaration that loads from memory into a let, so that units that
+// declare the view again use the same value.
 static bool bind_loads(void* context, qn__ir_expr_t** slot) {
   fission_binder_t* binder = context;
   qn__arena_t* arena = binder->self->arena;
@@ -139,7 +142,7 @@ typedef struct mark {
 
 static bool mark_slot(void* context, qn__ir_expr_t** slot);
 
-// Plain arithmetic of what is at hand in every unit?
+// Returns true for a let of cheap arithmetic, without loads, reductions or exchanges.
 static bool can_recompute(const qn__fission_entity_t* entity) {
   if (entity->stmt->kind != QN__STMT_LET) return false;
   qn__ir_expr_facts_t facts = qn__expr_facts(entity->stmt->let.value);

@@ -1,4 +1,4 @@
-// ir/passes/fission_inner.h: what the two files of the cut at barriers share.
+// ir/passes/fission_inner.h: the structures that fission.c and fission_rewrite.c share.
 #ifndef QUERN_IR_PASSES_FISSION_INNER_H_
 #define QUERN_IR_PASSES_FISSION_INNER_H_
 
@@ -8,7 +8,7 @@ enum { qn__fission_max_levels = 8 };
 
 typedef struct qn__fission_unit qn__fission_unit_t;
 
-// Replacement of a variable or view inside one unit.
+// Replaces a variable or view inside one unit.
 typedef struct qn__fission_alias qn__fission_alias_t;
 struct qn__fission_alias {
   const void* from;
@@ -16,27 +16,30 @@ struct qn__fission_alias {
   qn__fission_alias_t* next;
 };
 
+// A part of the thread loop without barriers. It is either the bounds or condition of a statement
+// that contains a barrier, or consecutive statements that get thread loops of their own.
 struct qn__fission_unit {
-  bool is_control;  // the bounds or condition of `anchor`, else a piece with loops
-  uint32_t depth;   // thread loops around it
+  bool is_control;  // the bounds or condition of `anchor`
+  uint32_t depth;   // number of enclosing thread loops
   qn__ir_stmt_t* levels[qn__fission_max_levels];
-  qn__ir_var_t* vars[qn__fission_max_levels];  // the piece's own loop variables
-  qn__ir_block_t* home;                        // the list that `anchor` is in
-  qn__ir_stmt_t* anchor;
-  qn__ir_block_t stmts;
-  qn__ir_block_t prologue;  // inside the loops, before the statements
-  qn__ir_block_t before;    // outside of the loops, before the anchor
+  qn__ir_var_t* vars[qn__fission_max_levels];  // the new loop variables of this unit
+  qn__ir_block_t* home;                        // the list that contains `anchor`
+  qn__ir_stmt_t* anchor;                       // the control statement, or the outermost new loop
+  qn__ir_block_t stmts;                        // empty in a control unit
+  qn__ir_block_t prologue;                     // inside the loops, before `stmts`
+  qn__ir_block_t before;                       // outside the loops, before `anchor`
   qn__fission_alias_t* aliases;
   qn__fission_unit_t* next;
 };
 
-// Behind `user` of what a unit declares at its top level, and of the arrays that keep it.
+// `user` of the variables and buffers that a unit declares at its top level, and of the arrays that
+// hold their values for all threads.
 typedef struct qn__fission_entity {
   qn__fission_unit_t* unit;
   qn__ir_stmt_t* stmt;     // LET, ATOMIC or ALLOC
-  bool is_kept;            // in `array`
-  qn__ir_buffer_t* array;  // NULL for the array itself
-  int64_t thread_count;    // elements of the array (or of this one) per element of the program
+  bool is_kept;            // must be held in `array`, or moved out of the loops
+  qn__ir_buffer_t* array;  // NULL: none, or this entity is such an array itself
+  int64_t thread_count;    // elements of the array for each element of the declared buffer
 } qn__fission_entity_t;
 
 typedef struct qn__fission {
@@ -47,20 +50,21 @@ typedef struct qn__fission {
   qn__ir_stmt_t* levels[qn__fission_max_levels];
   bool has_no_memory;
   bool is_too_deep;
-  const qn__ir_buffer_t* unsupported;  // a local buffer that cannot be laid out over the threads
+  const qn__ir_buffer_t* unsupported;  // a local buffer that cannot get the threads as dimensions
 } qn__fission_t;
 
 static inline bool qn__fission_failed(const qn__fission_t* self) {
   return self->has_no_memory || self->is_too_deep || self->unsupported;
 }
 
-// Takes note when an allocation failed; gives the pointer back.
+// Records a failed allocation. Returns `pointer`.
 static inline void* qn__fission_check(qn__fission_t* self, void* pointer) {
   if (!pointer) self->has_no_memory = true;
   return pointer;
 }
 
-// Gives every unit its loops. All that crosses is marked. (fission_rewrite.c)
+// Builds the loops of every unit (fission_rewrite.c). Values used in several units must be marked
+// before.
 void qn__fission_rewrite(qn__fission_t* self);
 
 #endif  // QUERN_IR_PASSES_FISSION_INNER_H_

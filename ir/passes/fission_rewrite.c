@@ -1,7 +1,7 @@
-// ir/passes/fission_rewrite.c: gives the pieces of a cut thread loop their own loops, arrays for
-// what crosses from one piece to another, and their own names for it.
+// ir/passes/fission_rewrite.c: builds the loops of the units of a split thread loop, and the
+// arrays, lets and views for values that cross from one unit to another.
 //
-// Not here: where to cut and what crosses (fission.c, with the whole picture at its top).
+// Not here: where to split, and which values cross (fission.c, which explains the whole).
 #include "ir/passes/fission_inner.h"
 
 static qn__ir_expr_t* int_expr(qn__fission_t* self, int64_t value) {
@@ -24,7 +24,8 @@ static int64_t begin_of(const qn__ir_stmt_t* loop) {
   return begin;
 }
 
-// Where the thread of this unit stands in dimension `level` of an array over the threads.
+// Returns the index of the current thread in dimension `level` of an array over the threads. A
+// control unit runs as the first thread.
 static qn__ir_expr_t* thread_index(rewrite_t* rewrite, uint32_t level) {
   qn__fission_t* self = rewrite->self;
   const qn__fission_unit_t* unit = rewrite->unit;
@@ -37,7 +38,7 @@ static qn__ir_expr_t* thread_index(rewrite_t* rewrite, uint32_t level) {
   return qn__fission_check(self, qn__expr_op(self->arena, QN_OP_SUB, index, offset, NULL));
 }
 
-// `indices` (rank many), then those of the thread.
+// Returns the `rank` indices followed by `depth` indices of the thread.
 static qn__ir_expr_t** with_threads(rewrite_t* rewrite, uint32_t depth, qn__ir_expr_t** indices,
                                     uint32_t rank) {
   qn__ir_expr_t** all = qn__fission_check(
@@ -74,11 +75,11 @@ static qn__ir_expr_t* load_kept(rewrite_t* rewrite, const qn__fission_entity_t* 
   return load->load.indices ? load : NULL;
 }
 
-// The value of a variable of another unit, as an expression in this one.
+// Returns the value of another unit's variable as an expression of this unit.
 static qn__ir_expr_t* value_here(rewrite_t* rewrite, const qn__fission_entity_t* entity) {
   if (entity->is_kept) return load_kept(rewrite, entity);
-  // A fresh copy of the value as the program has it: the declaring unit may be rewritten already,
-  // so copies are made from the original, which is kept in `prologue` order by recompute().
+  // The original is still unchanged: qn__fission_rewrite visits a unit before the earlier units
+  // that declare its values.
   qn__ir_expr_t* value = copy(rewrite->self, entity->stmt->let.value);
   if (value) (void)rewrite_slot(rewrite, &value);
   return value;
@@ -103,7 +104,7 @@ static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
   if (!here) {
     qn__ir_expr_t* value = value_here(rewrite, entity);
     if (!value) return;
-    if (unit->is_control) {  // evaluated each time, so without a let
+    if (unit->is_control) {  // a condition is evaluated repeatedly, so it gets no let
       *slot = value;
       return;
     }
@@ -121,7 +122,7 @@ static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
 static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
                            qn__ir_expr_t*** inout_indices);
 
-// Strides of a view of a kept buffer count its threads too.
+// Multiplies the strides of a view by the number of threads that its base buffer now holds.
 static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
   qn__fission_t* self = rewrite->self;
   const qn__fission_entity_t* root = qn__buf_root(view)->user;
@@ -135,7 +136,7 @@ static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
   }
 }
 
-// A view of another unit, declared again in this one.
+// Declares another unit's view again in this unit.
 static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__ir_buffer_t* view) {
   qn__fission_t* self = rewrite->self;
   qn__ir_buffer_t* here = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__ir_buffer_t));
@@ -173,7 +174,7 @@ static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__ir_buffer_t* vie
   return here;
 }
 
-// `*inout_indices` is rewritten already.
+// Redirects an access to the array or view of this unit. `*inout_indices` must be rewritten before.
 static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
                            qn__ir_expr_t*** inout_indices) {
   qn__ir_buffer_t* buffer = *inout_buffer;
@@ -259,7 +260,7 @@ static bool is_plain(void* self, qn__ir_expr_t** slot) {
   return qn__expr_each_child(expr, is_plain, self);
 }
 
-// Declares the array that keeps an entity, before the unit that declares it.
+// Declares the array that holds an entity's values, before the unit that declares the entity.
 static void keep(qn__fission_t* self, qn__fission_entity_t* entity) {
   qn__fission_unit_t* unit = entity->unit;
   const qn__ir_stmt_t* stmt = entity->stmt;
@@ -301,7 +302,7 @@ static void keep(qn__fission_t* self, qn__fission_entity_t* entity) {
     if (extent < 0) extent = 0;
     array->shape[rank - unit->depth + i] = int_expr(self, extent);
     if (__builtin_mul_overflow(entity->thread_count, extent, &entity->thread_count)) {
-      entity->thread_count = INT64_MAX;  // the verifier refuses such an array
+      entity->thread_count = INT64_MAX;  // the verifier rejects such an array
     }
   }
   of_array->thread_count = entity->thread_count;
@@ -322,7 +323,7 @@ static void keep_all(qn__fission_t* self, qn__fission_unit_t* unit) {
   }
 }
 
-// Fills the unit's anchor: its loops around prologue and statements.
+// Builds the loops of a unit around its prologue and statements, with the anchor outermost.
 static void close_unit(qn__fission_t* self, qn__fission_unit_t* unit) {
   qn__ir_block_t body = unit->prologue;
   qn__block_splice(&body, &unit->stmts);
@@ -359,8 +360,8 @@ void qn__fission_rewrite(qn__fission_t* self) {
     }
     keep_all(self, unit);
   }
-  // Uses before declarations: a let that is computed again is copied while it is untouched. Units
-  // are in program order, so going backwards every use comes first.
+  // Rewrites uses before declarations, so that a recomputed let is copied while it is unchanged.
+  // Units are in program order, so the reverse order visits every use first.
   qn__fission_unit_t* reversed = NULL;
   for (qn__fission_unit_t *unit = self->first, *next; unit; unit = next) {
     next = unit->next;

@@ -1,14 +1,17 @@
-// ir/passes/hoist.c: moves what does not change out of loops and reductions.
+// ir/passes/hoist.c: moves invariant values out of loops and reductions.
 //
-// Innermost first, so that a value climbs as far as it is invariant. What moves: lets, and maximal
-// invariant subexpressions that are worth a variable; equal ones share it. Rules:
-// 1. Evaluating early must be harmless. Arithmetic is (an integer division never traps in an
-//    unchecked build). A load or a reduction is moved only from where the first iteration certainly
-//    comes by, past no assert, and is guarded by `begin < end ? ... : 0` where the loop may be
-//    empty.
+//   for i in 0..n { y[i] = exp(a) * x[i]; }   becomes   let h = exp(a);
+//                                                       for i in 0..n { y[i] = h * x[i]; }
+//
+// The innermost loop comes first, so that a value moves out of as many loops as it can. The pass
+// moves lets, and the largest invariant subexpressions that are worth a variable. Equal ones share
+// a variable. Requirements:
+// 1. An early evaluation has no effect. Arithmetic has none (an integer division never traps in an
+//    unchecked build). A load or reduction moves only if the first iteration always evaluates it,
+//    and no assert comes before it. If the loop may be empty, `begin < end ? ... : 0` guards it.
 // 2. A load moves only if nothing in the loop stores to the root of its buffer.
-// 3. In checked builds neither loads nor divisions move, so that errors stay where they were.
-// 4. Nothing moves out of a launch, nor anything bound to its thread (LANE, GROUP).
+// 3. In checked builds loads and divisions do not move, so that errors keep their place.
+// 4. No value moves out of a launch, and no operation bound to its thread (LANE, GROUP) moves.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
@@ -21,14 +24,14 @@ typedef struct hoist {
   uint32_t loop_number;
 } hoist_t;
 
-// One loop or reduction that is being emptied. `user` of what it declares is the site.
+// The loop or reduction that values move out of. It is `user` of everything declared inside.
 typedef struct site {
   hoist_t* hoist;
-  qn__ir_block_t* out;   // where lets go
-  qn__ir_block_t moved;  // the lets that this site made, for sharing
-  qn__ir_expr_t* guard;  // begin < end, or NULL when loads must stay
+  qn__ir_block_t* out;   // receives the lets
+  qn__ir_block_t moved;  // copies of the moved lets, to find equal values
+  qn__ir_expr_t* guard;  // begin < end; NULL: loads must stay
   bool is_never_empty;
-  bool is_certain;  // does every iteration come by here?
+  bool is_certain;  // every iteration evaluates the current expression
 } site_t;
 
 static bool mark_reductions(void* site, qn__ir_expr_t** slot) {
@@ -100,7 +103,7 @@ static bool can_move(site_t* site, qn__ir_expr_t* expr) {
   if (facts.has_cross_lane) return false;
   if (site->hoist->is_checked && (facts.has_load || facts.has_division)) return false;
   if ((facts.has_load || facts.has_reduce) && !(site->is_certain && site->guard)) return false;
-  // What a reduction inside declares moves along with it.
+  // Variables that a nested reduction declares move with it.
   (void)own_all(NULL, &expr);
   invariance_t check = {site, true};
   (void)check_invariant(&check, &expr);
@@ -137,7 +140,7 @@ static qn__ir_expr_t* zero_of(hoist_t* hoist, qn_dtype_t dtype) {
                                    : qn__expr_int(hoist->arena, dtype, 0);
 }
 
-// The value as it stands before the loop.
+// Returns the value with a guard if the loop may be empty and the value loads from memory.
 static qn__ir_expr_t* guarded(const site_t* site, qn__ir_expr_t* value) {
   hoist_t* hoist = site->hoist;
   qn__ir_expr_facts_t facts = qn__expr_facts(value);
@@ -172,8 +175,8 @@ static qn__ir_var_t* place(site_t* site, qn__ir_stmt_t* let) {
   return let->let.var;
 }
 
-// A let that stands before the loop already and holds the same arithmetic, such as one that came
-// out of the loop before. The search is short: longer lists only lose some sharing.
+// Finds a let with the same arithmetic before the loop, such as one that moved out of an earlier
+// loop. The search is limited to 256 statements: beyond that, equal values are computed twice.
 static qn__ir_var_t* find_before(const site_t* site, qn__ir_expr_t* value) {
   qn__ir_expr_facts_t facts = qn__expr_facts(value);
   if (facts.has_load || facts.has_reduce || facts.has_cross_lane) return NULL;
@@ -214,7 +217,7 @@ static void move_slot(site_t* site, qn__ir_expr_t** slot) {
 
 static bool visit_slot(void* context, qn__ir_expr_t** slot);
 
-// The operands after the first are evaluated only sometimes.
+// Visits an operator that evaluates its operands after the first only in some cases.
 static bool visit_lazy(site_t* site, qn__ir_expr_t* expr) {
   bool was_certain = site->is_certain;
   bool is_ok = visit_slot(site, &expr->args[0]);
@@ -263,13 +266,13 @@ static void visit_block(site_t* site, qn__ir_block_t* block) {
     }
     bool was_certain = site->is_certain;
     if (stmt->kind == QN__STMT_WHILE) site->is_certain = false;
-    // Declarations stay whole: accesses to the buffer read its extents.
+    // Declarations stay unchanged, since accesses to the buffer read its extents.
     if (stmt->kind != QN__STMT_ALLOC) (void)qn__stmt_each_expr(stmt, visit_slot, site);
     QN__EACH_BLOCK(stmt, inner) {
       site->is_certain = false;
       visit_block(site, inner);
     }
-    // After an assert, or a block that may hold one or not end, nothing is certain.
+    // After an assert, or a block that may contain one or not end, no evaluation is certain.
     bool has_blocks = qn__stmt_next_block(stmt, NULL) != NULL;
     site->is_certain = was_certain && !has_blocks && stmt->kind != QN__STMT_ASSERT;
     qn__block_append(&result, stmt);
@@ -295,7 +298,8 @@ static void hoist_loop(hoist_t* hoist, qn__ir_stmt_t* loop, qn__ir_block_t* out)
   if (!hoist->has_failed) visit_block(&site, &loop->loop.body);
 }
 
-// Out of a reduction into `out`. Loads stay: the code generator sees that nothing stores.
+// Moves values out of a reduction into `out`. Loads stay: a reduction has no stores, so the code
+// generator can move them itself.
 static void hoist_reduce(hoist_t* hoist, qn__ir_expr_t* reduce, qn__ir_block_t* out) {
   site_t site = {.hoist = hoist, .out = out};
   ++hoist->loop_number;
@@ -320,7 +324,7 @@ static bool hoist_reductions(void* context, qn__ir_expr_t** slot) {
   if (!hoist_reductions(self, &expr->reduce.begin) || !hoist_reductions(self, &expr->reduce.end)) {
     return false;
   }
-  // Inner reductions give to the lets of this one.
+  // Values of inner reductions move into the lets of this one.
   qn__ir_block_t lets = {NULL, NULL};
   reductions_t inner = {self->hoist, &lets};
   qn__ir_stmt_t* next;

@@ -1,16 +1,19 @@
 // ir/passes/gpu/barriers.c: the pass `barriers` separates accesses of different threads to one
 // buffer.
 //
-// 1. For each buffer that several threads may touch, the pass knows who has read and written it
-//    since the last barrier: all threads, or the first thread alone.
-// 2. An access gets a barrier before it if it and an earlier one of another thread touch one
-// buffer,
-//    and one of the two writes. The first thread never waits for itself.
-// 3. After an `if` the state is that of both branches. The body of a loop that writes ends in a
-//    barrier, so that no thread begins the next round while another is still in this one.
-// Statements that threads divide among them (`role` DIVIDE) are one access: a barrier inside would
-// not be reached by all threads, or the program has its own in there. Launches of warps need none:
-// `distribute` chooses them only where no buffer is both read and written.
+//   row[t] = x[t]; y[t] = row[t + 1];   becomes   row[t] = x[t]; barrier; y[t] = row[t + 1];
+//
+// 1. For each buffer that several threads may access, the pass records reads and writes since the
+//    last barrier: those of all threads, and those of the first thread alone.
+// 2. An access gets a barrier before it if it conflicts with an earlier access of another thread:
+//    both are to one buffer, and at least one is a write. Two accesses of the first thread alone
+//    never conflict.
+// 3. After an `if` the state is the union of both branches. The body of a loop that writes ends
+//    with a barrier, so that no thread starts the next iteration before all have finished this one.
+// 4. A statement that the threads divide (`role` DIVIDE) counts as one access. Either not all
+//    threads would reach a barrier inside it, or the program has its own barriers there.
+// 5. Launches of warps need no barriers: `distribute` chooses them only if no buffer is both read
+//    and written.
 //
 // Postcondition: every launch is finished, and no `role` is left.
 #include "ir/passes/accesses.h"
@@ -32,7 +35,7 @@ static void add_barrier(placer_t* self, qn__ir_block_t* out) {
   self->state = (barrier_state_t){{NULL, NULL}, {NULL, NULL}};
 }
 
-// Records accesses that follow `out`, after a barrier if they need one.
+// Records accesses after the end of `out`, and adds a barrier first if they need one.
 static void touch(placer_t* self, qn__ir_block_t* out, qn__ir_accesses_t accesses, bool is_first) {
   if (qn__accesses_conflict(self->state.by_all, accesses) ||
       (!is_first && qn__accesses_conflict(self->state.by_first, accesses))) {
@@ -51,7 +54,7 @@ static bool has_role(const qn__ir_stmt_t* stmt) {
   return stmt->role != QN__ROLE_ANY || stmt->kind == QN__STMT_BARRIER;
 }
 
-// Returns true if a barrier may be needed between statements nested in `stmt`.
+// Returns true if a barrier may be needed between statements inside `stmt`.
 static bool is_divisible(qn__ir_stmt_t* stmt) {
   QN__EACH_BLOCK(stmt, inner) {
     if (qn__block_any(inner, has_role) || qn__block_synchronizes(inner)) return true;
@@ -115,7 +118,7 @@ static void place_in_block(placer_t* self, qn__ir_block_t* block) {
   *block = out;
 }
 
-// Removes what only the passes of the mapping read.
+// Removes marks that only the GPU mapping passes read.
 static void clear_marks(qn__ir_block_t* block) {
   qn__ir_block_t out = {NULL, NULL};
   qn__ir_stmt_t* next;

@@ -1,24 +1,31 @@
 // ir/passes/gpu/reuse.c: the pass `reuse` keeps rows that are read or computed again in registers.
 //
-//   let top = max c in 0..n { x[c] };               row[c] = x[c] for all c;
-//   let sum = sum c in 0..n { exp(x[c] - top) };    becomes    let top = max c { row[c] };
-//   for c in 0..n { y[c] = exp(x[c] - top) / sum; }            row_1[c] = exp(row[c] - top) for all
-//   c;
-//                                                              ... y[c] = row_1[c] / sum
-// Cached is the largest common subexpression of loads from memory that nothing writes: the largest
-// part of a summand that later reductions or loops over the same range compute too. `row` is
-// written as a shared buffer. A thread always has the same elements of a row, so `cooperative`
-// replaces it by a local array for each thread, which unrolled loops hold in registers: it needs no
-// barrier.
+// Softmax reads each row three times:
+//   let top = max c in 0..n { x[c] };
+//   let sum = sum c in 0..n { exp(x[c] - top) };
+//   for c in 0..n { y[c] = exp(x[c] - top) / sum; }
+// becomes
+//   for c in 0..n { row[c] = x[c]; }
+//   let top = max c in 0..n { row[c] };
+//   for c in 0..n { row_1[c] = exp(row[c] - top); }
+//   let sum = sum c in 0..n { row_1[c] };
+//   for c in 0..n { y[c] = row_1[c] / sum; }
 //
-// A thread holds 16 elements of each row. Where the length of rows is known only at the call, both
-// forms are written, selected by `n & 3 == 0 && n <= 4096`. Floats are added up in the same order
-// with and without. Reductions and loops without a common part stay as they are, and so does a sum
-// of floats that would have other lanes. Only targets with wide accesses have this pass do anything
-// (others are close to their memory), and only for blocks (the rows of warps are short).
+// The pass caches the largest common subexpression of read-only loads: the largest part of a
+// summand that later reductions or loops over the same range compute too. `row` is written as a
+// shared buffer. Each thread always has the same elements of a row, so `cooperative` replaces the
+// buffer by a local array in each thread, which needs no barrier. Unrolled loops hold it in
+// registers.
 //
-// Postcondition: a buffer with `row_lanes` is accessed in cooperative loops and reductions alone,
-// at the index that is their variable.
+// 1. A thread holds 16 elements of each row. If the row length is known only at the call, the pass
+//    writes both forms and selects by a condition such as `n & 3 == 0 && n <= 4096`.
+// 2. Floats are summed in the same order with and without the cache. A sum of floats that would get
+//    another number of lanes stays unchanged, and so do loops without a common part.
+// 3. The pass changes only launches of blocks, since the rows of warps are short. It runs only for
+//    targets with wide accesses, since the others gain little.
+//
+// Postcondition: a buffer with `row_lanes` is accessed only in cooperative loops and reductions, at
+// the index that is their variable.
 #include "ir/passes/gpu/launch.h"
 #include "ir/passes/gpu/wide.h"
 
@@ -29,14 +36,14 @@ enum {
 
 typedef struct reuse {
   qn__pass_builder_t* pb;
-  const qn__ir_expr_t* end;  // rows have the elements 0..end
+  const qn__ir_expr_t* end;  // a row has the elements 0..end
   int64_t threads;
-  int64_t lanes;   // neighbours that a thread has in each round; 0: there is no row
+  int64_t lanes;   // adjacent elements of a thread in each round; 0: no row was found
   int64_t rounds;  // of the longest row
   const qn__ir_buffer_t* rows[max_rows];
   uint32_t row_count;
   qn__ir_block_t* block;
-  qn__ir_stmt_t* stmt;      // whose reduction is looked at
+  qn__ir_stmt_t* stmt;      // contains the reduction
   qn__ir_expr_t* reduce;    // the reduction
   qn__ir_stmt_t* previous;  // the statement before `stmt`
 } reuse_t;
@@ -121,7 +128,7 @@ static bool is_cached(const reuse_t* self, const qn__ir_buffer_t* buffer) {
   return false;
 }
 
-// False: the expression loads from a row.
+// Returns false if the expression loads from a row.
 static bool avoids_rows(void* self, qn__ir_expr_t** slot) {
   const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD && is_cached(self, expr->load.buffer)) return false;
@@ -158,13 +165,14 @@ static bool can_cache(const reuse_t* self, qn__ir_expr_t* expr) {
   return contents.has_load && !contents.is_wrong && !qn__expr_facts(expr).has_cross_lane;
 }
 
-// Occurrences of a part of one summand elsewhere: with the other one's variable.
+// Searches later reductions and loops for a part of one summand, with their variable in place of
+// the reduction's.
 typedef struct other {
   reuse_t* reuse;
   const qn__ir_expr_t* part;
-  qn__ir_expr_t* pattern;  // for the range at hand
+  qn__ir_expr_t* pattern;  // `part` with `var`
   qn__ir_var_t* var;
-  qn__ir_buffer_t* buffer;  // replaces them; NULL: they are only counted
+  qn__ir_buffer_t* buffer;  // replaces the occurrences; NULL: only counts them
   uint32_t count;
 } other_t;
 
@@ -277,8 +285,8 @@ static bool try_reduce(void* context, qn__ir_expr_t** slot) {
 
 // ---- the pass
 
-// Makes a copy of `block` with rows. `out_condition`: the copy is right where it holds; NULL:
-// always. False: there is nothing to cache.
+// Makes a copy of `block` with rows. The copy is correct if `*out_condition` holds; NULL: always.
+// Returns false if there is nothing to cache.
 static bool cache_rows(reuse_t* self, qn__ir_block_t* block, qn__ir_block_t* out,
                        qn__ir_expr_t** out_condition) {
   qn__pass_builder_t* pb = self->pb;
@@ -334,7 +342,7 @@ static void reuse_function(qn__pass_builder_t* pb) {
   qn__launch_each(pb, reuse_launch);
 }
 
-// False: a row is used outside of cooperative reductions.
+// Returns false if a row is used outside of cooperative reductions.
 static bool avoids_stray(void* self, qn__ir_expr_t** slot) {
   const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative) return true;
