@@ -1,17 +1,16 @@
 // ir/decode.c: reads canonical bytes into a body. encode.c describes the format.
 //
-// The bytes may come from a file or a network, so none of them is trusted:
+// The bytes may come from a file or a network and are not trusted:
 //
 // 1. Each count is at most the number of bytes left, divided by the least size of an item. A wrong
 //    count cannot make the decoder allocate much more than it was given.
 // 2. Nesting has a limit, since the readers are recursive.
 // 3. Each enumeration is looked up in its table, and each number of a variable or buffer must have
 //    been declared before its use.
-// 4. The first error is kept, and every reader returns at once after it. Readers return NULL or
-//    false then, which callers pass on.
+// 4. The decoder keeps the first error. All readers then return NULL or false at once.
 //
-// The result is a tree that the verifier can walk. It is not yet a valid module: types, scopes and
-// places are the verifier's to check.
+// The result is a tree that the verifier can walk. It is not yet a valid module: the verifier must
+// check types, scopes and places.
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -22,8 +21,8 @@
 typedef struct decoder {
   qn__reader_t reader;
   qn__arena_t* arena;
-  // Variables and buffers of the function that is read, by number. NULL: the number is reserved,
-  // but not visible yet.
+  // Variables and buffers of the current function, by number. NULL: the number is reserved, but not
+  // visible yet.
   qn__ir_var_t** vars;
   size_t var_count;
   size_t var_capacity;
@@ -38,7 +37,8 @@ typedef struct decoder {
 static qn__ir_expr_t* read_expr(decoder_t* d);
 static bool read_block(decoder_t* d, qn__ir_block_t* out_block);
 
-// Keeps the first error. Returns NULL, so that readers of pointers can return its result.
+// Records an error, unless there is one already. Returns NULL, so that readers of pointers can
+// return its result.
 QN_PRINTF(2, 3) static void* fail(decoder_t* d, const char* format, ...) {
   if (d->has_failed) return NULL;
   d->has_failed = true;
@@ -100,9 +100,9 @@ static const char* read_text(decoder_t* d) {
 
 // ------------------------------------------------------------------------------------ declarations
 
-// Reserves the next number of a variable. Numbers count in the order of the bytes, and a loop's
-// variable is numbered before its bounds but visible only after them; so reserving and declaring
-// are two steps. SIZE_MAX: failed.
+// Reserves the next number of a variable. Numbers follow the order of the bytes. Reserving and
+// declaring are separate, since a loop's variable is numbered before its bounds, but visible only
+// after them. Returns SIZE_MAX on failure.
 static size_t reserve_var(decoder_t* d) {
   void* items = d->vars;
   if (!qn__grow(d->arena->allocator, &items, &d->var_capacity, d->var_count + 1, sizeof *d->vars)) {

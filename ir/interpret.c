@@ -1,12 +1,11 @@
 // ir/interpret.c: runs statements in lock-step over the active threads.
 //
-// interpreter.h says how threads are numbered. Each statement runs for all active threads:
+// interpreter.h defines how threads are numbered. Each statement runs for all active threads:
 //
 // 1. `if` splits the set of active threads. A loop runs while any thread has an iteration left.
 // 2. A barrier fails unless all threads of the block are active.
-// 3. A store first computes all values, then writes them: no thread reads an element that another
-// one
-//    has changed in the same statement. Atomics run one thread after the other.
+// 3. A store first computes all values, then writes them. So a thread never reads an element that
+//    another thread has changed in the same statement. Atomics run one thread after the other.
 // 4. Parallel loops and blocks run in order.
 #include "ir/interpret.h"
 
@@ -34,7 +33,7 @@ static void no_memory(qn__interpret_machine_t* machine) {
   qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for the threads");
 }
 
-// Makes a set with room for `capacity` threads. A set of one thread needs no allocation.
+// A set with room for several threads. A set of one thread needs no allocation.
 typedef struct owned_set {
   qn__interpret_set_t set;
   uint32_t capacity;
@@ -159,7 +158,7 @@ static void run_if(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
   set_deinit(machine, &taken);
 }
 
-// Threads may have different ranges: each is active while it has iterations left.
+// Runs a loop. Threads may have different ranges: each is active while it has iterations left.
 static void run_loop(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                      const qn__interpret_set_t* active) {
   typedef struct range {
@@ -262,7 +261,7 @@ static void run_threads(qn__interpret_machine_t* machine, const qn__ir_stmt_t* s
   set_per_thread(machine);
 }
 
-// Runs a marked loop in groups of lanes, each lane a thread of its own, as generated code does.
+// Runs a marked loop in groups of lanes, as generated code does. Each lane is a thread.
 static void run_lanes(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   uint32_t parent = active->threads[0];
@@ -365,7 +364,7 @@ static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* bl
   }
 }
 
-// Symbols and scalars first: the shapes of buffers are made of them.
+// Binds the arguments. Symbols and scalars come first, since shapes of buffers use them.
 static void bind(qn__interpret_machine_t* machine) {
   const qn__ir_func_t* function = machine->function;
   const qn__interpret_args_t* args = machine->args;

@@ -1,7 +1,7 @@
 // ir/interpret.h: the reference interpreter: runs one function on host memory, and checks every
 // index, division, lane and assert. It favours clarity over speed. The target `interp` runs it.
 //
-// Thread rule: the body is only read; several threads may interpret one body at once.
+// Only reads the body: several threads may interpret one body at once.
 #ifndef QUERN_IR_INTERPRET_H_
 #define QUERN_IR_INTERPRET_H_
 
@@ -20,9 +20,9 @@ typedef struct qn__interpret_args {
   bool runs_lanes;
 } qn__interpret_args_t;
 
-// Buffers must be as large as their shape and strides say: the caller has checked the call.
-// Errors: ASSERTION, OUT_OF_BOUNDS ("function 'f': buffer 'x' dim 1: index 7 outside of extent 4"),
-// DIVISION_BY_ZERO, VALUE_ERROR (negative or overflowing extents), OUT_OF_MEMORY.
+// Runs the function. Buffers must be as large as their shape and strides say: the caller checks
+// this. Errors: ASSERTION, OUT_OF_BOUNDS ("function 'f': buffer 'x' dim 1: index 7 outside of
+// extent 4"), DIVISION_BY_ZERO, VALUE_ERROR (negative or overflowing extents), OUT_OF_MEMORY.
 qn_status_t qn__interpret(const qn__ir_func_t* function, const qn__interpret_args_t* args,
                           qn_allocator_t allocator);
 

@@ -1,10 +1,12 @@
 // ir/interpret_expr.c: evaluates expressions for one thread.
 //
-// An exchange evaluates its operand as the other thread would. That is right because expressions
-// have no side effects, and because threads run in lock-step: the other thread has its variables of
-// the same moment. Inside of a reduction the other thread's reduction variable is set to the same
-// iteration first. A thread that is inactive or does not exist is never read: shuffles give the own
-// value instead, and reductions over threads skip it. Arithmetic itself is in arith.c.
+// An exchange evaluates its operand as the other thread would. This is correct for two reasons:
+// expressions have no side effects, and threads run in lock-step, so the other thread's variables
+// are up to date. Inside a reduction, the other thread's reduction variable is first set to the
+// same iteration. Threads that are inactive or do not exist are never read: a shuffle then returns
+// the thread's own value, and a reduction over threads skips them.
+//
+// Not here: arithmetic (arith.c).
 #include "ir/interpreter.h"
 
 bool qn__machine_declare_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var) {
@@ -85,7 +87,7 @@ static bool is_active(const qn__interpret_machine_t* machine, uint32_t thread) {
 }
 
 // Sets the reduction variables and lets of thread `to` to the iteration of thread `from`, for all
-// reductions around, outermost first.
+// enclosing reductions, outermost first.
 static void follow(qn__interpret_machine_t* machine, qn__interpret_frame_t* frame, uint32_t from,
                    uint32_t to) {
   if (!frame) return;

@@ -1,10 +1,10 @@
-// ir/interpret_memory.c: the interpreter's buffers: declaring, checking indices, reading and
-// writing.
+// ir/interpret_memory.c: the interpreter's buffers: declares them, checks indices, reads and
+// writes.
 //
-// Every index is checked against its dimension, then the address against the memory of the root
-// buffer, which catches views and strides that reach beyond. Fresh memory is filled with ones, so
-// that floats read before they are written are NaN. A declaration that is run again replaces the
-// one before.
+// Every index is checked against its dimension. The address is then checked against the memory of
+// the root buffer, to find views and strides that reach beyond it. Fresh memory is filled with
+// ones, so that uninitialised floats are NaN. A declaration that runs again replaces the previous
+// one.
 #include "ir/interpreter.h"
 
 #define MAX_BYTES ((int64_t)1 << 40)  // of one buffer, for all threads
@@ -47,7 +47,7 @@ void qn__machine_free_buffers(qn__interpret_machine_t* machine) {
   (void)qn__walk_block(&walker, &body);
 }
 
-// Makes room for `count` threads' slots. False: failed.
+// Makes room for the slots of `count` threads. Returns false on failure.
 static bool prepare(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t level,
                     uint32_t count) {
   release_buffer(machine, buffer);
@@ -67,7 +67,7 @@ static int64_t* dims_at(const qn__interpret_machine_t* machine, const qn__ir_buf
 }
 
 // Computes extents and strides for one thread, and the number of elements from the lowest to the
-// highest that they reach. False: failed.
+// highest that they reach. Returns false on failure.
 static bool measure(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t index,
                     uint32_t thread, int64_t* out_low, int64_t* out_high) {
   int64_t* extents = dims_at(machine, buffer, index);
@@ -131,7 +131,7 @@ static void alloc_view(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
     const qn__interpret_buffer_t* base = &machine->buffers[view->base->id];
     uint32_t owner = qn__machine_ancestor(machine, base->level, thread);
     *slot = base->slots[owner];
-    if (high == low) continue;  // empty: it may start anywhere
+    if (high == low) continue;  // empty: any start is valid
     slot->data = qn__machine_address(machine, view->base, view->base_indices, thread);
     if (!slot->data) return;
   }
@@ -142,8 +142,8 @@ void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
     alloc_view(machine, buffer);
     return;
   }
-  // Tables, shared and global buffers are declared where all threads agree on them, outside of
-  // thread loops or, for tables, with the same elements everywhere.
+  // Tables, shared and global buffers are the same for all threads: they are declared outside of
+  // thread loops, or are tables with the same elements for each thread.
   const qn__interpret_set_t* active = machine->active;
   uint32_t count = machine->levels[machine->level].count;
   if (!prepare(machine, buffer, machine->level, count)) return;
@@ -199,8 +199,7 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
   for (uint32_t d = 0; d < buffer->rank; ++d) {
     int64_t index = qn__machine_eval(machine, indices[d], thread).i;
     if (qn__machine_failed(machine)) return NULL;
-    // Evaluating an index may not move what the buffer table points at: expressions declare
-    // nothing.
+    // `held` stays valid while an index is evaluated, since expressions declare nothing.
     const int64_t* dims = held->dims + owner * dims_of(buffer);
     if (index < 0 || index >= dims[d]) {
       bool is_huge = index < 0 && indices[d]->dtype == QN_DTYPE_U64;
@@ -215,7 +214,7 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
   }
   const qn__interpret_slot_t* slot = &held->slots[owner];
   int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
-  // Compared as distances: an address outside of the memory need not exist.
+  // Compare distances, since a pointer outside of the memory is undefined.
   int64_t begin = slot->data - slot->low + offset * size;
   if (!slot->data || begin < 0 || begin + size > slot->high - slot->low) {
     qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS,

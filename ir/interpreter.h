@@ -1,16 +1,16 @@
 // ir/interpreter.h: the state of one run, shared by the files of the interpreter.
 //
-// Execution is in lock-step. Outside of thread loops there is one thread. A thread loop multiplies
-// the threads: thread t at one *level* has the children t * extent + i at the next. Every statement
-// is run for all *active* threads before the next one begins. A variable has one value per thread
-// of the level that it was declared at; a local buffer likewise. Read next: interpret.c.
+// Execution is in lock-step: each statement runs for all *active* threads before the next begins.
+// Outside of thread loops there is one thread. A thread loop multiplies the threads: thread t at
+// one *level* has the children t * extent + i at the next. A variable has one value for each thread
+// of the level of its declaration; so has a local buffer. Read next: interpret.c.
 #ifndef QUERN_IR_INTERPRETER_H_
 #define QUERN_IR_INTERPRETER_H_
 
 #include "ir/interpret.h"
 
 enum {
-  qn__interpret_max_levels = 4,  // none, and the three axes
+  qn__interpret_max_levels = 4,  // outside of thread loops, and the three axes
 };
 
 typedef struct qn__interpret_var {
@@ -66,13 +66,13 @@ typedef struct qn__interpret_machine {
   uint32_t level;
   const qn__interpret_set_t* active;
   qn__interpret_frame_t* frame;
-  qn_status_t status;  // the first error; then everything returns at once
+  qn_status_t status;  // the first error; all functions then return at once
 } qn__interpret_machine_t;
 
 static inline bool qn__machine_failed(const qn__interpret_machine_t* machine) {
   return machine->status != NULL;
 }
-// Keeps the first error: "function 'f': ...".
+// Records an error, unless there is one already: "function 'f': ...".
 void qn__machine_fail(qn__interpret_machine_t* machine, qn_status_code_t code, const char* format,
                       ...) QN_PRINTF(3, 4);
 
@@ -83,16 +83,16 @@ static inline uint32_t qn__machine_ancestor(const qn__interpret_machine_t* machi
 }
 
 // ---- interpret_expr.c
-// Evaluates an expression for one thread. 0 after a failure.
+// Evaluates an expression for one thread. Returns 0 after a failure.
 qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
                                  uint32_t thread);
-// Makes room for a variable at the current level. False: failed.
+// Makes room for a variable at the current level. Returns false on failure.
 bool qn__machine_declare_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var);
 void qn__machine_set_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
                          qn__ir_scalar_t value);
 
 // ---- interpret_memory.c
-// Returns the address of an element for one thread, with all checks done. NULL: failed.
+// Returns the address of an element for one thread after all checks. NULL: a check failed.
 uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, uint32_t thread);
 qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);

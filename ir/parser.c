@@ -1,4 +1,4 @@
-// ir/parser.c: the parser's driver: tokens, messages, recovery, lists, and the entry point.
+// ir/parser.c: the driver of the parser: tokens, messages, recovery, lists, and the entry point.
 //
 // Not here: the grammar (parser_expr.c, parser_stmt.c, parser_func.c).
 #include "ir/parser.h"
@@ -13,7 +13,7 @@
 void qn__parser_out_of_memory(qn__parser_t* p) {
   p->is_stopped = true;
   p->is_lost = true;
-  // The diagnostics carry it to the status.
+  // qn__diag_status then reports OUT_OF_MEMORY.
   p->diag->text.has_failed = true;
   p->token = p->ahead = (qn__token_t){QN__TOKEN_END, {(uint32_t)p->text.size, 0}, 0};
 }
@@ -51,9 +51,9 @@ void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...)
 void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                        const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
-  // One message for each token is enough.
+  // Report one message for each token.
   bool is_repeated = p->is_lost || p->last_error_begin == loc.begin;
-  // So are errors that follow from a character that starts no token.
+  // Also drop errors that follow from a character that the lexer reported.
   uint32_t lexed = p->lexer.error_begin;
   if (lexed != UINT32_MAX && lexed >= p->stmt_begin && lexed <= loc.begin + loc.size) {
     is_repeated = true;
@@ -215,7 +215,7 @@ bool qn__parser_enter(qn__parser_t* p) {
   if (p->nesting >= QN__NESTING_LIMIT) {
     qn__parser_syntax(p, QN__CODE_TOO_DEEP, p->token.loc, "use a let for the inner part",
                       "nesting is deeper than %d levels", QN__NESTING_LIMIT);
-    // Nothing sensible can be read from inside.
+    // The parser cannot continue inside the nested construct.
     p->is_stopped = true;
     qn__parser_advance(p);
     return false;
@@ -237,8 +237,8 @@ static bool starts_statement(qn_str_t word) {
   return qn__loop_from_word(word) != 0;
 }
 
-// Skips to a place where a statement can begin: after ';' or a whole block, before '}', before
-// `func`, or at a word of a statement that starts a line.
+// Skips to the next possible start of a statement: after ';' or a whole block, before '}', before
+// `func`, or at a line that starts with the keyword of a statement.
 void qn__parser_recover(qn__parser_t* p) {
   uint32_t open = 0;
   bool is_first = true;

@@ -1,15 +1,16 @@
 // ir/parser.h: what the files of the parser share.
 //
-// parser.c drives tokens, recovery and messages; parser_scope.c knows which name means what;
-// parser_type.c gives literals and operators their dtypes, parser_literal.c literals their values;
-// parser_word.c, parser_expr.c, parser_stmt.c and parser_func.c read the grammar (docs/ir.md), one
-// function per rule.
+// parser.c         tokens, recovery and messages
+// parser_scope.c   declarations of names
+// parser_type.c    dtypes of literals and operators
+// parser_literal.c values of literals
+// parser_word.c, parser_expr.c, parser_stmt.c, parser_func.c
+//                  the grammar (docs/ir.md), one function for each rule
 //
 // Errors: a function that finds one reports it and returns a *poisoned* operand or variable (dtype
-// none). Later checks accept poison silently, so that one mistake gives one message. A syntax error
+// none). Later checks ignore poison, so that one mistake gives one message. A syntax error
 // also sets `is_lost`; the statement loop then skips to the next statement. When memory runs out,
-// `is_stopped` is set: the lexer then returns only END, so that every loop ends. Read next:
-// parser.c.
+// `is_stopped` is set: the parser then sees only END, so that every loop ends. Read next: parser.c.
 #ifndef QUERN_IR_PARSER_H_
 #define QUERN_IR_PARSER_H_
 
@@ -21,9 +22,9 @@
 // The dtypes that an expression may still take.
 typedef enum qn__parser_flex {
   QN__FLEX_TYPED,   // expr->dtype is final
-  QN__FLEX_INT,     // only integer literals inside: takes any number dtype
-  QN__FLEX_FLOAT,   // literals and operators of floats: takes any float dtype
-  QN__FLEX_POISON,  // a mistake was reported; `expr` may be NULL
+  QN__FLEX_INT,     // only integer literals: adapts to any number dtype
+  QN__FLEX_FLOAT,   // float literals and operators: adapts to any float dtype
+  QN__FLEX_POISON,  // an error was reported; `expr` may be NULL
 } qn__parser_flex_t;
 
 typedef struct qn__parser_operand {
@@ -42,7 +43,7 @@ struct qn__parser_binding {
   qn__ir_loc_t loc;
   uint32_t depth;                // of the block; 0: parameters and symbols
   qn__parser_binding_t* hidden;  // the declaration that this one shadows
-  qn__parser_binding_t* next;    // the one before in the same block
+  qn__parser_binding_t* next;    // the previous declaration in the same block
 };
 struct qn__parser_name {
   const char* text;
@@ -61,10 +62,10 @@ typedef struct qn__parser {
   qn__ir_body_t* body;
   qn__arena_t* arena;
   qn__lexer_t lexer;
-  qn__token_t token;      // the one to be read next
+  qn__token_t token;      // the current token
   qn__token_t ahead;      // the one after it
   uint32_t previous_end;  // where the last consumed token ended
-  bool is_lost;           // a syntax mistake was reported: skip to the next statement
+  bool is_lost;           // a syntax error was reported: skip to the next statement
   bool is_stopped;        // out of memory, or the error limit is reached
   uint32_t last_error_begin;
   uint32_t stmt_begin;  // of the innermost statement
@@ -78,7 +79,7 @@ typedef struct qn__parser {
   bool is_signature;  // free names become symbols
   qn__buffer_t help;  // scratch of qn__parser_help
 
-  // A stack of pointers that lists under construction share.
+  // A stack of pointers, shared by all lists under construction.
   void** list;
   size_t list_size;
   size_t list_capacity;
@@ -99,9 +100,10 @@ static inline qn_str_t qn__parser_word(const qn__parser_t* p) {
 static inline bool qn__parser_at_word(const qn__parser_t* p, const char* word) {
   return p->token.kind == QN__TOKEN_NAME && qn__str_equal(qn__parser_word(p), qn__str(word));
 }
-bool qn__parser_take(qn__parser_t* p, qn__token_kind_t kind);  // consumes it if it is there
+// Consume the token if it is current.
+bool qn__parser_take(qn__parser_t* p, qn__token_kind_t kind);
 bool qn__parser_take_word(qn__parser_t* p, const char* word);
-// Consumes the token, or reports that it is missing. `after`: where it belongs, for the message.
+// Consume the token, or report that it is missing. `after` names its place in the message.
 bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after);
 bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after);
 // Consumes the bracket that closes the one at `open`, or reports it.
@@ -134,7 +136,8 @@ bool qn__parser_enter(qn__parser_t* p);
 void qn__parser_leave(qn__parser_t* p);
 void qn__parser_recover(qn__parser_t* p);
 
-// Lists: remember p->list_size, push, then take what is above the mark as an array in the arena.
+// Lists: save p->list_size, push items, then take the items above the saved size as an array in the
+// arena.
 void qn__parser_push(qn__parser_t* p, void* item);
 void** qn__parser_pop_list(qn__parser_t* p, size_t mark, size_t* out_count);
 
@@ -150,7 +153,7 @@ void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
 // Returns the visible declaration, or reports its absence with a suggestion and returns NULL. In a
 // signature a free name becomes a symbol.
 qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc);
-// The same without a message.
+// As qn__parser_resolve, but without a message.
 qn__parser_binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc);
 const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc);
 
@@ -166,7 +169,7 @@ void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
                        bool wants_buffers_only);
 void qn__suggest_ops(qn__parser_suggestion_t* suggestion);
 void qn__suggest_dtypes(qn__parser_suggestion_t* suggestion);
-// "did you mean 'x'?" or `otherwise` (may be NULL).
+// Returns "did you mean 'x'?", or `otherwise` (may be NULL).
 const char* qn__suggest_help(qn__parser_t* p, const qn__parser_suggestion_t* suggestion,
                              const char* otherwise);
 
@@ -186,15 +189,15 @@ const char* qn__parser_habit(qn__parser_habit_t kind, qn_str_t word);
 qn__parser_operand_t qn__type_poison(void);
 qn__parser_operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
                                   uint32_t begin);
-// Fixes an open operand to `dtype`; a typed one is left as it is. False (reported) when a literal
-// does not fit; the operand is then poison.
+// Gives an open operand the dtype; a typed operand is unchanged. If a literal does not fit, reports
+// it, returns false and poisons the operand.
 bool qn__type_settle(qn__parser_t* p, qn__parser_operand_t* operand, qn_dtype_t dtype);
-// Give an open INT or FLOAT literal its dtype and value. False when reported.
+// Give an open INT or FLOAT literal its dtype and value. Return false after a report.
 bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype);
 bool qn__type_settle_float(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype);
-// Fixes an open operand to i64 or f32.
+// Gives an open operand the default dtype, i64 or f32.
 void qn__type_default(qn__parser_t* p, qn__parser_operand_t* operand);
-// Applies an operator to its operands by the table's rule; reports what it does not take.
+// Applies an operator to its operands by the table's rule; reports operands that do not fit.
 qn__parser_operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__parser_operand_t* args,
                                  uint32_t count, uint32_t begin, qn__ir_loc_t op_loc);
 qn__parser_operand_t qn__type_cond(qn__parser_t* p, qn__parser_operand_t* args, uint32_t begin);
@@ -202,7 +205,7 @@ qn__parser_operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype,
                                          qn__parser_operand_t operand, uint32_t begin);
 qn__parser_operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype,
                                       qn__parser_operand_t operand, uint32_t begin);
-// NULL for poison, which was reported. `what` begins the message: "the condition".
+// Return NULL for poison, which was reported before. `what` begins the message: "the condition".
 qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__parser_operand_t operand, const char* what);
 qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__parser_operand_t operand, const char* what);
 qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__parser_operand_t operand);
@@ -216,28 +219,28 @@ qn__parser_operand_t qn__parse_expr(qn__parser_t* p);
 // Returns the buffer of a name before "["; otherwise reports it and returns NULL. `help` may be
 // NULL.
 qn__ir_buffer_t* qn__parse_array(qn__parser_t* p, qn__ir_loc_t name_loc, const char* help);
-// "[" exprs "]" of an access to `buffer` (NULL: poisoned); NULL when something is wrong.
+// Parses `"[" exprs "]"` of an access to `buffer` (NULL: poisoned). Returns NULL after an error.
 qn__ir_expr_t** qn__parse_indices(qn__parser_t* p, const qn__ir_buffer_t* buffer,
                                   qn__ir_loc_t name_loc, uint32_t* out_height);
-// "[" exprs "]" of i64 expressions: shapes and strides. False when lost.
+// Parses `"[" exprs "]"` of i64 expressions: shapes and strides. Returns false if lost.
 bool qn__parse_extents(qn__parser_t* p, const char* what, qn__ir_expr_t*** out_items,
                        uint32_t* out_count);
-// A dtype word; NONE (reported) otherwise.
+// Parses a dtype. Reports any other word and returns NONE.
 qn_dtype_t qn__parse_dtype(qn__parser_t* p);
-// The name, range and lets that loops and reductions share: `name "in" begin ".." end`.
+// Parses `name "in" begin ".." end` of a loop or reduction.
 bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
                      qn__ir_expr_t** out_begin, qn__ir_expr_t** out_end);
 void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_loc,
                      qn__ir_var_t* var);
-// "let" name "=" expr ";" (not of an atomic).
+// Parses `"let" name "=" expr ";"`, but not the let of an atomic.
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction);
-// Declarations of buffers in a body.
+// Parse declarations of buffers in a body.
 void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_function(qn__parser_t* p);
 
-// NONE or 0 when the word is none.
+// Return NONE or 0 for any other word.
 qn_op_t qn__op_from_word(qn_str_t word);
 qn_reduce_kind_t qn__reduce_from_word(qn_str_t word);
 qn_atomic_op_t qn__atomic_from_word(qn_str_t word);

@@ -64,7 +64,7 @@ static qn__parser_operand_t parse_variable(qn__parser_t* p, qn__ir_loc_t name_lo
   qn__parser_operand_t operand = qn__type_new(p, QN__EXPR_VAR, var->dtype, name_loc.begin);
   if (!operand.expr) return operand;
   operand.expr->var = var;
-  // In shapes of parameters an integer parameter counts as an i64, like the symbols beside it.
+  // In shapes of parameters, an integer parameter is converted to i64, the dtype of symbols.
   if (p->is_signature && !is_cast_operand && var->dtype != QN_DTYPE_I64 &&
       qn__dtype_is_int(var->dtype)) {
     return qn__type_conversion(p, QN_DTYPE_I64, operand, name_loc.begin);
@@ -72,7 +72,7 @@ static qn__parser_operand_t parse_variable(qn__parser_t* p, qn__ir_loc_t name_lo
   return operand;
 }
 
-// dtype "(" expr ")".
+// Parses `dtype "(" expr ")"`.
 static qn__parser_operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
@@ -91,7 +91,7 @@ static qn__parser_operand_t parse_conversion(qn__parser_t* p, qn_dtype_t dtype) 
     qn__parser_advance(p);
     operand = parse_variable(p, name_loc, true);
     if (direct->var->dtype == dtype && dtype != QN_DTYPE_I64) {
-      // Says that the parameter's own dtype is meant.
+      // The conversion to its own dtype prevents the implicit conversion to i64.
       return qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open) ? operand : qn__type_poison();
     }
   } else {
@@ -194,7 +194,7 @@ static qn__parser_operand_t parse_call(qn__parser_t* p, qn_op_t op) {
   return qn__type_op(p, op, args, info->arity, op_loc.begin, qn__parser_since(p, op_loc.begin));
 }
 
-// Reports a call of a word that is no operator, and skips it.
+// Reports a call of an unknown operator, and skips it.
 static qn__parser_operand_t report_unknown_call(qn__parser_t* p) {
   qn__ir_loc_t loc = p->token.loc;
   qn_str_t word = qn__parser_word(p);
@@ -213,7 +213,7 @@ static qn__parser_operand_t report_unknown_call(qn__parser_t* p) {
                      habit ? habit : qn__suggest_help(p, &suggestion, otherwise),
                      "unknown operator '%.*s'", QN_STR_ARG(word));
   }
-  // The operands are skipped: without the operator, messages about them would be guesses.
+  // Skips the operands: without the operator, errors in them cannot be judged.
   qn__parser_advance(p);
   uint32_t open = 0;
   while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at(p, QN__TOKEN_SEMICOLON) &&
@@ -297,7 +297,7 @@ static qn__parser_operand_t parse_unary(qn__parser_t* p) {
   if (op == QN_OP_NONE) return parse_primary(p);
   qn__parser_advance(p);
   if (op == QN_OP_NEG && p->token.loc.begin == loc.begin + 1) {
-    // A sign that touches a number belongs to the literal: -128 is an i8, though 128 is none.
+    // A sign directly before a number belongs to the literal: -128 fits an i8, but 128 does not.
     if (qn__parser_at(p, QN__TOKEN_INT)) return literal(p, QN__EXPR_INT, loc.begin);
     if (qn__parser_at(p, QN__TOKEN_FLOAT) || qn__parser_at_word(p, "inf")) {
       return literal(p, QN__EXPR_FLOAT, loc.begin);
@@ -312,7 +312,7 @@ static qn__parser_operand_t parse_unary(qn__parser_t* p) {
 typedef struct infix {
   qn__token_kind_t token;
   qn_op_t op;
-  int level;  // binds tighter the higher
+  int level;  // a higher level binds tighter
 } infix_t;
 
 enum { COMPARE_LEVEL = 3 };

@@ -1,7 +1,7 @@
 // ir/parser_func.c: functions, and declarations of buffers: parameters, alloc, const, view.
 //
-// Shapes of parameters may name scalar parameters that come later, so the names of scalars are read
-// ahead once; every other free name in them is a symbol.
+// Shapes of parameters may use scalar parameters that are declared later. The parser therefore
+// reads the names of all scalars first. Every other free name in a shape is a symbol.
 #include "base/alloc.h"
 #include "ir/parser.h"
 
@@ -31,7 +31,7 @@ static void append_alloc(qn__parser_t* p, qn__ir_block_t* block, qn__ir_buffer_t
   qn__block_append(block, stmt);
 }
 
-// name ":" dtype "[" shape "]". False when lost.
+// Parses `name ":" dtype "[" shape "]"`. Returns false if lost.
 static bool parse_declared(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
                            qn_dtype_t* out_dtype, qn__ir_expr_t*** out_shape, uint32_t* out_rank) {
   return qn__parser_name(p, what, out_name) &&
@@ -40,7 +40,7 @@ static bool parse_declared(qn__parser_t* p, const char* what, qn__ir_loc_t* out_
          qn__parse_extents(p, "the extent of a shape", out_shape, out_rank);
 }
 
-// ["strides" "[" exprs "]"]. False when lost.
+// Parses the optional `"strides" "[" exprs "]"`. Returns false if lost.
 static bool parse_strides(qn__parser_t* p, uint32_t rank, qn__ir_expr_t*** out_strides) {
   *out_strides = NULL;
   uint32_t begin = p->token.loc.begin;
@@ -95,8 +95,8 @@ void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block) {
   append_alloc(p, block, buffer, loc);
 }
 
-// Computes the product of a constant shape, and reports extents that are not literals. False:
-// unknown.
+// Computes the number of elements of a constant shape. Reports extents that are not literals.
+// Returns false if the number is unknown.
 static bool constant_count(qn__parser_t* p, qn__ir_expr_t** shape, uint32_t rank,
                            size_t* out_count) {
   size_t count = 1;
@@ -196,8 +196,8 @@ void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block) {
 
 // ------------------------------------------------------------------------------------ parameters
 
-// Declares the scalar parameters before their shapes are read: looks through the parameter list
-// with a lexer of its own. Mistakes are left for the real reading.
+// Declares the scalar parameters before the parser reads shapes: scans the parameter list with a
+// second lexer. Ignores errors, since the parser reports them later.
 static void declare_scalars(qn__parser_t* p) {
   qn__lexer_t lexer = p->lexer;
   lexer.diag = NULL;
@@ -241,7 +241,7 @@ static qn_access_t parse_access(qn__parser_t* p) {
   return QN_ACCESS_NONE;
 }
 
-// ["align" integer].
+// Parses the optional `"align" integer`.
 static void parse_align(qn__parser_t* p, qn__ir_buffer_t* buffer) {
   enum { LARGEST = 4096 };
   if (!qn__parser_take_word(p, "align")) return;
@@ -353,7 +353,7 @@ static void parse_params(qn__parser_t* p, qn__ir_func_t* function) {
 
 // ------------------------------------------------------------------------------------ functions
 
-// Skips the rest of a broken header, so that the body can still be read.
+// Skips the rest of a broken header, so that the parser can still read the body.
 static void recover_header(qn__parser_t* p) {
   if (!p->is_lost) return;
   while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at(p, QN__TOKEN_LEFT_BRACE) &&

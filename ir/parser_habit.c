@@ -1,6 +1,6 @@
-// ir/parser_habit.c: words of other languages, and what to write instead.
+// ir/parser_habit.c: words of other languages, and their equivalents in this language.
 //
-// Only the help of error messages uses them.
+// They appear only in the help of error messages.
 #include "ir/parser.h"
 
 const char* qn__parser_habit(qn__parser_habit_t kind, qn_str_t word) {

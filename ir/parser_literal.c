@@ -1,6 +1,6 @@
-// ir/parser_literal.c: the value of a literal, read from the source text once its dtype is known.
+// ir/parser_literal.c: reads the value of a literal from the source text when its dtype is known.
 //
-// Not here: which dtype that is (parser_type.c).
+// Not here: the choice of the dtype (parser_type.c).
 #include <math.h>
 
 #include "ir/decimal.h"
@@ -34,7 +34,7 @@ bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype)
   }
   if (qn__dtype_is_float(dtype)) {
     double value = qn__round_float(dtype, (double)magnitude);
-    // 2^64 is the smallest double beyond the range of the comparison.
+    // 2^64 is the smallest double that does not fit an uint64_t.
     if (is_good && value < 18446744073709551616.0 && (uint64_t)value == magnitude) {
       expr->kind = QN__EXPR_FLOAT;
       expr->float_value = is_negative ? -value : value;

@@ -1,7 +1,8 @@
 // ir/parser_scope.c: the declarations of names, and suggestions for unknown ones.
 //
-// A name has a stack of declarations; blocks undo theirs when they close. Inner blocks may shadow
-// locals of outer ones; parameters, symbols and names of the same block may not be declared again.
+// Each name has a stack of declarations. A block removes its declarations when it ends. Inner
+// blocks may shadow locals of outer blocks. Parameters, symbols and names of the same block must
+// not be declared again.
 #include "base/alloc.h"
 #include "ir/parser.h"
 
@@ -24,7 +25,7 @@ void qn__parser_reset_names(qn__parser_t* p) {
   p->symbol_count = 0;
 }
 
-// Finds or makes the entry of a name. NULL: out of memory.
+// Returns the entry of a name, and creates it if missing. NULL: out of memory.
 static qn__parser_name_t* intern(qn__parser_t* p, qn__ir_loc_t loc) {
   qn_str_t text = qn__lexer_slice(p->text, loc);
   qn__parser_name_t* name = qn__map_get(&p->names, text);
@@ -99,7 +100,7 @@ qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
   if (p->is_signature && qn__text_is_name(text)) return add_symbol(p, loc);
   const char* comment_help = qn__parser_comment_help(p, loc, NULL);
   if (comment_help) {
-    // The words after it would be the rest of the comment.
+    // The next words are the rest of the intended comment.
     qn__parser_syntax(p, QN__CODE_UNKNOWN_NAME, loc, comment_help, "unknown name '%.*s'",
                       QN_STR_ARG(text));
     return NULL;
@@ -114,14 +115,14 @@ qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
 // ------------------------------------------------------------------------------------ did you mean
 
 qn__parser_suggestion_t qn__suggest_start(qn_str_t wanted) {
-  // One typing error in a short word, two in a middling one, three in a long one.
+  // Allow one typing error in a short word, two in a medium one, three in a long one.
   size_t limit = wanted.size <= 3 ? 1 : wanted.size <= 7 ? 2 : 3;
   return (qn__parser_suggestion_t){wanted, NULL, limit + 1};
 }
 
 void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate) {
   size_t size = strlen(candidate);
-  // A word of one letter is "near" to every other such word: only equal but for case counts.
+  // Every word of one letter is near every other: accept only a difference in case.
   if (suggestion->wanted.size > 64 || size > 64 || suggestion->wanted.size < 2 || size < 2) return;
   if (qn__str_equal(suggestion->wanted, qn__str(candidate))) return;
   size_t distance =
@@ -134,7 +135,7 @@ void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate) {
 
 void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
                        bool wants_buffers_only) {
-  // The map's order depends on hashes: among equally near names the first of the alphabet is taken.
+  // The map's order depends on hashes: among equally near names, take the alphabetically first.
   for (size_t i = 0; i < p->names.capacity; i++) {
     const qn__parser_name_t* name = p->names.slots[i].value;
     if (!name || !name->top || (wants_buffers_only && !name->top->buffer)) continue;

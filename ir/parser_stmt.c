@@ -1,8 +1,10 @@
 // ir/parser_stmt.c: the grammar of statements.
 //
-// A wrong declaration still declares its name, poisoned if the dtype is unknown, so that its uses
-// give no messages. Statements with errors are left out of the tree, which is not used then. Not
-// here: expressions (parser_expr.c), parameters (parser_func.c).
+// A declaration with an error still declares its name, so that uses of the name give no further
+// messages. The name is poisoned if its dtype is unknown. Statements with errors are not part of
+// the tree, which is then discarded.
+//
+// Not here: expressions (parser_expr.c), parameters (parser_func.c).
 #include "ir/parser.h"
 
 static qn__ir_stmt_t* new_stmt(qn__parser_t* p, qn__ir_block_t* block, qn__ir_stmt_kind_t kind,
@@ -41,7 +43,7 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
   if (!qn__parser_name(p, owner, out_name)) return false;
   if (!qn__parser_expect_word(p, "in", "after the name of a variable")) return false;
   *out_begin = qn__type_as_i64(p, qn__parse_expr(p), "the lower bound");
-  if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE)) p->is_lost = true;  // was reported
+  if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE)) p->is_lost = true;  // reported before
   if (!p->is_lost && !qn__parser_at(p, QN__TOKEN_RANGE)) {
     qn_str_t found = qn__parser_found(p);
     const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
@@ -75,7 +77,7 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
     parse_stmt(p, block);
     if (!p->is_lost) continue;
     qn__parser_recover(p);
-    // Skip the token that cannot be read, so that the loop ends.
+    // Skip a token that starts no statement, so that the loop ends.
     if (p->token.loc.begin == begin && !qn__parser_at(p, QN__TOKEN_RIGHT_BRACE) &&
         !qn__parser_at_word(p, "func")) {
       qn__parser_advance(p);
@@ -266,7 +268,7 @@ static void parse_if(qn__parser_t* p, qn__ir_block_t* block) {
   qn__parse_block(p, &then_block, loc, NULL);
   if (qn__parser_take_word(p, "else")) {
     if (qn__parser_at_word(p, "if")) {
-      // In the tree it is a block of its own.
+      // `else if` is a nested block in the tree.
       if (!qn__parser_enter(p)) return;
       p->depth++;
       parse_if(p, &else_block);

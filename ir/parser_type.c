@@ -1,18 +1,16 @@
 // ir/parser_type.c: dtypes of expressions.
 //
-// 1. A literal is open: it has no dtype yet. An operator whose operands are all open is open itself
-//    (unless it gives bool), so that all of `2 * (1 + 3)` adapts.
+// 1. A literal is open: it has no dtype yet. An operator whose operands are all open is open too,
+//    unless its result is a bool. So all of `2 * (1 + 3)` adapts to its surroundings.
 // 2. A typed operand decides the dtype of the open operands beside it. The buffer of a store, an
-// index
-//    (i64), a bound (i64) or a conversion decides for the whole expression. If nothing decides, it
-//    is i64, or f32 if it has a float literal or an operator of floats.
-// 3. An integer literal may become a float if the float holds it exactly. A float literal never
-// becomes
-//    an integer. Values are read from the source text once the dtype is known, so that a decimal is
-//    rounded once (parser_literal.c).
+//    index (i64), a bound (i64) or a conversion decides for the whole expression. Otherwise the
+//    expression is f32 if it has a float literal or an operator of floats, and i64 if not.
+// 3. An integer literal may become a float if the float represents it exactly. No float literal
+//    becomes an integer. The parser reads values from the source text when the dtype is known, so
+//    that a decimal is rounded once (parser_literal.c).
 // 4. There are no other implicit conversions.
 //
-// The printer has the inverse of these rules (printer_expr.c). Not here: grammar, names.
+// printer_expr.c has the inverse of these rules. Not here: grammar, names.
 #include "ir/parser.h"
 
 qn__parser_operand_t qn__type_poison(void) {
@@ -37,7 +35,7 @@ static bool is_open(qn__parser_operand_t operand) {
   return operand.flex == QN__FLEX_INT || operand.flex == QN__FLEX_FLOAT;
 }
 
-// Sets the height of a node from its operands, and reports trees that are too high.
+// Sets the height of a node from its operands, and reports trees that are too deep.
 static bool grow_height(qn__parser_t* p, qn__parser_operand_t* operand, uint32_t below) {
   operand->height = below + 1;
   if (operand->height + p->depth <= QN__NESTING_LIMIT) return true;
@@ -108,7 +106,7 @@ static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
   return qn__op_own_dtype(rule, i) == QN_DTYPE_NONE;
 }
 
-// Returns whether a literal without a dtype is a float as the operand of the rule.
+// Returns whether an operator of this rule makes its untyped literals floats.
 static bool is_of_floats(qn__ir_op_rule_t rule) {
   return rule == QN__RULE_FLOAT || rule == QN__RULE_SCALE || rule == QN__RULE_TEST;
 }
@@ -170,7 +168,7 @@ void qn__type_default(qn__parser_t* p, qn__parser_operand_t* operand) {
 
 static void report_difference(qn__parser_t* p, const char* what, qn__parser_operand_t a,
                               qn__parser_operand_t b, qn__ir_loc_t loc) {
-  // Towards the float, else towards the wider one.
+  // Suggest the float dtype, else the wider one.
   qn_dtype_t to = a.expr->dtype;
   const qn__ir_expr_t* from = b.expr;
   bool b_is_better = qn__dtype_is_float(b.expr->dtype) != qn__dtype_is_float(a.expr->dtype)
@@ -189,8 +187,8 @@ static void report_difference(qn__parser_t* p, const char* what, qn__parser_oper
                    qn_dtype_text(a.expr->dtype), qn_dtype_text(b.expr->dtype));
 }
 
-// Makes `count` operands agree on one dtype. `*out_flex`: whether they are all still open. Reports
-// and returns false if they cannot.
+// Gives `count` operands one common dtype. `*out_flex` says whether all of them are still open.
+// Reports operands of different dtypes and returns false.
 static bool unify(qn__parser_t* p, const char* what, qn__parser_operand_t** operands,
                   uint32_t count, qn__ir_loc_t loc, qn__parser_flex_t* out_flex) {
   const qn__parser_operand_t* typed = NULL;
@@ -346,7 +344,7 @@ qn__parser_operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype,
     bool same_class =
         operand.flex == QN__FLEX_INT ? qn__dtype_is_int(dtype) : qn__dtype_is_float(dtype);
     if (is_literal || same_class) {
-      // The literals themselves get the dtype: exact, and no conversion is left.
+      // Give the dtype to the literals themselves: the result is exact and needs no conversion.
       if (!qn__type_settle(p, &operand, dtype)) return operand;
       if (is_literal) operand.expr->loc = qn__parser_since(p, begin);
       return operand;

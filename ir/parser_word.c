@@ -1,12 +1,12 @@
-// ir/parser_word.c: looks words up in the tables, and reads dtypes and lists in brackets.
+// ir/parser_word.c: finds words in the tables, and parses dtypes and lists in brackets.
 //
-// Not here: the grammar around them (parser_expr.c, parser_stmt.c).
+// Not here: the rest of the grammar (parser_expr.c, parser_stmt.c).
 #include "ir/parser.h"
 
 // ------------------------------------------------------------------------------------ words
 
 qn_op_t qn__op_from_word(qn_str_t word) {
-  // C's name: kernels run in the rounding mode in which the two are the same.
+  // C's name. Kernels use the default rounding mode, where both are the same.
   if (qn__str_equal(word, qn__str("nearbyint"))) return QN_OP_ROUNDEVEN;
   for (int op = 1; op < QN_OP_COUNT; op++) {
     const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);

@@ -1,10 +1,13 @@
 // ir/verifier.h: what the files of the verifier share.
 //
-// verify.c drives: functions, parameters, names. verify_expr.c checks expressions, verify_stmt.c
-// statements and scopes, verify_place.c where loops, allocations and barriers may stand. If a
-// function has none of these errors, verify_uniform.c (threads that must arrive together) and
-// verify_race.c (iterations that access one element) check it too; they may trust the tree. Read
-// next: verify.c.
+// verify.c         the driver; functions, parameters, names
+// verify_expr.c    expressions
+// verify_stmt.c    statements and scopes
+// verify_place.c   the places of loops, allocations and barriers
+// verify_uniform.c barriers that not all threads reach
+// verify_race.c    iterations that access one element
+// The last two run only on functions without other errors, so they may trust the tree. Read next:
+// verify.c.
 #ifndef QUERN_IR_VERIFIER_H_
 #define QUERN_IR_VERIFIER_H_
 
@@ -18,23 +21,23 @@ typedef enum qn__verify_code {
   QN__VERIFY_CODE_COUNT
 } qn__verify_code_t;
 
-// A declaration that the walk has passed.
+// A declaration that the walk has visited.
 typedef struct qn__verify_decl qn__verify_decl_t;
 struct qn__verify_decl {
-  qn__verify_decl_t* next;  // the one before in the same scope
-  bool is_open;             // its scope is open at the current place
-  // Its value is known before a launch: made of symbols, integer scalars and literals alone.
+  qn__verify_decl_t* next;  // the previous declaration in the same scope
+  bool is_open;             // its scope contains the current place
+  // The host knows its value before a launch: it uses only symbols, integer scalars and literals.
   bool is_host;
 };
 
-// A loop around the current place, or the function's body.
+// A loop that contains the current place, or the function's body.
 typedef struct qn__verify_place qn__verify_place_t;
 struct qn__verify_place {
   qn__verify_place_t* outer;
   const qn__ir_stmt_t* stmt;  // LOOP or WHILE; NULL for the function's body
-  bool has_inner_thread;      // a thread loop is somewhere below
+  bool has_inner_thread;      // contains a thread loop
   bool has_inner_block;
-  // Threads meet (at a barrier or exchange) with this as the innermost thread loop.
+  // A barrier or exchange has this loop as its innermost thread loop.
   bool has_sync;
   qn__ir_loc_t sync_loc;
 };
@@ -48,13 +51,13 @@ typedef struct qn__verifier {
   bool has_failed;       // out of memory
   uint32_t error_count;  // of the whole body
   uint32_t depth;
-  uint64_t local_bytes;  // of the allocations that are open
+  uint64_t local_bytes;  // of all allocations in open scopes
   qn__arena_t scratch;
   qn__ptrmap_t seen;         // nodes that have a parent
   qn__ptrmap_t decls;        // variable or buffer -> qn__verify_decl_t
   qn__verify_decl_t* scope;  // declarations of the innermost open scope
   qn__verify_place_t* place;
-  uint32_t lane_depth;  // thread loops around
+  uint32_t lane_depth;  // number of enclosing thread loops
   bool has_threads;     // the function has thread loops
 } qn__verifier_t;
 
@@ -62,7 +65,7 @@ typedef struct qn__verifier {
 
 void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
-// Adds a note to the error before. Silent without a place.
+// Adds a note to the previous error. Does nothing if `loc` has no place.
 void qn__verify_note(qn__verifier_t* v, qn__ir_loc_t loc, const char* format, ...) QN_PRINTF(3, 4);
 void qn__verify_out_of_memory(qn__verifier_t* v);
 static inline bool qn__verify_stopped(const qn__verifier_t* v) {
@@ -76,8 +79,8 @@ void qn__verify_leave(qn__verifier_t* v);
 
 // ---- verify_stmt.c
 
-// Declares in the open scope. Returns NULL for a second declaration, which it reports, or out of
-// memory.
+// Declares a node in the open scope. Reports a second declaration and returns NULL; also NULL
+// without memory.
 qn__verify_decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
                                       qn__ir_loc_t loc);
 // Returns the open declaration of a variable or buffer; otherwise reports it and returns NULL.
@@ -85,9 +88,9 @@ qn__verify_decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const 
                                      const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared);
 qn__verify_decl_t* qn__verify_open_scope(qn__verifier_t* v);
 void qn__verify_close_scope(qn__verifier_t* v, qn__verify_decl_t* outer);
-// Statements in a scope that is open already. `is_reduction`: only lets are allowed.
+// Checks statements in a scope that is already open. `is_reduction`: only lets are allowed.
 void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_reduction);
-// Opens and closes a scope of its own.
+// Checks a block in a new scope.
 void qn__verify_block(qn__verifier_t* v, const qn__ir_block_t* block);
 // Checks dtype, rank, shape and strides of any buffer. Returns false if the buffer must not be read
 // any further; other errors are only counted.
@@ -95,7 +98,7 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer);
 
 // ---- verify_expr.c
 
-// Each returns false when it reported something. The expression may be NULL (reported).
+// Check expressions. Return false after a report. The expression may be NULL, which is reported.
 bool qn__verify_expr(qn__verifier_t* v, const qn__ir_expr_t* expr);
 bool qn__verify_exprs(qn__verifier_t* v, qn__ir_expr_t* const* exprs, size_t count);
 bool qn__verify_condition(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* what);
@@ -109,13 +112,13 @@ bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr);
 
 // ---- verify_place.c
 
-// `begin` and `end` are valid expressions.
+// Checks the place of a loop whose `begin` and `end` are valid expressions.
 void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
-// Notes a barrier or exchange at `loc`, inside of a thread loop.
+// Records a barrier or exchange at `loc` in a thread loop.
 void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc);
-// Called when the walk leaves a loop.
+// Checks a loop when the walk leaves it.
 void qn__verify_leave_loop(qn__verifier_t* v, const qn__verify_place_t* place);
 
 // ---- verify_uniform.c, verify_race.c: functions that passed everything above

@@ -1,6 +1,6 @@
 // ir/verify.c: the verifier's driver: messages, functions, parameters, names.
 //
-// Not here: everything inside a body (the files named in verifier.h).
+// Not here: checks inside a body (verifier.h lists their files).
 #include "ir/verify.h"
 
 #include <stdarg.h>
@@ -32,7 +32,7 @@ void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t lo
   va_start(arguments, format);
   if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
   va_end(arguments);
-  // Without a place the function is what can be named.
+  // Without a place in the text, name the function.
   bool is_named = loc.size == 0 && v->function && v->function->name;
   qn__diag_report(v->diag, QN_SEVERITY_ERROR, code_text(code), loc, help, "%s%s%s%s",
                   is_named ? "function '" : "", is_named ? v->function->name : "",
@@ -54,7 +54,7 @@ void qn__verify_out_of_memory(qn__verifier_t* v) {
 }
 
 bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__ir_loc_t loc) {
-  // Any value that is not NULL will do.
+  // The map is used as a set: any value but NULL marks a member.
   if (qn__ptrmap_get(&v->seen, node)) {
     qn__verify_error(v, QN__VERIFY_MALFORMED, loc, NULL, "one node is used in two places");
     return false;
@@ -80,7 +80,8 @@ void qn__verify_leave(qn__verifier_t* v) {
 
 // ------------------------------------------------------------------------------------ names
 
-// Checks a name of a function, parameter or symbol: it is part of the canonical bytes and of texts.
+// Checks the name of a function, parameter or symbol, which is part of the canonical bytes and the
+// text.
 static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, const void* node,
                        const char* what, qn__ir_loc_t loc) {
   if (!name || !qn__text_is_name(qn__str(name))) {
@@ -102,7 +103,7 @@ static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, co
 
 // ------------------------------------------------------------------------------------ parameters
 
-// Checks an extent of a parameter: the caller must be able to compute it from shapes and scalars.
+// Checks an extent of a parameter: the host must be able to compute it from shapes and scalars.
 static bool is_param_expr(qn__verifier_t* v, qn__ir_expr_t* expr) {
   const char* problem = "the shape of a parameter depends on more than symbols and scalars";
   if (qn__verify_is_host(v, expr) && !qn__expr_has_target(expr)) return true;
@@ -164,7 +165,7 @@ static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) 
   qn__map_deinit(&names);
 }
 
-// Symbols and scalars are declared first, since any shape may use them.
+// Checks the parameters. Declares symbols and scalars first, since any shape may use them.
 static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_param_t* param = &function->params[i];
@@ -227,8 +228,8 @@ static void order_of(symbol_order_t* order, const qn__ir_expr_t* expr) {
   for (size_t i = 0; i < count && expr->args[i]; i++) order_of(order, expr->args[i]);
 }
 
-// Symbols must stand in the order of their first appearance (else equal programs would give
-// different bytes), and each must be the whole of some extent or stride, which is what binds it.
+// Checks that the symbols are in the order of their first appearance; otherwise equal programs
+// would have different bytes. Each must be a whole extent or stride, so that a call can bind it.
 static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
   symbol_order_t order = {.function = function, .is_sorted = true};
   qn__ptrmap_init(&order.appeared, v->scratch.allocator);

@@ -1,14 +1,14 @@
 // ir/verify.h: the rules that every module keeps. A body that passes never crashes a backend.
 //
-// Reports every violation (up to the limit) to `diag`; returns true when there was none. Runs on
-// what the parser, the builder and the decoder made, and in debug builds after each pass.
+// Reports every violation (up to the limit) to `diag`; returns true if there is none. Runs after
+// the parser, the builder and the decoder, and in debug builds after each pass.
 #ifndef QUERN_IR_VERIFY_H_
 #define QUERN_IR_VERIFY_H_
 
 #include "ir/diag.h"
 
 bool qn__body_verify(const qn__ir_body_t* body, qn__diag_t* diag);
-// The same as a status: INVALID_MODULE with the rendered text, prefixed by `what` (a pass's name).
+// Verifies and returns INVALID_MODULE with the rendered text, prefixed by `what` (a pass's name).
 qn_status_t qn__body_verify_status(const qn__ir_body_t* body, const char* what);
 
 #endif  // QUERN_IR_VERIFY_H_

@@ -1,4 +1,4 @@
-// ir/verify_expr.c: expressions: their parts, dtypes by the operator's rule, literals.
+// ir/verify_expr.c: checks expressions: operands, dtypes by the operator's rule, and literals.
 //
 // Not here: statements and scopes (verify_stmt.c), exchanges under divergent control flow
 // (verify_uniform.c).
@@ -182,7 +182,7 @@ bool qn__verify_expr(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   return is_valid;
 }
 
-// All of them, so that each gets its message.
+// Checks all expressions even after an error, so that each error gets a message.
 bool qn__verify_exprs(qn__verifier_t* v, qn__ir_expr_t* const* exprs, size_t count) {
   bool is_valid = true;
   for (size_t i = 0; i < count; i++) is_valid &= qn__verify_expr(v, exprs[i]);

@@ -1,4 +1,4 @@
-// ir/verify_place.c: where loops, allocations and barriers may stand, and how large they may be.
+// ir/verify_place.c: checks the places of loops, allocations and barriers, and their sizes.
 //
 // Not here: control flow that divides threads (verify_uniform.c).
 #include "ir/verifier.h"
@@ -8,8 +8,8 @@ enum {
   LARGEST_UNROLL = 4096,  // copies
   LARGEST_LOCAL_BYTES = 64 * 1024,
   LARGEST_SHARED_BYTES = 256 * 1024,
-  // In a lowered body, shared memory is local, and so are the arrays over threads that replace
-  // values which live across a barrier.
+  // In a lowered body, shared memory is local. So are the arrays over threads that hold values used
+  // on both sides of a barrier.
   LARGEST_LOWERED_BYTES = 256 * 1024 * 1024,
 };
 
@@ -21,7 +21,7 @@ static qn__ir_loc_t loc_of(const qn__verify_place_t* place) {
   return place->stmt ? place->stmt->loc : (qn__ir_loc_t){0, 0};
 }
 
-// Returns the innermost loop around that `matches`, or NULL.
+// Returns the innermost enclosing loop for which `matches` is true, or NULL.
 static qn__verify_place_t* find_loop(const qn__verifier_t* v,
                                      bool (*matches)(qn_loop_kind_t kind)) {
   qn__verify_place_t* place = v->place;
@@ -56,7 +56,7 @@ static void check_axis(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
-// The grid and the block are fixed when a launch begins.
+// Checks that the host knows the extents of the grid and the block, which are fixed at the launch.
 static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (int i = 0; i < 2; i++) {
     const qn__ir_expr_t* bound = i == 0 ? stmt->loop.begin : stmt->loop.end;
@@ -72,7 +72,7 @@ static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
 static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
-    // A loop of the host around launches.
+    // Skip a loop of the host around launches.
     if (v->is_lowered && is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL) continue;
     const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
     qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
@@ -124,8 +124,8 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
-// Block loops inside each other are one grid: each block would repeat the statements beside the
-// inner loop.
+// Checks the body of a block loop. Nested block loops are one grid, so each block would repeat the
+// statements beside the inner loop.
 static void check_grid_body(qn__verifier_t* v, const qn__ir_stmt_t* loop) {
   uint32_t loop_count = 0;
   for (const qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
@@ -187,7 +187,8 @@ void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
 
 // ------------------------------------------------------------------------------------ allocations
 
-// Computes the number of elements of a constant shape of positive extents. False: reported.
+// Computes the number of elements of a constant shape of positive extents. Returns false after a
+// report.
 static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint64_t* out_count) {
   uint64_t count = 1;
   for (uint32_t i = 0; i < buffer->rank; i++) {
@@ -210,7 +211,7 @@ static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uin
   return true;
 }
 
-// Computes the bytes of a constant shape, and checks the limit. False: reported.
+// Computes the bytes of a constant shape, and checks the limit. Returns false after a report.
 static bool bounded_bytes(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint64_t used,
                           uint64_t limit, const char* whose, uint64_t* out_bytes) {
   uint64_t count;

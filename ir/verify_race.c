@@ -17,25 +17,24 @@
 //     buffers that are written, old values of atomics and exchanges among threads may always
 //     differ.
 //
-// R4. A condition around an access (`if`, `while`, `?`, `&&`, the bounds of an inner loop) makes
-// the
-//     access uncertain if it may differ between the iterations. Any other condition makes it
-//     uncertain too, unless the loop's extent is constant: the condition may hold only where there
-//     is one iteration (`if n == 1 { ... }`).
+// R4. A condition around an access (`if`, `while`, `?`, `&&`, the bounds of an inner loop) makes it
+//     uncertain if the condition may differ between the iterations. Any other condition makes it
+//     uncertain too, unless the loop's extent is constant: the condition may hold only if there is
+//     one iteration (`if n == 1 { ... }`).
 //
 // R5. Two accesses, one of them a store, are a race if their indices are equal sums except for a
 //     distance of d iterations, with the same d in every dimension and d not 0: x[i] and x[i + 2]
-//     meet two iterations apart. A thread loop with a barrier in it is skipped, since the barrier
-//     may stand between the two.
+//     access one element two iterations apart. Thread loops that contain a barrier are skipped,
+//     since the barrier may separate the accesses.
 //
 // Not here: the comparisons of R3 and R5 (verify_race_check.c).
 #include "base/alloc.h"
 #include "ir/race.h"
 
-// Facts about a variable.
+// Holds facts about a variable.
 typedef struct race_known {
   qn__race_levels_t levels;
-  qn__ir_affine_t value;  // of a let of an integer; else not valid
+  qn__ir_affine_t value;  // of an integer let; otherwise not valid
 } race_known_t;
 
 static void visit_block(qn__race_t* r, const qn__ir_block_t* block);
@@ -109,8 +108,8 @@ static qn__race_levels_t visit_all(qn__race_t* r, qn__ir_expr_t* const* exprs, s
   return levels;
 }
 
-// Visits operands that are evaluated only where a condition with these levels holds (R4). The
-// result may differ wherever the condition does.
+// Visits operands under a condition with these levels (R4). The result may differ wherever the
+// condition may differ.
 static qn__race_levels_t visit_guarded(qn__race_t* r, qn__race_levels_t condition,
                                        qn__ir_expr_t* const* exprs, size_t count) {
   condition_state_t before = enter_condition(r, condition);
@@ -119,7 +118,7 @@ static qn__race_levels_t visit_guarded(qn__race_t* r, qn__race_levels_t conditio
   return condition;
 }
 
-// A load from a buffer that is written may differ between any two iterations (R3).
+// Visits a load. From a buffer that is written, it may differ between any two iterations (R3).
 static qn__race_levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__race_levels_t levels = visit_all(r, expr->load.indices, buffer->rank);
@@ -132,7 +131,7 @@ static qn__race_levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
   return levels;
 }
 
-// The bounds of a reduction are a condition around its lets and value (R4).
+// Visits a reduction. Its bounds are a condition around its lets and value (R4).
 static qn__race_levels_t visit_reduce(qn__race_t* r, const qn__ir_expr_t* expr) {
   qn__race_levels_t levels = qn__race_visit(r, expr->reduce.begin);
   qn__race_join(&levels, qn__race_visit(r, expr->reduce.end));
@@ -189,7 +188,7 @@ static bool is_concurrent(qn_loop_kind_t kind) {
   return kind != QN_LOOP_SERIAL && kind != QN_LOOP_UNROLL;
 }
 
-// Opens a level, and notes where the records of the loop's body begin.
+// Opens a level, and saves the position of the body's first record.
 static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__ir_affine_t begin = qn__affine_of(stmt->loop.begin, &r->lets);
   qn__ir_affine_t end = qn__affine_of(stmt->loop.end, &r->lets);
@@ -227,7 +226,8 @@ static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   r->guards = guards;
 }
 
-// A view has the place of its buffer, and differs wherever its origin or strides do.
+// Visits a declaration. A view has the place of its buffer, and differs wherever its origin or
+// strides differ.
 static void visit_alloc(qn__race_t* r, const qn__ir_buffer_t* buffer) {
   qn__race_place_t* place = QN__ARENA_NEW(&r->v->scratch, qn__race_place_t);
   if (!place || !qn__ptrmap_put(&r->known, buffer, place)) {

@@ -1,6 +1,6 @@
-// ir/verify_race_check.c: compares accesses to find iterations that reach one element.
+// ir/verify_race_check.c: compares accesses to find iterations that access one element.
 //
-// The requirements R1 to R5 stand at the top of verify_race.c.
+// The head of verify_race.c has the requirements R1 to R5.
 #include "ir/race.h"
 
 // Returns whether every iteration of the loop reaches an access with these conditions around it
@@ -17,8 +17,8 @@ static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
                   qn__loop_kind_text(loop->stmt->loop.kind));
 }
 
-// Looks for a loop around the store, from the innermost out to the one that holds the buffer, of
-// which no index has the level. The first one found is reported.
+// Finds a loop whose level no index of the store has, and reports it. Searches from the innermost
+// loop outwards to the one that contains the buffer.
 void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__race_levels_t levels) {
   qn__race_place_t place = qn__race_place_of(r, buffer);
@@ -121,19 +121,19 @@ void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
   bool has_met =
       qn__loop_is_thread(loop->stmt->loop.kind) && r->barrier_count > loop->barrier_count;
   if (loop->is_single || has_met || store_count == 0) return;
-  // Too many pairs: nothing is known of them, and nothing is reported (R1).
+  // Too many pairs to compare: report none of them (R1).
   if (r->access_count - begin > r->pairs_left / store_count) return;
   r->pairs_left -= (r->access_count - begin) * store_count;
   uint32_t errors = r->v->error_count;
   for (size_t i = begin; i < r->access_count; i++) {
-    // A copy, because is_steady() may grow and move the list.
+    // Copy the record, since is_steady() may move the list.
     qn__race_access_t store = r->accesses[i];
     qn__race_place_t place = qn__race_place_of(r, store.buffer);
     if (!store.is_store || place.level > level || qn__race_has_level(&place.levels, level))
       continue;
     for (size_t k = begin; k < r->access_count && r->v->error_count == errors; k++) {
       qn__race_access_t other = r->accesses[k];
-      // Two stores are compared once, not in both orders.
+      // Compare two stores only once.
       if (k != i && (!other.is_store || k > i)) check_pair(r, &store, &other, level);
     }
   }

@@ -1,7 +1,7 @@
-// ir/verify_stmt.c: statements and scopes: every variable and buffer is declared once and used
-// where it is declared; every statement has its parts.
+// ir/verify_stmt.c: checks statements and scopes: each variable and buffer is declared once and
+// used only in its scope; each statement has all its parts.
 //
-// Not here: where loops, allocations and barriers may stand (verify_place.c).
+// Not here: the places of loops, allocations and barriers (verify_place.c).
 #include "ir/verifier.h"
 
 // ------------------------------------------------------------------------------------ scopes
@@ -148,7 +148,7 @@ static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   (void)qn__verify_declare(v, result, result->name, result->loc);
 }
 
-// Returns whether the host runs the loop: passes leave serial loops around launches.
+// Returns whether the host runs the loop. Passes leave serial loops around launches.
 static bool is_host_loop(const qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (!v->is_lowered || stmt->loop.kind != QN_LOOP_SERIAL) return false;
   for (const qn__verify_place_t* place = v->place->outer; place && place->stmt;

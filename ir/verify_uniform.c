@@ -1,26 +1,24 @@
 // ir/verify_uniform.c: checks that all threads of a block reach each barrier and exchange.
 //
-// 1. A value is *divergent* if it may differ among the threads of a block: a thread loop's
-// variable, a
-//    load at a divergent index, the old value of an atomic, an exchange within a warp, and every
-//    value computed from these.
-// 2. Control flow is divergent inside of a condition or loop with divergent operands. A barrier or
+// 1. A value is *divergent* if it may differ among the threads of a block. Divergent are a thread
+//    loop's variable, a load at a divergent index, the old value of an atomic, an exchange within a
+//    warp, and every value computed from these.
+// 2. Control flow is divergent inside a condition or loop with divergent operands. A barrier or
 //    exchange there is an error.
-// 3. A local buffer is divergent once a divergent value, index or branch has written to it. A store
-// may
-//    feed a load that stands before it, in the next iteration of a loop; so the walk is repeated
-//    until nothing changes, and then once more to report.
+// 3. A local buffer is divergent after a divergent value, index or branch has written to it. In a
+//    loop, a store may feed a load before it, in the next iteration. The walk is thus repeated
+//    until nothing changes, and once more to report.
 #include "ir/verifier.h"
 
 typedef struct uniform {
   qn__verifier_t* v;
   qn__ptrmap_t divergent;  // variables and buffers
   const qn__ir_expr_t*
-      cause;  // the innermost divergent condition around; NULL: uniform control flow
+      cause;  // the innermost enclosing divergent condition; NULL: uniform control flow
   uint32_t thread_depth;
   bool has_changed;
   bool is_reporting;
-  bool has_given_up;  // too many rounds: every local buffer counts as divergent
+  bool has_given_up;  // after too many rounds: every local buffer counts as divergent
 } uniform_t;
 
 enum { MAX_ROUNDS = 64 };
@@ -74,7 +72,7 @@ static bool visit_op(uniform_t* u, const qn__ir_expr_t* expr) {
   (void)strncat(what, info->text, 40);
   (void)strcat(what, "'");
   meet(u, expr->loc, what);
-  // A reduction over the block gives all threads one value; over a warp, each warp has its own.
+  // A reduction over the block has one value for all threads. One over a warp differs among warps.
   return expr->op != QN_OP_BLOCK_SUM && expr->op != QN_OP_BLOCK_MIN && expr->op != QN_OP_BLOCK_MAX;
 }
 
@@ -121,7 +119,8 @@ static bool visit_kind(uniform_t* u, const qn__ir_expr_t* expr) {
   return true;
 }
 
-// Outside of thread loops one thread works for the whole block.
+// Returns whether the value is divergent. Outside of thread loops it never is, since one thread
+// works for the whole block.
 static bool visit(uniform_t* u, const qn__ir_expr_t* expr) {
   return visit_kind(u, expr) && u->thread_depth > 0;
 }

@@ -15,15 +15,15 @@
 //
 // 1. Filling a tile has no branch for lines outside of the matrices: it reads the last line again.
 // A
-//    thread whose first line lies outside adds up nothing. For a thread across the edge, the
-//    summand sees the last line again, and the result is never stored. So nothing is evaluated that
-//    the program does not evaluate. The last round of a reduction ends early.
+//    thread whose first line is outside adds nothing up. A thread across the edge reads the last
+//    line again for its other lines, and never stores those results. So only values that the
+//    program evaluates are evaluated. The last round of a reduction ends early.
 // 2. Accesses to `acc` are written out with constant indices, so that code generators hold it in
 //    registers without unrolling anything.
-// 3. Threads bring elements in the direction in which an operand lies in memory. In shared memory
-//    it always lies across the step, for the sums of a thread are neighbours there.
-// 4. The loads of a round precede the barrier that ends the round before, so that warps which are
-//    done wait for memory while others compute.
+// 3. Threads read elements in the direction in which an operand is contiguous in memory. In shared
+//    memory it is always contiguous across the step, since the sums of a thread are adjacent there.
+// 4. The loads of a round come before the barrier that ends the previous round. Warps that are done
+//    then wait for memory while others compute.
 #include "ir/passes/gpu/tile.h"
 
 // ---- the block's tile, the thread's part of it
