@@ -1,4 +1,4 @@
-// ir/passes/gpu/launch.c: walks launches and takes them apart (launch.h).
+// ir/passes/gpu/launch.c: visits launches and replaces their parts (launch.h).
 #include "ir/passes/gpu/launch.h"
 
 enum {
@@ -74,7 +74,7 @@ void qn__launch_each(qn__pass_builder_t* pb,
 
 // ---- parts of a launch
 
-// The body of the innermost block loop.
+// Returns the body of the innermost block loop.
 static qn__ir_block_t* level_of(qn__ir_stmt_t* launch) {
   while (launch->loop.body.first && qn__is_block_loop(launch->loop.body.first)) {
     launch = launch->loop.body.first;
@@ -101,7 +101,7 @@ static qn__ir_block_t cut_head(qn__ir_stmt_t* launch) {
   return qn__block_cut(level_of(launch), launch->loop.launch->head_count);
 }
 
-// The innermost guard, of those that begin at `stmt`.
+// Returns the innermost of the guards that begin at `stmt`.
 static qn__ir_stmt_t* innermost_guard(const qn__ir_stmt_t* launch, qn__ir_stmt_t* stmt) {
   for (uint32_t i = 1; i < launch->loop.launch->guard_count; ++i) {
     assert(stmt->kind == QN__STMT_IF && !stmt->next);
@@ -131,7 +131,7 @@ void qn__launch_put(qn__ir_stmt_t* launch, qn__ir_block_t* content) {
   qn__block_splice(level_of(launch), &guards);
 }
 
-// The block that a region is the end of.
+// Returns the block that ends with the region.
 static qn__ir_block_t* region_block(const qn__ir_stmt_t* launch, qn__ir_block_t* content) {
   if (!launch->loop.launch->has_steps) return content;
   assert(content->first && content->first->kind == QN__STMT_LOOP && !content->first->next);

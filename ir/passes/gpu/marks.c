@@ -1,10 +1,10 @@
 // ir/passes/gpu/marks.c: marks the loops and reductions that the threads of a block share
-// (placement.h). Everything inside of a marked loop or reduction belongs to one thread.
+// (placement.h). One thread runs everything inside an iteration of a marked loop or reduction.
 #include "ir/passes/gpu/placement.h"
 
 enum {
-  shortest_reduction = 16,  // that is shared
-  shortest_outer = 32,      // of a loop that is shared although it has more to share inside
+  shortest_reduction = 16,  // that threads share
+  shortest_outer = 32,      // of a loop that threads share although its body has loops to share
 };
 
 typedef struct marker {
@@ -52,7 +52,7 @@ static bool is_shared_loop(const qn__ir_stmt_t* stmt, qn__ir_block_t* body) {
   if (!qn__is_independent_loop(stmt) || qn__block_any(body, qn__threads_synchronize)) return false;
   int64_t count = qn__const_trips(stmt->loop.begin, stmt->loop.end);
   if (count < 0 || count >= shortest_outer) return true;
-  // A perfect nest is shared as a whole.
+  // Threads share a perfect nest as a whole.
   const qn__ir_stmt_t* only = body->first;
   bool is_perfect = only && !only->next && qn__is_independent_loop(only);
   return is_perfect || !has_inner_work(body);

@@ -1,21 +1,22 @@
-// ir/passes/gpu/partition.c: the pass `partition` splits a function into what the host does and
-// launches.
+// ir/passes/gpu/partition.c: the pass `partition` splits a function into launches and statements of
+// the host.
 //
-// Of the statements at the top of a function,
-//   - lets, asserts, conditions and bounds of loops stay with the host if it can compute them
-//     (qn__host_knows); so do allocations in global memory, tables, and views of those;
-//   - a parallel loop, a serial loop that is marked as independent, and a nest of block or thread
-//     loops is a launch each;
-//   - a serial loop around such launches stays a loop of the host, if the host knows its bounds;
-//   - an `if` around launches whose condition only the device knows becomes a condition inside of
-//     each of them;
-//   - all other statements are collected, in order, into launches of one block.
-// A value that one launch computes and another uses travels through one element of global memory
+// The statements at the top of a function are divided thus:
+//   - Lets, asserts, conditions and bounds of loops stay with the host if it can compute them
+//     (qn__host_knows). So do allocations in global memory, tables, and views of those.
+//   - A parallel loop, a serial loop marked as independent, and a nest of block or thread loops
+//   each
+//     become a launch.
+//   - A serial loop around such launches stays a loop of the host, if the host knows its bounds.
+//   - An `if` around launches whose condition only the device knows becomes a condition inside each
+//     of them.
+//   - All other statements are collected, in order, into launches of one block.
+// A value that one launch computes and another uses passes through one element of global memory
 // (partition_values.c), except that arithmetic is computed again.
 //
-// Postcondition: outside of launches stand only statements that the host can run. Every launch has
-// a record (launch.h) of kind STATEMENTS, ITERATIONS or LOOPS, has no local buffer in its head, and
-// uses no variable of the host's level but those that the host computes.
+// Postcondition: outside of launches are only statements that the host can run. Every launch has a
+// record (launch.h) of kind STATEMENTS, ITERATIONS or LOOPS and no local buffer in its head. Of the
+// variables at the host's level, it uses only those that the host computes.
 #include "ir/passes/gpu/partition.h"
 
 static void place_block(qn__partition_t* self, qn__ir_block_t* block,
@@ -43,7 +44,7 @@ static qn__partition_unit_t* open_unit(qn__partition_t* self, qn__launch_kind_t 
   return unit;
 }
 
-// Ends the open unit: its launch follows all that the host computes for it.
+// Ends the open unit. Its launch comes after the statements of the host that it needs.
 static void close_unit(qn__partition_t* self, qn__ir_block_t* out) {
   if (self->open) qn__block_append(out, self->open->anchor);
   self->open = NULL;
@@ -96,7 +97,7 @@ static bool split_slot(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(expr, split_slot, self);
 }
 
-// Gives the long reductions of a statement launches of their own before it.
+// Moves the long reductions of a statement to launches before it.
 static void split_long(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                        const qn__partition_guard_t* guards) {
   split_t split = {self, out, guards};
@@ -108,7 +109,7 @@ static void split_long(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
 static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
                       const qn__partition_guard_t* guards) {
   qn__pass_builder_t* pb = self->pb;
-  // A possible division by zero stays inside of the condition that may exclude it.
+  // A possible division by zero stays inside the condition that may exclude it.
   bool may_stay = !guards || !qn__expr_facts(stmt->let.value).has_division;
   if (may_stay && qn__host_knows(stmt->let.value)) {
     qn__host_mark(stmt->let.var);
@@ -212,7 +213,7 @@ static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t*
     qn__block_append(out, stmt);
     return;
   }
-  // Every launch inside tests the value that the condition has here.
+  // Every launch inside tests the value of the condition at this place.
   binder_t binder = {self, out, guards, "condition"};
   if (!bind_slot(&binder, &stmt->if_.condition)) return;
   qn__ir_var_t* var = stmt->if_.condition->var;
@@ -222,8 +223,8 @@ static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t*
     const qn__partition_guard_t* inner = add_guard(self, var, i == 1, guards);
     if (!inner) return;
     place_block(self, blocks[i], inner);
-    // Device values keep the arm as their home although its statements leave it: homes are only
-    // compared.
+    // Device values keep the branch as their home although its statements leave it, since homes are
+    // only compared.
     qn__block_splice(out, blocks[i]);
   }
 }
@@ -260,7 +261,7 @@ static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
 static void place_block(qn__partition_t* self, qn__ir_block_t* block,
                         const qn__partition_guard_t* guards) {
   qn__pass_builder_t* pb = self->pb;
-  // The statements leave the list and return to it; the list itself is the `home` of its
+  // Takes the statements out of the list and puts them back, since the list is the `home` of its
   // declarations.
   qn__ir_stmt_t* stmt = block->first;
   *block = (qn__ir_block_t){NULL, NULL};
@@ -336,8 +337,8 @@ static qn__ir_block_t add_guards(qn__pass_builder_t* pb, const qn__partition_uni
   return content;
 }
 
-// Makes a nest of block loops perfect: what stands between them (lets, asserts, tables, views)
-// moves into the innermost one. Returns the innermost loop.
+// Makes a nest of block loops perfect: moves lets, asserts, tables and views between them into the
+// innermost one. Returns the innermost loop.
 static qn__ir_stmt_t* straighten(qn__ir_stmt_t* loop) {
   qn__ir_block_t moved = {NULL, NULL};
   for (;;) {
@@ -368,7 +369,7 @@ static void write_launch(qn__pass_builder_t* pb, qn__partition_unit_t* unit) {
   } else {
     innermost = outermost = qn__pb_count_loop(pb, QN_LOOP_BLOCK_X, "block", qn__pb_int(pb, 1));
     if (!innermost) return;
-    // Without guards a prologue is a part of the statements.
+    // Without guards, the prologue becomes a part of the statements.
     bool is_joined = unit->kind == QN__LAUNCH_STATEMENTS && !unit->guards;
     if (is_joined) qn__block_splice(&innermost->loop.body, &unit->prologue);
     qn__block_splice(&innermost->loop.body, &unit->stmts);

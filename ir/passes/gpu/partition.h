@@ -1,6 +1,7 @@
-// ir/passes/gpu/partition.h: what the files of the pass `partition` share. The pass is in
-// partition.c, values that travel between launches in partition_values.c, and long reductions in
-// partition_reduce.c.
+// ir/passes/gpu/partition.h: the structures that the files of the pass `partition` share.
+//
+// partition.c is the pass, partition_values.c passes values between launches, partition_reduce.c
+// splits long reductions.
 #ifndef QUERN_IR_PASSES_GPU_PARTITION_H_
 #define QUERN_IR_PASSES_GPU_PARTITION_H_
 
@@ -16,7 +17,7 @@ struct qn__partition_guard {
   const qn__partition_guard_t* outer;
 };
 
-// Inside of one unit, what replaces a variable or buffer that is declared outside of it.
+// Replaces, inside one unit, a variable or buffer that is declared outside of it.
 typedef struct qn__partition_alias qn__partition_alias_t;
 struct qn__partition_alias {
   const void* from;
@@ -24,13 +25,13 @@ struct qn__partition_alias {
   qn__partition_alias_t* next;
 };
 
-// A launch to be.
+// Collects the statements of a future launch.
 struct qn__partition_unit {
   qn__launch_kind_t kind;      // STATEMENTS, ITERATIONS or LOOPS
-  const qn__ir_block_t* home;  // the host's list with the anchor
+  const qn__ir_block_t* home;  // the host's list that contains the anchor
   qn__ir_stmt_t* anchor;       // becomes the outermost block loop
   qn__ir_block_t stmts;
-  qn__ir_block_t prologue;  // lets and views that replace declarations outside of the unit
+  qn__ir_block_t prologue;  // lets and views that replace outer declarations
   qn__ir_block_t locals;    // local buffers of the unit and views of them; `stmts` begin with them
   const qn__partition_guard_t* guards;
   qn__partition_alias_t* aliases;
@@ -56,11 +57,11 @@ typedef struct qn__partition {
   qn__partition_unit_t* open;  // collects statements; its anchor is not in the list yet
 } qn__partition_t;
 
-// Brings the device values that each unit uses into it: by its prologue, through carriers, or by
-// moving a local buffer. (partition_values.c)
+// Makes the device values that each unit uses available in it: by its prologue, by carriers, or by
+// moving a local buffer (partition_values.c).
 void qn__partition_import(qn__partition_t* partition);
 
-// Returns true if the reduction is long enough for a launch of its own. (partition_reduce.c)
+// Returns true if the reduction is long enough for a separate launch (partition_reduce.c).
 bool qn__reduce_is_long(const qn__ir_expr_t* reduce);
 // Replaces the reduction at `slot` by one of partial results, and returns the parallel loop that
 // computes them. NULL without memory.

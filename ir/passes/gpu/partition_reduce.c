@@ -1,4 +1,4 @@
-// ir/passes/gpu/partition_reduce.c: a long reduction at the top of a function becomes a launch of
+// ir/passes/gpu/partition_reduce.c: makes a long reduction at the top of a function a launch of
 // many blocks, whose partial results the next launch adds up.
 //
 //   let s = sum i in a..b { f(i) };   becomes
@@ -10,7 +10,7 @@
 
 enum {
   longest_of_a_block = 8192,
-  elements_of_a_line = 32,  // parts begin where lines of memory do
+  elements_of_a_line = 32,  // parts begin at the start of a line of memory
 };
 
 bool qn__reduce_is_long(const qn__ir_expr_t* reduce) {

@@ -1,18 +1,18 @@
-// ir/passes/gpu/partition_values.c: brings the values that a unit uses, and does not compute, into
-// it.
+// ir/passes/gpu/partition_values.c: makes values that a unit uses, but does not compute, available
+// in it.
 //
 // - Arithmetic and views are declared again in the unit's prologue.
-// - For any other value, the unit that computes it stores it into one element of global memory, its
-//   carrier, from which the prologue of the other unit loads it.
+// - Any other value is stored into one element of global memory, its carrier, by the unit that
+//   computes it. The prologue of the other unit loads it from there.
 // - A local buffer at the host's level moves into the unit that uses it. It moves to global memory
-//   if several units use it, or if its unit is in a loop that the buffer is outside of.
+//   if several units use it, or if its unit is in a loop and the buffer is not.
 //
-// A local buffer never stands in the prologue: the prologue of a unit with guards becomes the head
-// of the launch, whose declarations all threads have alike, and the passes that give a block its
-// threads look for local buffers in the content alone. So, for
+// A local buffer is never declared in the prologue. The prologue of a unit with guards becomes the
+// head of the launch, whose declarations are the same for all threads, and the passes that create
+// threads search for local buffers only in the content. Example:
 //   if x[0] > 0.0 { alloc b in local;  for s in 0..3 { b[i] = ...;  z[i] = b[255 - i] } ... }
-// `b` and its views begin the unit's statements, inside of the guard. There `share` finds that
-// several threads use `b`, and moves it to shared memory.
+// `b` and its views are declared first in the unit's statements, inside the guard. There `share`
+// finds that several threads use `b`, and moves it to shared memory.
 #include "ir/passes/gpu/partition.h"
 
 typedef struct import {

@@ -1,22 +1,23 @@
-// ir/passes/gpu/placement.c: compares one thread, one block and one warp for an iteration.
+// ir/passes/gpu/placement.c: compares the costs of a thread, a block and a warp for an iteration.
 //
-// The cost of each is estimated in instructions of a thread. An access costs one where neighbouring
-// threads touch one element or neighbouring elements, and SCATTERED where each thread opens a line
-// of memory of its own; most often this decides. Rows are contiguous for the threads that share an
-// iteration, columns for threads with an iteration each. What the threads of a block cannot share
-// costs as much as in every one of them, and each exchange costs extra. Extents that are not
-// constant count as long.
+// Costs are estimated in instructions of a thread:
+//   - An access costs 1 if adjacent threads access one element or adjacent elements, and SCATTERED
+//     if each thread accesses another line of memory. This decides most often. Rows are contiguous
+//     for threads that share an iteration, columns for threads with an iteration each.
+//   - Work that the threads of a block cannot share counts for each of them.
+//   - Each exchange costs extra.
+// An extent that is not constant counts as ASSUMED_TRIPS.
 #include "ir/passes/gpu/placement.h"
 
 #include "ir/passes/accesses.h"
 
 #define ASSUMED_TRIPS 1024.0
 #define SCATTERED 12.0
-#define WARP_EXCHANGE 12.0  // of a thread: shuffles
-#define EXCHANGE 24.0       // of a thread: shuffles, shared memory, two barriers
+#define WARP_EXCHANGE 12.0  // for each thread: shuffles
+#define EXCHANGE 24.0       // for each thread: shuffles, shared memory, two barriers
 #define WANTED 16384.0      // threads that keep a device busy
-#define LONG_ROW 512        // longer ones go to a block, not a warp
-#define SMALLEST_SHARE 0.5  // of the work that threads must be able to share
+#define LONG_ROW 512        // longer rows get a block, not a warp
+#define SMALLEST_SHARE 0.5  // of the work must be shared among the threads
 
 typedef struct work {
   const qn__lanes_t* lanes;  // NULL: every access counts one
@@ -47,7 +48,7 @@ static bool add_slot(void* context, qn__ir_expr_t** slot) {
   walk_t inner = *self;
   switch (expr->kind) {
     case QN__EXPR_LOAD:
-      // Indices fold into addresses.
+      // Indices cost nothing: they become parts of addresses.
       self->work->total += self->weight * reach(self->work, expr->load.buffer, expr->load.indices);
       return true;
     case QN__EXPR_REDUCE:
@@ -94,7 +95,7 @@ typedef struct shared_work {
   double shared;  // divided among the threads
   double each;    // done by every thread
   double exchanges;
-  int64_t longest;  // constant trips of what is shared; INT64_MAX: not constant
+  int64_t longest;  // most iterations of a shared loop; INT64_MAX: not constant
   double weight;
 } shared_work_t;
 
@@ -136,7 +137,7 @@ static bool shared_slot(void* context, qn__ir_expr_t** slot) {
 static void shared_loop(shared_work_t* self, qn__ir_stmt_t* stmt) {
   qn__lanes_t* lanes = qn__pb_lanes(self->pb);
   if (!lanes) return;
-  // Assumes that the innermost loop of a perfect nest counts fastest, as it nearly always does.
+  // Assumes that the innermost loop of a perfect nest counts fastest, which is nearly always true.
   qn__ir_stmt_t* inner = stmt;
   double weight = self->weight * trips(stmt->loop.begin, stmt->loop.end);
   int64_t all = qn__const_trips(stmt->loop.begin, stmt->loop.end);
@@ -195,7 +196,7 @@ static uint32_t count_stores(qn__pass_builder_t* pb, qn__ir_block_t* block,
     if (is_shared) continue;
     bool is_round = stmt->kind == QN__STMT_LOOP && !qn__is_independent_loop(stmt) &&
                     qn__block_any(&stmt->loop.body, qn__is_cooperative_loop);
-    uint32_t max_inner = 0;  // of two branches the program takes one
+    uint32_t max_inner = 0;  // the program takes one of two branches
     QN__EACH_BLOCK(stmt, nested) {
       uint32_t inner = count_stores(pb, nested, root);
       if (inner > max_inner) max_inner = inner;
@@ -205,7 +206,7 @@ static uint32_t count_stores(qn__pass_builder_t* pb, qn__ir_block_t* block,
   return count;
 }
 
-// Returns true if no written element is read or written again: a warp then needs no barrier.
+// Returns true if no written element is accessed again: a warp then needs no barrier.
 static bool fits_a_warp(qn__pass_builder_t* pb, qn__ir_block_t* block) {
   if (qn__block_any(block, needs_a_block)) return false;
   qn__ir_accesses_t access = qn__accesses_of_block(pb->arena, block);
@@ -243,12 +244,12 @@ qn__placement_t qn__place_nest(qn__pass_builder_t* pb, qn__nest_t* nest) {
   if (!lanes || !qn__mark_cooperative(pb, &nest->body, false)) return single;
   if (local_bytes(&nest->body) > qn__shared_limit(pb)) return single;
   int64_t iterations = qn__nest_trips(nest);
-  // One thread each.
+  // The cost of a thread for each iteration.
   qn__lanes_enter(lanes, qn__nest_fastest(nest)->loop.var, &nest->lets);
   qn__lanes_add(lanes, &nest->body);
   work_t work = {lanes, 0};
   add_block(&work, &nest->body, 1);
-  // A block or a warp each.
+  // The cost of a block or a warp for each iteration.
   shared_work_t coop = {.pb = pb, .weight = 1};
   shared_block(&coop, &nest->body);
   if (coop.longest < pb->warp_size || coop.shared < SMALLEST_SHARE * (coop.shared + coop.each)) {

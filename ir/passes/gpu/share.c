@@ -1,9 +1,9 @@
 // ir/passes/gpu/share.c: the pass `share` moves local buffers that several threads use to shared
 // memory.
 //
-// In a launch whose threads cooperate, a local buffer of the content belongs to all threads if a
-// cooperative loop or a synchronized thread loop writes to it, or an atomic: these divide its
-// elements among the threads. A buffer that is declared inside of such a loop stays local.
+// A local buffer in the content of a launch with cooperating threads belongs to all threads if a
+// cooperative loop, a synchronized thread loop or an atomic writes to it, since these divide its
+// elements among the threads. A buffer declared inside such a loop stays local.
 //
 // Postcondition: in launches of kind BLOCKS and WARPS, shared buffers are declared in the head, and
 // no statement that threads divide writes to a local buffer declared outside of it.

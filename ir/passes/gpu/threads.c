@@ -1,8 +1,8 @@
-// ir/passes/gpu/threads.c: thread loops one inside the other become a perfect nest.
+// ir/passes/gpu/threads.c: makes nested thread loops a perfect nest.
 //
 // The program runs a statement between two thread loops once for all threads of the inner loop. In
-// the perfect nest each of those threads computes lets and asserts, and the first of them does the
-// stores, between barriers that keep what the others see as it was.
+// the perfect nest, each of these threads computes the lets and asserts. The first of them does the
+// stores, between barriers that order them with accesses of the other threads.
 #include "ir/passes/gpu/threads.h"
 
 #include "ir/passes/accesses.h"
@@ -38,8 +38,8 @@ typedef struct beside {
   bool needs_barrier;
 } beside_t;
 
-// Looks at the statements beside the inner loop. False: one of them cannot move into it. `inner`
-// NULL: there is no inner loop.
+// Checks the statements beside the inner loop. Returns false if one of them cannot move into it.
+// `inner` is NULL without an inner loop.
 static bool look_beside(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, beside_t* out) {
   *out = (beside_t){NULL, false};
   for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
@@ -92,7 +92,7 @@ qn__ir_stmt_t* qn__threads_straighten(qn__pass_builder_t* pb, qn__ir_stmt_t* loo
   beside_t beside;
   if (!look_beside(pb, loop, &beside)) return NULL;
   if (!beside.inner) return loop;
-  // Threads without a barrier may be run by striding, which forbids one.
+  // Threads without barriers may be run by striding, so no barrier can be added.
   if (beside.needs_barrier && qn__is_independent_loop(beside.inner)) return NULL;
   qn__ir_stmt_t* innermost = qn__threads_straighten(pb, beside.inner);
   if (!innermost || qn__pb_stopped(pb)) return NULL;

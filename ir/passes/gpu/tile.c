@@ -1,13 +1,13 @@
 // ir/passes/gpu/tile.c: the pass `tile` gives each block a tile of the result of a product.
 //
-// A block computes a tile of rows by columns. Its threads bring the operands of some steps of the
-// reduction to shared memory, where each value serves a whole row or column of the tile. products.c
-// recognises products, tile_size.c chooses the tile, tile_write.c writes it. Where the extent of a
-// side is known only at the call, the host chooses between launches for few lines and for many.
-// Checked builds have no tiles: every access stays in its iteration, so that an error names it.
+// A block computes a tile of rows by columns. Its threads load the operands for some steps of the
+// reduction into shared memory, where each value is used for a whole row or column of the tile.
+// products.c recognises products, tile_size.c chooses the tile, tile_write.c writes the code. If
+// the extent of a side is known only at the call, the host chooses between launches for few lines
+// and for many. Checked builds have no tiles, so that an error names the iteration of an access.
 //
 // Postcondition: every launch of kind ITERATIONS that is a product, and large enough for tiles, is
-// finished. All other launches are as before.
+// finished. All other launches are unchanged.
 #include "ir/passes/gpu/tile.h"
 
 // Copies the lists of a launch, but not the statements in them.
@@ -25,7 +25,7 @@ static qn__ir_block_t copy_lists(qn__pass_builder_t* pb, const qn__ir_block_t* b
   return out;
 }
 
-// Writes the launch of one shape beside `launch`, with declarations of its own.
+// Writes the launch of one shape beside `launch`, with its own declarations.
 static qn__ir_block_t write_variant(qn__tile_t* tile, qn__ir_stmt_t* launch,
                                     const qn__tile_shape_t* shape) {
   qn__pass_builder_t* pb = tile->product.pb;
@@ -120,7 +120,7 @@ static void tile_function(qn__pass_builder_t* pb) {
   qn__launch_each(pb, tile_launch);
 }
 
-// Of a choice, both arms are finished launches.
+// Returns true for a choice whose first branch is not one finished launch.
 static bool is_bad_choice(const qn__ir_stmt_t* stmt) {
   if (stmt->kind != QN__STMT_IF || !stmt->if_.is_choice) return false;
   const qn__ir_stmt_t* first = stmt->if_.then_block.first;

@@ -1,8 +1,11 @@
-// ir/passes/gpu/tile.h: what the files of the pass `tile` share.
+// ir/passes/gpu/tile.h: the structures that the files of the pass `tile` share.
 //
-// tile.c is the pass and tile_size.c chooses shapes. tile_write.c writes the launch of one shape,
-// with tile_fill.c (a round brings operands to shared memory) and tile_sums.c (a thread adds them
-// up). tile_names.c is below those three.
+// tile.c        the pass
+// tile_size.c   chooses shapes
+// tile_write.c  writes the launch of one shape
+// tile_fill.c   a round: loads operands into shared memory
+// tile_sums.c   a round: adds them up
+// tile_names.c  copies of expressions, for the three files above
 #ifndef QUERN_IR_PASSES_GPU_TILE_H_
 #define QUERN_IR_PASSES_GPU_TILE_H_
 
@@ -11,11 +14,11 @@
 
 enum {
   qn__tile_max_outputs = 8,  // of a thread, along one side
-  qn__tile_max_rounds = 16,  // elements of one operand that a thread brings in a round
+  qn__tile_max_rounds = 16,  // elements of one operand that a thread loads in a round
   qn__tile_max_variants = 2,
 };
 
-// How a block's tile is cut.
+// The sizes of a block's tile.
 typedef struct qn__tile_shape {
   int64_t threads;
   int64_t lines[qn__product_sides];    // threads along a side
@@ -34,19 +37,19 @@ typedef struct qn__tile_variant {
 
 typedef struct qn__tile {
   qn__product_t product;
-  qn__tile_shape_t shape;  // while it is chosen or written; at last the one for all extents
-  qn__tile_variant_t variants[qn__tile_max_variants];  // the first that fits is run
+  qn__tile_shape_t shape;  // the current shape; in the end the one for all extents
+  qn__tile_variant_t variants[qn__tile_max_variants];  // the first that fits runs
   uint32_t variant_count;
 } qn__tile_t;
 
 static inline int64_t qn__tile_extent(const qn__tile_t* tile, qn__product_side_t side) {
   return tile->shape.lines[side] * tile->shape.outputs[side];
 }
-// Outputs of a thread come in groups of neighbours.
+// Returns how many outputs of a thread are adjacent.
 static inline int64_t qn__tile_group(const qn__tile_t* tile, qn__product_side_t side) {
   return tile->shape.outputs[side] < 4 ? tile->shape.outputs[side] : 4;
 }
-// The lines of output `m` within the block's tile begin at own + offset.
+// Returns the offset of output `m`: its line within the block's tile is own + offset.
 static inline int64_t qn__tile_offset(const qn__tile_t* tile, qn__product_side_t side, int64_t m) {
   int64_t group = qn__tile_group(tile, side);
   return m / group * group * tile->shape.lines[side] + m % group;
@@ -54,9 +57,9 @@ static inline int64_t qn__tile_offset(const qn__tile_t* tile, qn__product_side_t
 
 // ---- tile_size.c
 
-// Chooses shapes. False: tiles would not pay.
+// Chooses shapes. Returns false if tiles would not be faster.
 bool qn__tile_choose(qn__tile_t* tile);
-// Elements of a tile's line, with padding.
+// Returns the elements of a tile's line, with padding.
 int64_t qn__tile_pitch(const qn__tile_t* tile, const qn__product_operand_t* operand);
 
 // ---- tile_write.c
@@ -66,7 +69,7 @@ void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch);
 
 // ---- the writer's state
 
-// A line of the result of a thread, or one that a thread brings: values of the side's loops.
+// A line of a thread's result, or one that a thread loads: values of the side's loops.
 typedef struct qn__tile_place {
   qn__ir_var_t* at;  // in the side's index space
   qn__ir_expr_t* now[qn__max_nest];
@@ -92,16 +95,16 @@ typedef struct qn__tile_writer {
 
 // ---- tile_names.c: copies of the program's expressions for one place
 
-// Returns `value`, or a use of a new variable with that value unless it is a literal: cheap to
-// copy.
+// Returns `value` if it is a literal, else a use of a new variable with that value. Both are cheap
+// to copy.
 qn__ir_expr_t* qn__tile_named(qn__pass_builder_t* pb, qn__ir_block_t* out, const char* name,
                               qn__ir_expr_t* value);
-// min(value, extent - 1)
+// Returns min(value, extent - 1).
 qn__ir_expr_t* qn__tile_at_most(qn__pass_builder_t* pb, qn__ir_expr_t* value,
                                 const qn__ir_expr_t* extent);
-// Element [m, n] of the thread's sums.
+// Returns element [m, n] of the thread's sums.
 qn__ir_expr_t* qn__tile_load_acc(const qn__tile_writer_t* w, int64_t m, int64_t n);
-// The value of a name at this place, for a substitution whose `self` is the product.
+// Returns the value of a name at this place, for a substitution whose `self` is the product.
 qn__ir_expr_t* qn__tile_now_of(qn__ir_subst_t* subst, qn__ir_var_t* var);
 qn__ir_expr_t* qn__tile_copy_now(const qn__tile_writer_t* w, const qn__ir_expr_t* expr);
 // Sets the values of the loops in `dims`.
@@ -111,15 +114,15 @@ void qn__tile_write_place(qn__tile_writer_t* w, qn__ir_block_t* out, uint32_t di
                           qn__ir_var_t* index, qn__ir_expr_t** out_now);
 // Appends a copy of the let of a name.
 void qn__tile_write_let(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_name_t* name);
-// The same for all lets among `is_needed` that depend on something in `any` (0: all lets) and on
-// nothing in `none`.
+// Appends copies of all lets among `is_needed` that depend on any of `any` (0: all lets) and on
+// none of `none`.
 void qn__tile_write_lets(qn__tile_writer_t* w, qn__ir_block_t* out, const bool* is_needed,
                          uint32_t any, uint32_t none);
 
 // ---- tile_fill.c, tile_sums.c: one round
 
-// Where a thread's element of an operand lies within the tile: `step` and `line` begin there, and
-// move by so much from one element to the next.
+// The positions of a thread's elements of an operand within the tile: the first `step` and `line`,
+// and their distances from one element to the next.
 typedef struct qn__tile_stride {
   qn__ir_var_t* step;
   qn__ir_var_t* line;
@@ -129,10 +132,10 @@ typedef struct qn__tile_stride {
 
 qn__tile_stride_t qn__tile_write_stride(qn__tile_writer_t* w, qn__ir_block_t* out,
                                         const qn__product_operand_t* operand);
-// Brings the operands of the round that begins at step `done` to shared memory.
+// Loads the operands of the round that begins at step `done` into shared memory.
 void qn__tile_fill(qn__tile_writer_t* w, qn__ir_block_t* out, const qn__tile_stride_t* strides,
                    qn__ir_var_t* done);
-// Adds up the steps that shared memory holds: all of them, or fewer in the last round.
+// Adds up the steps in shared memory: all of them, or fewer in the last round.
 void qn__tile_write_sums(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done);
 
 #endif  // QUERN_IR_PASSES_GPU_TILE_H_

@@ -1,5 +1,5 @@
-// ir/passes/gpu/tile_fill.c: a round of a tile brings its operands to shared memory; each thread
-// brings some elements. Keeps the rules 1, 3 and 4 of tile_write.c.
+// ir/passes/gpu/tile_fill.c: loads the operands of a round into shared memory. Each thread loads
+// some elements. Follows the rules 1, 3 and 4 of tile_write.c.
 #include "ir/passes/gpu/tile.h"
 
 qn__tile_stride_t qn__tile_write_stride(qn__tile_writer_t* w, qn__ir_block_t* out,
@@ -17,13 +17,13 @@ qn__tile_stride_t qn__tile_write_stride(qn__tile_writer_t* w, qn__ir_block_t* ou
   return stride;
 }
 
-// The operand's value for element `round` of this thread.
+// Returns the operand's value for element `round` of this thread.
 static qn__ir_var_t* write_element(qn__tile_writer_t* w, qn__ir_block_t* out,
                                    qn__product_operand_t* operand, const qn__tile_stride_t* stride,
                                    qn__ir_var_t* done, int64_t round) {
   qn__pass_builder_t* pb = w->pb;
   qn__product_side_t side = operand->side;
-  // Of line and step one moves; the other keeps its value from the element before.
+  // Either line or step changes; the other keeps its value from the previous element.
   if (round == 0 || stride->line_by != 0) {
     qn__ir_expr_t* line = qn__pb_op(
         pb, QN_OP_ADD, qn__pb_use(pb, w->first[side]),

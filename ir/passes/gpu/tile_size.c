@@ -1,25 +1,25 @@
-// ir/passes/gpu/tile_size.c: how large tiles are, and whether they pay.
+// ir/passes/gpu/tile_size.c: chooses the sizes of tiles, and whether to use tiles.
 //
 // A tile of R x C sums reads R + C elements from memory for R * C products. A thread with r x c of
 // those sums reads r + c elements from shared memory for r * c products. So large tiles read least.
-// But a tile that is larger than the matrix computes for nothing, and few blocks leave a device
-// idle. Extents that are not constant count as large. With a short reduction, or with few rows and
-// few columns, a product waits for memory anyway, and reads as little without tiles.
+// But a tile larger than the matrix does useless work, and few blocks leave a device idle. Extents
+// that are not constant count as large. With a short reduction, or with few rows and few columns, a
+// product is limited by memory, and tiles do not reduce its loads.
 //
 // A *strip* is a tile for few rows of many columns, or the other way round. Its short side has few
 // lines. Its long side is short too, so that there are many blocks. It has many steps, so that many
-// loads are in flight at once. The threads of a warp are neighbours along the long side, so that a
-// warp without a line has nothing to add up. Constant extents get a strip where it fits; where the
+// loads are in flight at once. The threads of a warp are adjacent along the long side, so that a
+// warp without a line has nothing to add up. A constant extent gets a strip if it fits. If the
 // extent of a side is not constant, the function has both, and the host chooses.
 #include "ir/passes/gpu/placement.h"
 #include "ir/passes/gpu/tile.h"
 
 enum {
-  fewest = 8,               // rows, columns and steps that are worth a tile
-  few = 16,                 // rows, where there are as few columns
-  max_copies = 4096,        // instructions of sums that are written out
-  max_strip_copies = 1024,  // the same, of a strip
-  max_of_wide = 4,          // instructions of a summand of which a thread has eight by eight
+  fewest = 8,               // rows, columns and steps for a tile
+  few = 16,                 // rows, if there are as few columns
+  max_copies = 4096,        // instructions of unrolled sums
+  max_strip_copies = 1024,  // instructions of unrolled sums of a strip
+  max_of_wide = 4,          // instructions of a summand for eight by eight outputs of a thread
   long_steps = 512,
   max_depth = 16,
   least_depth = 4,
@@ -40,7 +40,7 @@ static int64_t ceildiv(int64_t a, int64_t b) {
 int64_t qn__tile_pitch(const qn__tile_t* tile, const qn__product_operand_t* operand) {
   int64_t extent = qn__tile_extent(tile, operand->side);
   if (!operand->runs_along_step) return extent;
-  // Threads that run along the step write down a column: each line begins at another bank.
+  // Threads along the step write a column. Padding lets each line begin at another bank.
   int64_t size = (int64_t)qn_dtype_size_bytes(operand->value->dtype);
   return extent + (size < pitch_bytes ? pitch_bytes / size : 1);
 }
@@ -85,7 +85,7 @@ static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t bat
   bool is_wide = tile->shape.threads == 256 && size <= 4 && tile->product.operand_count == 2 &&
                  qn__product_summand_size(&tile->product) <= max_of_wide;
   for (int s = 0; s < qn__product_sides; ++s) tile->shape.outputs[s] = is_wide ? 8 : 4;
-  // Eight by eight only where the device stays busy for certain.
+  // Use eight by eight only if the device certainly stays busy.
   if (is_wide && blocks(tile, extents, batch) < 2 * cores) {
     for (int s = 0; s < qn__product_sides; ++s) tile->shape.outputs[s] = 4;
   }
@@ -105,8 +105,8 @@ static void choose_outputs(qn__tile_t* tile, const int64_t* extents, int64_t bat
   }
 }
 
-// Returns true if blocks or warps that compute one sum each keep the device busier. They do where
-// the result has only few tiles, and the operands lie along the reduction.
+// Returns true if blocks or warps that compute one sum each keep the device busier: the result has
+// few tiles, and the operands are contiguous along the reduction.
 static bool is_better_cooperative(qn__tile_t* tile, const int64_t* extents, int64_t batch) {
   int64_t count = blocks(tile, extents, batch);
   int64_t trips = steps(tile);
@@ -115,8 +115,8 @@ static bool is_better_cooperative(qn__tile_t* tile, const int64_t* extents, int6
          qn__place_nest(tile->product.pb, tile->product.nest).place != QN__PLACE_THREAD;
 }
 
-// Chooses as many steps as shared memory takes, up to `most`, and unrolls them if that is no more
-// than `copies` instructions. False: shared memory takes too few.
+// Chooses as many steps as fit in shared memory, up to `most`, and unrolls them if that gives at
+// most `copies` instructions. Returns false if too few steps fit.
 static bool choose_depth(qn__tile_t* tile, int64_t most, int64_t copies) {
   int64_t limit = qn__shared_limit(tile->product.pb);
   for (int64_t depth = most; depth >= least_depth; depth /= 2) {

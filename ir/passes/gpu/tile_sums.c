@@ -1,4 +1,5 @@
-// ir/passes/gpu/tile_sums.c: a thread adds up the steps of the reduction that shared memory holds.
+// ir/passes/gpu/tile_sums.c: adds up the steps of the reduction whose operands are in shared
+// memory.
 #include "ir/passes/gpu/tile.h"
 
 static qn__ir_expr_t* add_up(qn__tile_writer_t* w, qn__ir_expr_t* sum, qn__ir_expr_t* term) {
@@ -13,7 +14,7 @@ static qn__ir_expr_t* add_up(qn__tile_writer_t* w, qn__ir_expr_t* sum, qn__ir_ex
   return qn__expr_op(w->pb->arena, qn__reduce_op(kind), sum, term, NULL);
 }
 
-// The sums of a thread for step `k` of the tile.
+// Appends the sums of a thread for step `k` of the tile.
 static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* done,
                        qn__ir_var_t* k) {
   qn__pass_builder_t* pb = w->pb;
@@ -36,8 +37,8 @@ static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
   }
   uint32_t both =
       w->product->side_dims[QN__PRODUCT_ROW] | w->product->side_dims[QN__PRODUCT_COLUMN];
-  // Lets of the reduction are copied in order, for each sum if they depend on its place; operands
-  // are no part of their masks any more, so all of them are.
+  // Copies the lets of the reduction in order, for each sum if they depend on its place. Operands
+  // are no longer part of their masks, so all lets are copied.
   for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
     qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_ROW], w->places[QN__PRODUCT_ROW][m].now);
     for (int64_t n = 0; n < tile->shape.outputs[QN__PRODUCT_COLUMN]; ++n) {

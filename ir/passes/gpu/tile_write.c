@@ -1,4 +1,4 @@
-// ir/passes/gpu/tile_write.c: writes a product as blocks that each have a tile of the result.
+// ir/passes/gpu/tile_write.c: writes a product as blocks that each compute a tile of the result.
 //
 //   block.x block in 0..batch * ceildiv(M, 64) * ceildiv(N, 64) {
 //     alloc a, b in shared;
@@ -13,8 +13,7 @@
 //     }
 //   }
 //
-// 1. Filling a tile has no branch for lines outside of the matrices: it reads the last line again.
-// A
+// 1. Filling a tile has no branch for lines outside the matrices: it reads the last line instead. A
 //    thread whose first line is outside adds nothing up. A thread across the edge reads the last
 //    line again for its other lines, and never stores those results. So only values that the
 //    program evaluates are evaluated. The last round of a reduction ends early.
@@ -106,7 +105,7 @@ static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t*
   write_outputs(w, out, QN__PRODUCT_COLUMN);
 }
 
-// Lets that are the same for the whole block, and the bounds of the reduction.
+// Appends the lets that are the same for the whole block, and the bounds of the reduction.
 static void write_bounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = w->pb;
   qn__tile_t* tile = w->tile;
@@ -154,7 +153,7 @@ static void write_zeros(qn__tile_writer_t* w, qn__ir_block_t* out) {
 
 // ---- rounds
 
-// Where the body goes for a line that may lie outside: `out`, or the arm of a test.
+// Returns the block for the code of a line that may be outside: `out`, or a branch that tests it.
 static qn__ir_block_t* inside(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
                               int64_t m) {
   if (w->is_exact[side]) return out;
@@ -184,7 +183,7 @@ static void write_rounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
                  qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), tile->shape.depth));
   if (!done) return;
   qn__tile_fill(w, body, strides, done);
-  // A thread whose first line lies outside has nothing to store.
+  // A thread whose first line is outside stores nothing.
   qn__ir_block_t* sums = body;
   for (int s = 0; s < qn__product_sides && sums; ++s)
     sums = inside(w, sums, (qn__product_side_t)s, 0);

@@ -5,9 +5,9 @@
 //   if at < E // 4 { vector k in 0..4 { let i = at * 4 + k; ... } }
 //   else { for k in 0..4 { let i = at * 4 + k; if i < E { ... } } }
 //
-// where E iterations are one loop. If they are a nest, the lanes lie along its fastest dimension,
-// of extent m, and the condition `m % 4 == 0`, the same for all threads, guards the whole;
-// otherwise each thread has iterations that lie apart (distribute_flat.c).
+// for one loop of E iterations. In a nest, the lanes are along its fastest dimension, of extent m.
+// The condition `m % 4 == 0`, the same for all threads, selects this code; otherwise the iterations
+// of each thread are apart (distribute_flat.c).
 //
 // The lanes of a `vector` loop are independent iterations: a code generator may load for all of
 // them first and store for all of them last (jit/gpu/print_wide.c), which also tests alignment at
@@ -26,10 +26,10 @@ typedef struct widest {
   const qn__lanes_t* lanes;
   const qn__ir_var_t* var;  // of the loop or reduction
   int64_t first;            // its first value; 0 where that is not constant
-  uint32_t bytes;           // of the largest element that lanes reach side by side; 0: none
+  uint32_t bytes;           // of the largest element that adjacent lanes access; 0: none
   uint64_t shifts;          // constants added to the variable in such indices, as a set
   bool is_apart;            // a reduction in a lane loads by it
-  bool has_single;          // stores side by side that only some lanes do
+  bool has_single;          // has contiguous stores that only some lanes do
 } widest_t;
 
 static widest_t widest_of(const qn__lanes_t* lanes, const qn__ir_var_t* var, qn__ir_expr_t* begin) {
@@ -63,8 +63,8 @@ static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* 
   for (uint32_t d = 0; d < buffer->rank; ++d) self->shifts |= shift_of(self, indices[d]);
 }
 
-// Finds loads that a reduction inside of a lane makes in every round. Neighbouring threads read
-// those side by side, or one thread reads them in a row; both are better than lanes.
+// Finds loads that a reduction inside a lane makes in every round. Adjacent threads, or one thread,
+// read contiguous elements there. Both are better than lanes.
 static bool note_rounds(void* context, qn__ir_expr_t** slot) {
   widest_t* self = context;
   const qn__ir_expr_t* expr = *slot;
@@ -102,10 +102,9 @@ static int64_t lanes_of(const qn__pass_builder_t* pb, const widest_t* widest, do
   int64_t count = (int64_t)(pb->options->access_bytes / widest->bytes);
   if (count > max_lanes) count = max_lanes;
   while (count > 4 && cost * (double)count > MAX_WORK) count /= 2;
-  // Accesses that are not moved wide are as far apart, among neighbouring threads, as lanes are
-  // many.
+  // Accesses that are not wide are `count` elements apart in adjacent threads.
   if (widest->has_single && count > 4) count = 4;
-  // Of x[i] and x[i + 1] one is never aligned: neighbouring threads read them side by side.
+  // One of x[i] and x[i + 1] is never aligned: adjacent threads read contiguous elements instead.
   while (count > 1 && (widest->shifts & (uint64_t)(count - 1)) != 0) count /= 2;
   return count;
 }
@@ -184,7 +183,7 @@ int64_t qn__wide_reduce_lanes(qn__pass_builder_t* pb, qn__ir_expr_t* reduce,
 
 // ---- bodies
 
-// Appends lets of the loops' variables for lane `k` of group `at`, of `count` iterations each.
+// Appends lets of the loops' variables for lane `k` of group `at`. A group has `count` iterations.
 static void place(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at, qn__ir_var_t* k,
                   int64_t count, qn__ir_block_t* out) {
   qn__ir_expr_t* rest = qn__pb_use(pb, at);
@@ -210,7 +209,7 @@ static void place(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at, qn
   }
 }
 
-// Lets `more` follow `block` until cut() is called: a copy then reads both.
+// Links `more` to the end of `block` until cut(), so that a copy of `block` contains both.
 static void chain(qn__ir_block_t* block, const qn__ir_block_t* more, qn__ir_stmt_t** out_seam) {
   *out_seam = block->last;
   if (!more->first) return;
