@@ -1,4 +1,4 @@
-// ir/passes/accesses.c: sets of buffers that a piece of a program touches (accesses.h).
+// ir/passes/accesses.c: sets of buffers that code reads and writes (accesses.h).
 #include "ir/passes/accesses.h"
 
 typedef struct collect {

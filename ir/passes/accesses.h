@@ -1,7 +1,7 @@
-// ir/passes/accesses.h: which memory a piece of a program reads and writes, as sets of buffers.
+// ir/passes/accesses.h: sets of the buffers that code reads and writes.
 //
-// Local buffers belong to one thread, and tables and `in` parameters are never written: neither is
-// in a set. Views count as the buffer below them.
+// Sets do not contain local buffers, which belong to one thread, nor tables and `in` parameters,
+// which are never written. A view counts as its base buffer.
 #ifndef QUERN_IR_PASSES_ACCESSES_H_
 #define QUERN_IR_PASSES_ACCESSES_H_
 
@@ -18,9 +18,9 @@ typedef struct qn__ir_accesses {
   const qn__ir_buffer_set_t* writes;
 } qn__ir_accesses_t;
 
-// Of the statement itself, without its blocks.
+// Returns the accesses of the statement itself, without its blocks.
 qn__ir_accesses_t qn__accesses_of_own(qn__arena_t* arena, qn__ir_stmt_t* stmt);
-// Of the statement and its blocks, and of a block.
+// Return the accesses of the statement and its blocks, and of a block.
 qn__ir_accesses_t qn__accesses_of_stmt(qn__arena_t* arena, qn__ir_stmt_t* stmt);
 qn__ir_accesses_t qn__accesses_of_block(qn__arena_t* arena, qn__ir_block_t* block);
 

@@ -1,12 +1,13 @@
 // ir/passes/fold.c: the rules of the simplify pass for expressions; those of integers are in
 // fold_int.c.
 //
-// Numbered requirements:
+// Requirements:
 // 1. The value stays the same, bit for bit, for every input: floats keep NaN, infinities and the
-//    sign of zero. (A function marked `fast` allows x + 0 -> x on top.)
-// 2. Integers wrap. A rule that relies on order or division asks terms.c whether it may wrap.
-// 3. In checked builds, what may fail (loads, divisions) is evaluated as often as before.
-// 4. Arithmetic on literals is arith.c's: the interpreter and the folder cannot disagree.
+//    sign of zero. (A function marked `fast` also allows x + 0 -> x.)
+// 2. Integers wrap. A rule that relies on order or division checks in terms.c that sums do not
+// wrap.
+// 3. In checked builds, loads and divisions, which may fail, are evaluated as often as before.
+// 4. arith.c computes literals, as in the interpreter, so that both have the same results.
 //
 // Each rule returns the replacement, or NULL to leave the expression.
 #include "ir/passes/fold_inner.h"
@@ -134,7 +135,7 @@ static double smallest_normal(qn_dtype_t dtype) {
   }
 }
 
-// A division by a power of two is a multiplication, exactly.
+// Replaces a division by a power of two by a multiplication, which is exact.
 static qn__ir_expr_t* fold_float_division(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   const qn__ir_expr_t* divisor = expr->args[1];
   int exponent;
@@ -235,7 +236,7 @@ static qn__ir_expr_t* fold_reduce(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   return drop(fold, expr->reduce.end, neutral);
 }
 
-// An element of a table at literal indices.
+// Replaces a load from a table at literal indices by the element.
 static qn__ir_expr_t* fold_load(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* table = expr->load.buffer;
   if (table->scope != QN__SCOPE_CONST) return NULL;
@@ -279,7 +280,8 @@ static bool fold_slot(void* self, qn__ir_expr_t** slot) {
   return true;
 }
 
-// Begin and end first, so that the range of the variable is known; then lets, of which copies go.
+// Folds begin and end first, so that the range of the variable is known, then the lets, and removes
+// lets that are copies.
 static void fold_reduce_children(qn__fold_t* fold, qn__ir_expr_t* expr) {
   qn__fold_expr(fold, &expr->reduce.begin);
   qn__fold_expr(fold, &expr->reduce.end);
@@ -303,7 +305,7 @@ void qn__fold_expr(qn__fold_t* fold, qn__ir_expr_t** slot) {
   } else {
     (void)qn__expr_each_child(*slot, fold_slot, fold);
   }
-  // A rule may open the way for another; each step makes the expression smaller or cheaper.
+  // One rule may enable another. Each step makes the expression smaller or cheaper.
   for (int step = 0; step < 8; ++step) {
     qn__ir_expr_t* folded = fold_node(fold, *slot);
     if (!folded) return;

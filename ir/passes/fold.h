@@ -6,7 +6,7 @@
 
 typedef struct qn__fold {
   qn__arena_t* arena;
-  bool is_checked;  // what could fail is not dropped
+  bool is_checked;  // operations that may fail are kept
   bool is_fast;
 } qn__fold_t;
 
@@ -14,11 +14,11 @@ typedef struct qn__fold {
 void qn__fold_expr(qn__fold_t* fold, qn__ir_expr_t** slot);
 // Returns true if the expression need not be evaluated.
 bool qn__fold_can_drop(const qn__fold_t* fold, qn__ir_expr_t* expr);
-// The facts of a variable, made when missing. NULL without memory.
+// Returns the facts of a variable, creates them if missing. NULL without memory.
 qn__ir_var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var);
-// What a let of this value teaches about its variable.
+// Records facts about a variable from the value of its let.
 void qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* value);
-// What a loop or reduction teaches about its variable.
+// Records facts about a variable from the range of its loop or reduction.
 void qn__fold_learn_range(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* begin,
                           qn__ir_expr_t* end);
 

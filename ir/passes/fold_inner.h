@@ -1,5 +1,5 @@
-// ir/passes/fold_inner.h: what the files of the folder share. A rule returns the replacement of an
-// expression, or NULL to leave it.
+// ir/passes/fold_inner.h: shared by fold.c and fold_int.c. A rule returns the replacement of an
+// expression, or NULL to leave it unchanged.
 #ifndef QUERN_IR_PASSES_FOLD_INNER_H_
 #define QUERN_IR_PASSES_FOLD_INNER_H_
 
@@ -14,7 +14,7 @@ static inline qn__ir_expr_t* binary(qn__fold_t* fold, qn_op_t op, qn__ir_expr_t*
   return a && b ? qn__expr_op(fold->arena, op, a, b, NULL) : NULL;
 }
 
-// `value` in place of an expression that also evaluates `dropped`.
+// Returns `value`, which replaces an expression that also evaluates `dropped`.
 static inline qn__ir_expr_t* drop(qn__fold_t* fold, qn__ir_expr_t* dropped, qn__ir_expr_t* value) {
   return qn__fold_can_drop(fold, dropped) ? value : NULL;
 }

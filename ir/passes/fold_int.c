@@ -1,6 +1,6 @@
 // ir/passes/fold_int.c: rules for integers and their comparisons, by sums of terms and by ranges.
 //
-// The requirements are those of fold.c.
+// The requirements are at the top of fold.c.
 #include "ir/passes/fold_inner.h"
 
 // ---- integers
@@ -20,7 +20,8 @@ static bool is_power_of_two(int64_t value, int64_t* out_log) {
   return true;
 }
 
-// The part of a sum whose factors `divisor` divides, each divided; the rest stays in `affine`.
+// Takes out the terms whose factors are multiples of `divisor`, divided by it; the rest stays in
+// `affine`.
 static qn__terms_t take_multiples(qn__terms_t* affine, int64_t divisor) {
   qn__terms_t quotient = {.dtype = affine->dtype};
   size_t kept = 0;
@@ -40,7 +41,7 @@ static qn__terms_t take_multiples(qn__terms_t* affine, int64_t divisor) {
   return quotient;
 }
 
-// a // b and a % b (and, for what is not negative, their truncating forms) by a positive literal.
+// Folds a // b and a % b by a positive literal; for a >= 0 also their truncating forms.
 static qn__ir_expr_t* fold_division(qn__fold_t* fold, qn__ir_expr_t* expr) {
   qn__ir_expr_t* a = expr->args[0];
   qn_dtype_t dtype = expr->dtype;
@@ -53,7 +54,7 @@ static qn__ir_expr_t* fold_division(qn__fold_t* fold, qn__ir_expr_t* expr) {
   if (divisor == 1) return wants_rest ? drop(fold, a, integer(fold, dtype, 0)) : a;
   if (dtype == QN_DTYPE_U64 || !is_floor) return NULL;
   qn__ir_range_t divisors = qn__range_of(expr->args[1]);
-  if (range.min >= 0 && range.max < divisors.min) {  // also by what is no literal
+  if (range.min >= 0 && range.max < divisors.min) {  // also if the divisor is not a literal
     if (wants_rest) return drop(fold, expr->args[1], a);
     return drop(fold, expr, integer(fold, dtype, 0));
   }
@@ -174,7 +175,7 @@ static bool is_below_end(const qn__ir_expr_t* var, const qn__ir_expr_t* end) {
   return facts->below && qn__expr_equal(facts->below, end);
 }
 
-// -1: false, 1: true, 0: not known.
+// Decides a comparison: -1: false, 1: true, 0: unknown.
 static int decide(qn_op_t op, qn__ir_expr_t* left, qn__ir_expr_t* right) {
   qn__ir_range_t a = qn__range_of(left);
   qn__ir_range_t b = qn__range_of(right);

@@ -1,25 +1,26 @@
-// ir/passes/gpu/cooperative.c: the pass `cooperative` gives each block thread loops, and says what
-// each thread does.
+// ir/passes/gpu/cooperative.c: the pass `cooperative` adds the thread loops of each block, and
+// divides the work among the threads.
 //
 // The content of a launch is written for one thread. When the threads of a block (or of a warp) run
 // it together,
 //   - they divide cooperative loops and reductions among them (cooperative_split.c);
 //   - all of them compute values and conditions, and store to their own local buffers;
 //   - the first of them stores to other memory and runs atomics;
-//   - thread loops with barriers that the program wrote decide how many threads there are.
-// Several warps share a block. The spare warps of the last block repeat the last iteration, so that
-// all threads of the block arrive at each exchange, but store nothing.
+//   - thread loops of the program that contain barriers define the number of threads.
+// In launches of warps, several warps share a block. Spare warps of the last block repeat the last
+// iteration without storing, so that all threads of the block reach each exchange.
 //
-// Postcondition: unfinished launches are of kind THREADS: they end in one nest of thread loops, in
-// which `role` says who runs a statement, and which lacks only barriers. No loop or reduction is
-// marked any more.
+// Postcondition: unfinished launches are of kind THREADS. They end in one nest of thread loops, in
+// which `role` says which threads run a statement, and which lacks only barriers. No loop or
+// reduction is marked.
 #include "ir/passes/gpu/cooperative.h"
 
 // ---- who runs a statement
 
 static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* out);
 
-// Makes an `if` for the first thread, of a warp that has an iteration.
+// Makes an `if` for the first thread. In launches of warps, also tests that the warp has an
+// iteration.
 static qn__ir_stmt_t* for_first(qn__coop_t* coop) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_expr_t* condition = qn__pb_op_int(pb, QN_OP_EQ, qn__pb_use(pb, coop->thread), 0);
@@ -66,7 +67,7 @@ static bool split_own(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out
 
 typedef struct content {
   bool is_divided;   // cooperative loops or reductions, or synchronized thread loops
-  bool has_private;  // stores to local buffers, its own too
+  bool has_private;  // stores to local buffers, its own included
   bool has_memory;   // stores to other memory, or atomics
 } content_t;
 
@@ -113,9 +114,9 @@ static void run_rounds(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* bo
   qn__block_append(out, stmt);
 }
 
-// Replaces a nest of synchronized thread loops by its body, in which their variables are those of
-// the block's thread loops. An `if` around the body (true where the nest is never empty) says that
-// the program has its own barriers in there.
+// Replaces a nest of synchronized thread loops by its body, with the variables of the block's
+// thread loops. An `if` around the body (constant true if the nest is never empty) marks code that
+// has the program's own barriers.
 static void run_threads(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_block_t body = qn__block_of(stmt), lets = {NULL, NULL};
@@ -142,7 +143,8 @@ static void run_threads(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* o
 
 // ---- statements
 
-// The old value that the first thread reads reaches the others through shared memory.
+// Runs an atomic in the first thread, which passes the old value to the others through shared
+// memory.
 static void run_atomic(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_var_t* result = stmt->atomic.result;
@@ -225,7 +227,7 @@ static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* o
 
 // ---- launches
 
-// Runs the region together; the lets before it stay where they are.
+// Divides the region among the threads; the lets before it stay unchanged.
 static void run_region(qn__coop_t* coop, qn__ir_stmt_t* launch, qn__ir_block_t* content,
                        qn__ir_block_t* region) {
   bool has_steps = launch->loop.launch->has_steps;

@@ -1,8 +1,9 @@
-// ir/passes/gpu/cooperative.h: what the files of the pass `cooperative` share.
+// ir/passes/gpu/cooperative.h: the structures that the files of the pass `cooperative` share.
 //
-// cooperative.c is the pass. cooperative_axes.c gives a block its thread loops, cooperative_split.c
-// divides marked loops and reductions among the threads, and cooperative_rows.c does so where a
-// thread keeps its part of a row in registers.
+// cooperative.c        the pass
+// cooperative_axes.c   the thread loops of a block
+// cooperative_split.c  divides marked loops and reductions among the threads
+// cooperative_rows.c   the same for rows that threads hold in registers
 #ifndef QUERN_IR_PASSES_GPU_COOPERATIVE_H_
 #define QUERN_IR_PASSES_GPU_COOPERATIVE_H_
 
@@ -22,32 +23,33 @@ typedef struct qn__coop {
 
 // ---- cooperative_axes.c
 
-// Finds the synchronized thread loops of a block and takes their threads, which must agree, or else
-// `threads`. False: the pass stops.
+// Finds the synchronized thread loops of a block. Uses their numbers of threads, which must agree,
+// or `threads` if there are none. Returns false if the pass fails.
 bool qn__coop_init(qn__coop_t* coop, qn__pass_builder_t* pb, qn__ir_block_t* block,
                    int64_t threads);
-// Appends the number of the thread, unless it is known: x counts fastest.
+// Appends a let of the thread's number, unless there is one: x counts fastest.
 void qn__coop_number(qn__coop_t* coop, qn__ir_block_t* out);
-// The thread loops around `body`.
+// Returns the thread loops around `body`.
 qn__ir_stmt_t* qn__coop_loops(qn__coop_t* coop, qn__ir_block_t* body);
 bool qn__coop_is_never_empty(const qn__ir_stmt_t* loop);
 
 // ---- cooperative_split.c
 
-// Divides the marked reductions of an expression; appends what they need to `out`.
+// Divides the marked reductions of an expression; appends the statements they need to `out`.
 bool qn__coop_split_expr(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** slot);
 // Divides a nest of independent loops.
 void qn__coop_split_loop(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_stmt_t* loop);
 
 // ---- cooperative_rows.c
 
-// The row buffer (see qn_buffer.row_lanes) that a reduction, or else a loop body, uses; NULL: none.
+// Returns the row (see qn_buffer.row_lanes) that a reduction, or else a loop body, uses; NULL:
+// none.
 const qn__ir_buffer_t* qn__coop_row(qn__ir_block_t* body, qn__ir_expr_t* reduce);
-// A thread's part of a reduction over the row, and of a loop. Both are only read.
+// Return a thread's part of a reduction over the row, and of a loop, which they only read.
 qn__ir_expr_t* qn__coop_row_reduce(qn__coop_t* coop, const qn__ir_buffer_t* row,
                                    const qn__ir_expr_t* reduce);
 qn__ir_stmt_t* qn__coop_row_loop(qn__coop_t* coop, const qn__ir_buffer_t* row, qn__nest_t* nest);
-// Makes the buffer local: each thread has its part.
+// Makes the buffer local, with the part of one thread.
 void qn__coop_row_declare(qn__coop_t* coop, qn__ir_buffer_t* row);
 
 #endif  // QUERN_IR_PASSES_GPU_COOPERATIVE_H_

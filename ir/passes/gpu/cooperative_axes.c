@@ -1,9 +1,9 @@
-// ir/passes/gpu/cooperative_axes.c: the threads of a block that cooperate, and their number.
+// ir/passes/gpu/cooperative_axes.c: determines the threads of a block that cooperate.
 //
-// Thread loops with barriers or exchanges need exactly their threads. All such nests of one block
-// must agree; the block then has their threads, otherwise as many as the pass `distribute` chose.
-// Where a nest may be empty the block has one thread, for everything else at the block level, and
-// the nest itself is tested (cooperative.c).
+// Thread loops with barriers or exchanges need exactly as many threads as iterations. All such
+// nests in one block must agree, and define its threads. Otherwise the pass `distribute` chose the
+// number. If a nest may be empty, the block has at least one thread, for all other statements, and
+// a test guards the nest (cooperative.c).
 #include "ir/passes/gpu/cooperative.h"
 
 #include "ir/passes/gpu/threads.h"
@@ -59,7 +59,7 @@ static bool find_nests(qn__coop_t* coop, qn__ir_block_t* block) {
   return true;
 }
 
-// Threads along an axis, at least one.
+// Returns the number of threads along an axis, at least one.
 static qn__ir_expr_t* axis_extent(qn__pass_builder_t* pb, const qn__ir_stmt_t* axis) {
   qn__ir_expr_t* extent = qn__pb_extent(pb, axis);
   int64_t constant;

@@ -1,9 +1,9 @@
-// ir/passes/gpu/cooperative_rows.c: loops and reductions over a row that the threads of a block
-// hold in registers.
+// ir/passes/gpu/cooperative_rows.c: divides loops and reductions over a row that the threads of a
+// block hold in registers.
 //
-// The pass `reuse` writes a row as a shared buffer. A thread has `row_lanes` neighbours in each of
-// a few rounds: round k of thread t begins at (k * T + t) * row_lanes. Its part is a local array
-// that unrolled loops index by constants. So no thread waits for another.
+// The pass `reuse` writes a row as a shared buffer. A thread has `row_lanes` adjacent elements in
+// each of a few rounds: round k of thread t begins at (k * T + t) * row_lanes. Its part is a local
+// array that unrolled loops index by constants. So no thread waits for another.
 #include "ir/passes/gpu/cooperative.h"
 
 #include "ir/passes/gpu/wide.h"
@@ -43,7 +43,7 @@ static int64_t threads_of(const qn__coop_t* coop) {
   return threads;
 }
 
-// Rounds of a thread. Before and after the buffer is made local.
+// Returns the rounds of a thread. Valid before and after the buffer is made local.
 static int64_t rounds_of(const qn__ir_buffer_t* row) {
   return row->shape[0]->int_value / row->row_lanes;
 }
@@ -90,15 +90,15 @@ static bool place_block(row_place_t* self, qn__ir_block_t* block) {
   return true;
 }
 
-// The group of neighbours in round `k` of the thread: k * T + t.
+// Returns the thread's group of adjacent elements in round `k`: k * T + t.
 static qn__ir_expr_t* group_at(const qn__coop_t* coop, qn__ir_expr_t* k) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_expr_t* first = qn__pb_op(pb, QN_OP_MUL, k, qn__pb_copy(pb, coop->count));
   return qn__pb_op(pb, QN_OP_ADD, first, qn__pb_use(pb, coop->thread));
 }
 
-// Returns the condition that the row 0..end has that group. NULL: the row always has the groups of
-// the first `rounds` rounds.
+// Returns the condition that the row 0..end contains that group. NULL: it always contains the
+// groups of the first `rounds` rounds.
 static qn__ir_expr_t* has_group(const qn__coop_t* coop, const qn__ir_buffer_t* row,
                                 const qn__ir_expr_t* end, const qn__ir_expr_t* group,
                                 int64_t rounds) {
@@ -137,8 +137,8 @@ qn__ir_expr_t* qn__coop_row_reduce(qn__coop_t* coop, const qn__ir_buffer_t* row,
   return all;
 }
 
-// Appends `for lane in 0..lanes { row[...] = 0 }` for each row that the loop fills. Without it, the
-// register of a thread that has no value would be in use wherever such a value could be read.
+// Appends `for lane in 0..lanes { row[...] = 0 }` for each row that the loop fills. Otherwise the
+// registers of a thread without a value stay live in all code that might read one.
 static void clear_rows(qn__coop_t* coop, const qn__ir_stmt_t* lanes, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = coop->pb;
   for (const qn__ir_stmt_t* stmt = lanes->loop.body.first; stmt; stmt = stmt->next) {

@@ -5,13 +5,13 @@
 //                                     let total = block_sum(own);
 //   for j in a..b { S }     becomes   for k in 0..ceildiv(b - a - t, T) {
 //                                       let j = a + k * T + t; S }
-// so that neighbouring threads touch neighbouring elements, or neighbouring groups of them if the
-// target has wide accesses (wide.c).
+// Adjacent threads then access adjacent elements, or adjacent groups of elements if the target has
+// wide accesses (wide.c).
 #include "ir/passes/gpu/cooperative.h"
 
 #include "ir/passes/gpu/wide.h"
 
-// ceildiv(extent - t, T): the iterations of this thread. Consumes `extent`.
+// Returns ceildiv(extent - t, T): the iterations of this thread. Consumes `extent`.
 static qn__ir_expr_t* share(qn__coop_t* coop, qn__ir_expr_t* extent) {
   qn__pass_builder_t* pb = coop->pb;
   int64_t constant, threads;
@@ -23,7 +23,7 @@ static qn__ir_expr_t* share(qn__coop_t* coop, qn__ir_expr_t* extent) {
   return qn__pb_op(pb, QN_OP_CEILDIV, left, qn__pb_copy(pb, coop->count));
 }
 
-// k * T + t
+// Returns k * T + t.
 static qn__ir_expr_t* position(qn__coop_t* coop, qn__ir_var_t* k) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_expr_t* first = qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, k), qn__pb_copy(pb, coop->count));
@@ -41,7 +41,7 @@ static qn_op_t exchange_of(const qn__coop_t* coop, qn_reduce_kind_t kind) {
   }
 }
 
-// Returns the reduction in lanes, or a choice of both where the length is not constant.
+// Returns the reduction in lanes, or a choice of both forms if the length is not constant.
 static qn__ir_expr_t* in_lanes(qn__coop_t* coop, const qn__ir_expr_t* length, qn__ir_expr_t* lanes,
                                qn__ir_expr_t* single, int64_t count) {
   qn__pass_builder_t* pb = coop->pb;
@@ -52,7 +52,7 @@ static qn__ir_expr_t* in_lanes(qn__coop_t* coop, const qn__ir_expr_t* length, qn
   return condition ? qn__pb_cond(pb, condition, lanes, single) : lanes;
 }
 
-// let own = ...; let total = block_sum(own);
+// Appends `let own = ...; let total = block_sum(own);`.
 static bool exchange(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** slot,
                      qn__ir_expr_t* part, qn_reduce_kind_t kind) {
   qn__pass_builder_t* pb = coop->pb;
@@ -116,7 +116,7 @@ bool qn__coop_split_expr(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** 
   return split_slot(&self, slot);
 }
 
-// for k in 0..ceildiv(E // 4 - t, T) { let at = k * T + t; vector lane in 0..4 { ... } }
+// Returns `for k in 0..ceildiv(E // 4 - t, T) { let at = k * T + t; vector lane in 0..4 { ... } }`.
 static qn__ir_stmt_t* lanes_rounds(qn__coop_t* coop, qn__nest_t* nest, const qn__ir_expr_t* extent,
                                    int64_t count) {
   qn__pass_builder_t* pb = coop->pb;
@@ -130,7 +130,7 @@ static qn__ir_stmt_t* lanes_rounds(qn__coop_t* coop, qn__nest_t* nest, const qn_
   return loop;
 }
 
-// The same with one iteration in each round. Consumes the nest.
+// Returns the loop with one iteration in each round. Consumes the nest.
 static qn__ir_stmt_t* single_rounds(qn__coop_t* coop, qn__nest_t* nest, qn__ir_expr_t* extent) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "k", share(coop, extent));
@@ -143,7 +143,7 @@ static qn__ir_stmt_t* single_rounds(qn__coop_t* coop, qn__nest_t* nest, qn__ir_e
   return loop;
 }
 
-// Rounds in lanes, in single iterations, or a choice of both.
+// Returns rounds in lanes, in single iterations, or a choice of both.
 static qn__ir_stmt_t* split_nest(qn__coop_t* coop, qn__nest_t* nest) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_expr_t* extent = qn__nest_extent(pb, nest);

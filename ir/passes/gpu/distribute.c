@@ -1,15 +1,14 @@
-// ir/passes/gpu/distribute.c: the pass `distribute` gives the iterations of each launch to blocks,
-// warps or threads.
+// ir/passes/gpu/distribute.c: the pass `distribute` assigns the iterations of each launch to
+// blocks, warps or threads.
 //
 //   parallel i in 0..n { body }   becomes one of
 //   block.x block in 0..ceildiv(n, 256) { thread.x t in 0..256 { ... body } }   a thread each
 //   block.x block in 0..n { let i = block; body }                               a block each
 //   block.x at in 0..n { let i = at; body }                                     a warp each
-// placement.c decides. The second and third form are still written for one thread: what its body
-// shares among threads is only marked. Where only the device knows n, a grid of fixed size steps
-// through the range. Launches of statements, and of block loops that the program wrote, become the
-// second form too, except that thread loops which the program wrote stay as they are where nothing
-// stands beside them.
+// placement.c chooses. The second and third form are still written for one thread, with marks on
+// the code that threads will share. If only the device knows n, a grid of fixed size steps through
+// the range. Launches of statements, and of block loops of the program, become the second form too.
+// Thread loops of the program stay unchanged if there are no other statements beside them.
 //
 // Postcondition: every launch is finished, or of kind BLOCKS or WARPS with loops and reductions
 // that are marked as cooperative.
@@ -18,7 +17,7 @@
 #include "ir/passes/gpu/placement.h"
 #include "ir/passes/gpu/threads.h"
 
-// Says that the threads of each block run the content together.
+// Records that the threads of each block run the content together.
 static void make_cooperative(qn__ir_stmt_t* launch, qn__launch_kind_t kind, int64_t threads) {
   launch->loop.launch->kind = kind;
   launch->loop.launch->threads = threads;
@@ -50,7 +49,7 @@ static bool is_pure_slot(void* pb, qn__ir_expr_t** slot) {
   return qn__pb_is_pure(pb, *slot);
 }
 
-// Returns true if the block level has pure declarations alone, and then one nest of thread loops.
+// Returns true if the block level has only pure declarations before one nest of thread loops.
 static bool is_canonical(qn__pass_builder_t* pb, const qn__ir_block_t* level) {
   for (qn__ir_stmt_t* stmt = level->first; stmt; stmt = stmt->next) {
     if (qn__is_thread_loop(stmt)) return stmt->next == NULL;
@@ -64,7 +63,7 @@ static bool is_canonical(qn__pass_builder_t* pb, const qn__ir_block_t* level) {
   return false;
 }
 
-// Threads of the largest nest of thread loops in the block; 0: it has none.
+// Returns the threads of the largest nest of thread loops in the block; 0: it has none.
 static int64_t count_threads(const qn__pass_builder_t* pb, qn__ir_block_t* block) {
   int64_t max_count = 0;
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
@@ -90,7 +89,7 @@ static int64_t count_threads(const qn__pass_builder_t* pb, qn__ir_block_t* block
   return max_count > (int64_t)pb->max_threads ? (int64_t)pb->max_threads : max_count;
 }
 
-// Keeps the thread loops of the program. False: the block level is not of that form.
+// Keeps the thread loops of the program. Returns false if the block level is not canonical.
 static bool keep_threads(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__ir_block_t* content) {
   if (!is_canonical(pb, content)) return false;
   qn__ir_stmt_t* threads = content->last;
@@ -130,7 +129,7 @@ static void distribute_loops(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
 
 // ---- independent iterations
 
-// Puts lets that name iteration `at` and the nest's body in a block, which the content begins with.
+// Appends lets that name iteration `at`, and the nest's body, to `out`.
 static void place_iteration(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t* nest,
                             qn__ir_var_t* at, qn__ir_block_t* out) {
   qn__ir_expr_t* use = qn__pb_use(pb, at);
@@ -140,7 +139,7 @@ static void place_iteration(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__n
   qn__block_splice(out, &nest->body);
 }
 
-// A block or a warp for each iteration.
+// Assigns each iteration to a block or a warp.
 static void place_each(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t* nest,
                        qn__launch_kind_t kind) {
   qn__ir_block_t content = {NULL, NULL};
@@ -150,7 +149,8 @@ static void place_each(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t
   qn__launch_put(launch, &content);
 }
 
-// for k in 0..ceildiv(n - block, G) { let at = block + k * G; ... }: a block for every G-th one.
+// Assigns every G-th iteration to one block:
+//   for k in 0..ceildiv(n - block, G) { let at = block + k * G; ... }
 static void place_steps(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t* nest) {
   int64_t grid = qn__fixed_grid(pb);
   qn__ir_var_t* block = launch->loop.var;

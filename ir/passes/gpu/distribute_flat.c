@@ -1,20 +1,20 @@
-// ir/passes/gpu/distribute_flat.c: gives each thread one iteration of a nest, or a few.
+// ir/passes/gpu/distribute_flat.c: assigns one iteration of a nest, or a few, to each thread.
 //
 //   block.x block in 0..ceildiv(E, 1024) { thread.x t in 0..256 { unroll k in 0..4 {
 //     let at = block * 1024 + k * 256 + t; if at < E { ... } } } }
 //
-// A thread has several iterations where the body is short and waits for memory: the loads of all
-// are in flight at once, and they share what is computed for each block and thread. That works only
-// without a branch between them: all blocks but the last take a copy of the loop without the test,
-// under `if block < E // 1024`. The iterations of a thread are as far apart as the block has
-// threads, so that neighbouring threads touch neighbouring elements. A target with wide accesses
-// gets consecutive iterations instead (wide.c). If only the device knows the extent, a grid of
-// fixed size steps through it.
+// A thread has several iterations if the body is short and limited by memory. The loads of all are
+// then in flight at once, and they share the values computed for each block and thread. This works
+// only without a branch between them. So all blocks but the last run a copy of the loop without the
+// test, under `if block < E // 1024`. The iterations of a thread are as far apart as the block has
+// threads, so that adjacent threads access adjacent elements. A target with wide accesses gets
+// consecutive iterations instead (wide.c). If only the device knows the extent, a grid of fixed
+// size steps through it.
 #include "ir/passes/cost.h"
 #include "ir/passes/gpu/distribute.h"
 #include "ir/passes/gpu/wide.h"
 
-#define MAX_COST 40.0  // of a body that waits for memory
+#define MAX_COST 40.0  // of a body that is limited by memory
 
 enum { elements_per_thread = 4 };
 
@@ -38,7 +38,7 @@ static int64_t elements(qn__pass_builder_t* pb, qn__nest_t* nest, int64_t extent
   int64_t lanes = qn__wide_nest_lanes(pb, nest, extent, cost);
   *out_is_lanes = lanes > 1;
   if (lanes > 1) return lanes;
-  // A short grid needs many threads more than long ones.
+  // In a short grid, more threads are better than long threads.
   if (extent >= 0 && extent < elements_per_thread * qn__busy_threads(pb)) return 1;
   return elements_per_thread;
 }
@@ -57,7 +57,7 @@ static qn__ir_block_t guarded(qn__pass_builder_t* pb, qn__ir_var_t* index,
   return qn__block_of(test);
 }
 
-// position = block * (threads * per_thread) + k * threads + t
+// Returns block * (threads * per_thread) + k * threads + t.
 static qn__ir_expr_t* position(qn__pass_builder_t* pb, qn__ir_var_t* block, qn__ir_var_t* k,
                                qn__ir_var_t* t, int64_t threads, int64_t per_thread) {
   qn__ir_expr_t* at =
@@ -69,7 +69,7 @@ static qn__ir_expr_t* position(qn__pass_builder_t* pb, qn__ir_var_t* block, qn__
   return qn__pb_op(pb, QN_OP_ADD, at, qn__pb_use(pb, t));
 }
 
-// unroll k in 0..per_thread { lets and body }, with variables of its own.
+// Returns `unroll k in 0..per_thread { lets and body }`, with its own variables.
 static qn__ir_stmt_t* untested_loop(qn__pass_builder_t* pb, const qn__ir_block_t* body,
                                     qn__ir_var_t* k, int64_t per_thread) {
   qn__ir_var_t* other = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "k");
@@ -80,7 +80,7 @@ static qn__ir_stmt_t* untested_loop(qn__pass_builder_t* pb, const qn__ir_block_t
   return qn__block_replace(pb->arena, body, k, use, &loop->loop.body) ? loop : NULL;
 }
 
-// `per_thread` iterations for thread `t` of block `block`, as many apart as a block has threads.
+// Returns `per_thread` iterations of thread `t` of block `block`, `threads` apart.
 static qn__ir_block_t strided_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* block,
                                    qn__ir_var_t* t, const qn__ir_expr_t* extent, int64_t threads,
                                    int64_t per_thread) {
@@ -93,7 +93,7 @@ static qn__ir_block_t strided_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn_
   qn__ir_block_t inner = guarded(pb, at, is_exact ? NULL : extent, nest);
   qn__ir_stmt_t* untested = NULL;
   if (k && !is_exact) {
-    // The test is the block's one statement. What is in it may be read, not moved: it is cloned.
+    // The test is the only statement of the block. Its body is also used below, so it is cloned.
     qn__ir_block_t plain = body;
     qn__ir_stmt_t* let = body.last;
     if (!let || !inner.first) return none;
@@ -123,7 +123,8 @@ static qn__ir_block_t strided_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn_
   return body;
 }
 
-// Lanes for each thread where that is right, else iterations that lie apart.
+// Returns lanes for each thread. If only some row lengths allow lanes, a test chooses between them
+// and strided iterations.
 static qn__ir_block_t lanes_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* block,
                                  qn__ir_var_t* t, const qn__ir_expr_t* extent, int64_t threads,
                                  int64_t count) {
@@ -163,7 +164,8 @@ static void known_grid(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t
   qn__launch_finish_x(pb, launch, t, threads, &body);
 }
 
-// for k in 0..ceildiv(E - position, all threads) { let at = position + k * all threads; ... }
+// Writes a grid of fixed size:
+//   for k in 0..ceildiv(E - position, all threads) { let at = position + k * all threads; ... }
 static void fixed_grid(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t* nest) {
   int64_t grid = qn__fixed_grid(pb);
   int64_t threads = pb->threads;

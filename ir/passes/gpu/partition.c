@@ -5,8 +5,7 @@
 //   - Lets, asserts, conditions and bounds of loops stay with the host if it can compute them
 //     (qn__host_knows). So do allocations in global memory, tables, and views of those.
 //   - A parallel loop, a serial loop marked as independent, and a nest of block or thread loops
-//   each
-//     become a launch.
+//     become a launch each.
 //   - A serial loop around such launches stays a loop of the host, if the host knows its bounds.
 //   - An `if` around launches whose condition only the device knows becomes a condition inside each
 //     of them.
