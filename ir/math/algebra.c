@@ -4,7 +4,7 @@
 #include "ir/math/kit.h"
 #include "ir/math/tables.h"
 
-// The larger of the two is scaled to where squares neither overflow nor lose digits.
+// Scales the larger of the two, so that squares neither overflow nor lose digits.
 qn__mval_t qn__mf_hypot(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t x = kabs(k, args[0]), y = kabs(k, args[1]);
   qn__mval_t is_steep = kgt(k, y, x);
@@ -21,8 +21,8 @@ qn__mval_t qn__mf_hypot(qn__mkit_t* k, const qn__mval_t* args) {
   return kselect(k, is_inf, kf(k, (double)INFINITY), kmul(k, root, back));
 }
 
-// x = 2^(3 n) m with m between 3/8 and 3: r near m^(-1/3) by a polynomial and, for f64, a step of
-// Newton's iteration; y = m r^2, put right by a step with y^3 - m in two words.
+// With x = 2^(3 n) m and m between 3/8 and 3, a polynomial approximates r = m^(-1/3). For f64, a
+// step of Newton's iteration follows. y = m r^2 is corrected by a step with y^3 - m in two words.
 qn__mval_t qn__mf_cbrt(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0], one = kf(k, 1.0), third = kf(k, 1.0 / 3), zero = kf(k, 0.0);
   qn__msplit_t parts = qn__mk_split(k, kabs(k, x), true);
@@ -52,8 +52,8 @@ qn__mval_t qn__mf_cbrt(qn__mkit_t* k, const qn__mval_t* args) {
 
 // ------------------------------------------------------------------------------------ nextafter
 
-// The bits of floats are in the order of their magnitudes, so that the neighbour is `step` away.
-// All is done in integers: a GPU may take denormal numbers for zero.
+// Returns the next float. The bits of floats are ordered as their magnitudes, so the neighbour is
+// `step` away. Computes in integers, since a GPU may treat denormal numbers as zero.
 static qn__mval_t next_after(qn__mkit_t* k, const qn__mval_t* args, qn_dtype_t dtype) {
   bool is_f16 = dtype == QN_DTYPE_F16;
   qn__mval_t step = ku(k, is_f16 ? 1u << 13 : dtype == QN_DTYPE_BF16 ? 1u << 16 : 1u);
@@ -95,13 +95,13 @@ qn__mval_t qn__mf_nextafter_bf16(qn__mkit_t* k, const qn__mval_t* args) {
 
 // ------------------------------------------------------------------------------------ fmod
 
-// Bits of the quotient that one step can take off, where a quotient may be off by a few ulp.
+// Returns the number of quotient bits in one step, with a quotient that may be off by a few ulp.
 static int bits_of_step(const qn__mkit_t* k) {
   if (k->has_fma) return k->is_f64 ? 46 : 18;
   return k->is_f64 ? 24 : 10;
 }
 
-// a - q b exactly, where the result is a multiple of the last bit of b and not longer than b.
+// Returns a - q b, exact if it is a multiple of the last bit of b and not longer than b.
 static qn__mval_t remainder_of(qn__mkit_t* k, qn__mval_t a, qn__mval_t q, qn__mval_t b) {
   if (k->has_fma) return kmsub(k, q, b, a);
   // Products of a short quotient with either half of b are exact.
@@ -109,8 +109,8 @@ static qn__mval_t remainder_of(qn__mkit_t* k, qn__mval_t a, qn__mval_t q, qn__mv
   return ksub(k, ksub(k, a, kmul(k, q, head)), kmul(k, q, ksub(k, b, head)));
 }
 
-// a mod b for positive a and b with a quotient below 2^bits_of_step. The quotient is made a bit too
-// small, so that it or the next number is right; of the two remainders the one between 0 and b is
+// Returns a mod b for positive a and b with a quotient below 2^bits_of_step. Makes the quotient
+// slightly too small, so that it or the next integer is correct. The remainder between 0 and b is
 // exact.
 static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t quotient) {
   double less = 1 - (k->is_f64 ? 0x1p-49 : 0x1p-20);
@@ -120,21 +120,21 @@ static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t
   return kselect(k, kge(k, second, kf(k, 0.0)), second, first);
 }
 
-// r 2^bits mod b, for r below b: the quotient has a bit more.
+// Returns r 2^(bits_of_step - 1) mod b, for r below b.
 qn__mval_t qn__mf_fmod_step(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t r = kmul(k, args[0], kf(k, ldexp(1, bits_of_step(k) - 1)));
   return mod_step(k, r, args[1], kratio(k, r, args[1]));
 }
 
-// fmod of two numbers with any quotient, by long division of the mantissas: the first step takes
-// off what the number of bits leaves over, and each repetition the same number of them.
+// Returns fmod for any quotient, by long division of the mantissas. Each repetition divides
+// bits_of_step - 1 bits of the quotient, the first step the rest of the bits.
 qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
   qn__msplit_t a = qn__mk_split(k, kabs(k, args[0]), true);
   qn__msplit_t b = qn__mk_split(k, kabs(k, args[1]), true);
   qn__mval_t one = kf(k, 1.0);
   double bits = bits_of_step(k) - 1;
   qn__mval_t divisor = kadd(k, b.f, one);
-  // Lanes that are not far are bounded too, as they run along.
+  // Bound the count in lanes that do not need this function, too: they run it along with others.
   qn__mval_t left = kat_most(k, k->is_f64 ? 2100 : 280, ksub(k, a.k, b.k));
   qn__mval_t count = kone(k, QN_OP_TRUNC, kmul(k, left, kf(k, 1 / bits)));
   qn__mval_t first = ksub(k, left, kmul(k, count, kf(k, bits)));
@@ -145,14 +145,14 @@ qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
   return kcopysign(k, qn__mk_ldexp(k, r, b.k), args[0]);
 }
 
-// Special cases are settled before the rare call, so that little is kept across it.
+// Handles special cases before the rare call, so that few values are live across it.
 qn__mval_t qn__mf_fmod(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t a = kabs(k, args[0]), b = kabs(k, args[1]);
   qn__mval_t quotient = kratio(k, a, b);
   qn__mval_t is_far = kge(k, quotient, kf(k, ldexp(1, bits_of_step(k))));
   is_far = kand(k, is_far, kand(k, qn__mk_has_exponent(k, a), qn__mk_has_exponent(k, b)));
   qn__mval_t near = kselect(k, kisinf(k, b), a, mod_step(k, a, b, quotient));
-  // Infinity has no remainder, and nothing has one by zero.
+  // NaN for a infinite or b zero.
   qn__mval_t has_none = kor(k, kisinf(k, a), keq(k, b, kf(k, 0.0)));
   has_none = kor(k, has_none, kor(k, kisnan(k, a), kisnan(k, b)));
   near = kselect(k, has_none, kf(k, (double)NAN), kcopysign(k, near, args[0]));

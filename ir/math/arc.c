@@ -7,7 +7,7 @@
 #include "ir/math/kit.h"
 #include "ir/math/tables.h"
 
-// whole * pi - y, pi in two words.
+// Returns whole * pi - y, with pi in two words.
 static qn__mval_t from_pi(qn__mkit_t* k, double whole, qn__mval_t y) {
   const double* pi = k->is_f64 ? pi_f64 : pi_f32;
   return ksub(k, kf(k, whole * pi[0]), ksub(k, y, kf(k, whole * pi[1])));
@@ -29,7 +29,7 @@ static arc_t arc_of(qn__mkit_t* k, qn__mval_t x) {
   return (arc_t){is_far, kmad(k, kmul(k, s, z), QN__POLY_OF(k, z, asin), s)};
 }
 
-// Beyond 1 the root of a negative number is NaN.
+// Returns asin x; NaN for |x| > 1, from the root of a negative number.
 qn__mval_t qn__mf_asin(qn__mkit_t* k, const qn__mval_t* args) {
   arc_t arc = arc_of(k, args[0]);
   qn__mval_t far = from_pi(k, 0.5, kadd(k, arc.sine, arc.sine));
@@ -45,9 +45,9 @@ qn__mval_t qn__mf_acos(qn__mkit_t* k, const qn__mval_t* args) {
   return kselect(k, arc.is_far, far, near);
 }
 
-// atan(y / x) for positive y and x, of which one may be infinite or zero. The smaller by the larger
-// is at most 1; above tan(pi/8) it is (smaller - larger) / (smaller + larger), the tangent of what
-// is then added to pi/4.
+// Returns atan(y / x) for y and x not negative; one of them may be infinite or zero. The quotient
+// t = smaller / larger is at most 1. Above tan(pi/8), atan t = pi/4 + atan u with
+// u = (smaller - larger) / (smaller + larger).
 static qn__mval_t atan_of(qn__mkit_t* k, qn__mval_t y, qn__mval_t x) {
   const double* pi = k->is_f64 ? pi_f64 : pi_f32;
   qn__mval_t is_steep = kgt(k, y, x);
@@ -73,7 +73,7 @@ qn__mval_t qn__mf_atan2(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t limit = kf(k, k->is_f64 ? 0x1p1021 : 0x1p125);
   qn__mval_t is_large = kor(k, kgt(k, y, limit), kgt(k, x, limit));
   qn__mval_t scale = kselect(k, is_large, kf(k, 0.25), one);
-  // Two infinities are as two ones; two zeros as zero and one.
+  // Two infinities count as two ones, two zeros as zero and one.
   qn__mval_t are_inf = kand(k, kisinf(k, y), kisinf(k, x));
   qn__mval_t are_zero = kand(k, keq(k, y, zero), keq(k, x, zero));
   qn__mval_t top = kselect(k, are_inf, one, kmul(k, y, scale));

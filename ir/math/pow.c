@@ -1,11 +1,13 @@
 // ir/math/pow.c: pow.
 //
-// |a|^b = e^(b log|a|), the sign from whether b is an odd integer, and the special cases of C99
-// annex F. The exponent may be as large as 745, which turns a relative error of the logarithm into
-// one 745 times as large: the logarithm needs more digits than the result has. f64 carries it in
-// two words, to about 2^-64; f32 works in f64 throughout on a CPU, and in pairs of f32 on a GPU,
-// because not every device has doubles, and few have fast ones. Two-word arithmetic is that of
-// T. J. Dekker, A floating-point technique for extending the available precision, 1971.
+// |a|^b = e^(b log|a|). The sign depends on whether b is an odd integer. The special cases are
+// those of C99 annex F. The exponent may be as large as 745, which makes a relative error of the
+// logarithm 745 times as large. So the logarithm needs more digits than the result:
+//   - f64 computes it in two words, to about 2^-64;
+//   - f32 computes in f64 on a CPU;
+//   - f32 computes in pairs of f32 on a GPU: not every device has doubles, and few have fast ones.
+// For arithmetic with two words, see T. J. Dekker, A floating-point technique for extending the
+// available precision, 1971.
 #include <math.h>
 
 #include "ir/math/kit.h"
@@ -15,7 +17,8 @@ static const double INF = (double)INFINITY;
 
 // ------------------------------------------------------------------------------------ f32 by f64
 
-// 2 atanh(f / (2 + f)) / ln 2 for f64 values that came from f32; 2^-40 is enough.
+// Returns log2 x = k + 2 atanh(f / (2 + f)) / ln 2 for an f64 converted from f32. An error of 2^-40
+// is small enough.
 static qn__mval_t log2_narrowly(qn__mkit_t* w, qn__mval_t x) {
   qn__msplit_t parts = qn__mk_split(w, x, false);
   qn__mval_t s = kdiv(w, parts.f, kadd(w, parts.f, kf(w, 2.0)));
@@ -31,7 +34,7 @@ static qn__mval_t magnitude_f32(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
   log2 = kselect(w, klt(w, x, kf(w, INF)), log2, x);
   log2 = kselect(w, keq(w, x, kf(w, 0.0)), kf(w, -INF), log2);
   qn__mval_t t = kmul(w, log2, kto(w, QN_DTYPE_F64, y));
-  // Far beyond what an f32 can hold, well within what an f64 can.
+  // These bounds are far beyond the exponents of f32, and well within those of f64.
   t = kat_least(w, -200.0, kat_most(w, 200.0, t));
   qn__mval_t magic = kf(w, qn__mk_magic(w, w->bias));
   qn__mval_t shifted = kadd(w, t, magic);
@@ -44,9 +47,9 @@ static qn__mval_t magnitude_f32(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
 
 // ------------------------------------------------------------------------------------ pairs of f32
 
-// log2(1 + f) = s (c0 + z (c1 + z Q(z))) with s = f / (2 + f), z = s^2: s, z, c0 and c1 in two
-// words, which gives 2^-35 of the result. The quotient need not be rounded well: the remainder
-// makes its second word.
+// Returns log2 x by log2(1 + f) = s (c0 + z (c1 + z Q(z))) with s = f / (2 + f) and z = s^2. With
+// s, z, c0 and c1 in two words, the relative error is 2^-35. The quotient may be inexact, since the
+// second word is computed from the remainder.
 static qn__mpair_t log2_in_pairs(qn__mkit_t* k, qn__mval_t x) {
   qn__msplit_t parts = qn__mk_split(k, x, true);
   qn__mpair_t d = qn__mk_fast_two_sum(k, kf(k, 2.0), parts.f);
@@ -70,9 +73,9 @@ static qn__mpair_t log2_in_pairs(qn__mkit_t* k, qn__mval_t x) {
   return qn__mk_fast_two_sum(k, sum.hi, kadd(k, sum.lo, u.lo));
 }
 
-// Zero and infinity have no logarithm that two words could hold; their powers are zero or infinity.
+// Sets the powers of zero and infinity, whose logarithms do not fit two words, to zero or infinity.
 static qn__mval_t with_limits(qn__mkit_t* k, qn__mval_t base, qn__mval_t y, qn__mval_t result) {
-  // Bits: a GPU's comparison may take a denormal number for zero.
+  // Compare bits: a GPU's comparison may treat a denormal number as zero.
   bool by_bits = k->is_gpu && !k->is_f64;
   qn__mval_t x = by_bits ? kbits(k, base) : base;
   qn__mval_t none = by_bits ? ku(k, 0) : kf(k, 0.0);
@@ -83,8 +86,9 @@ static qn__mval_t with_limits(qn__mkit_t* k, qn__mval_t base, qn__mval_t y, qn__
   return kselect(k, kor(k, is_zero, is_inf), limit, result);
 }
 
-// |log2 x| is at least 2^-24: an exponent of 2^40 gives infinity or zero as any larger one does.
-// 2^r = 1 + r (ln 2 + r P(r)), the product of the heads of r and ln 2 being exact.
+// Returns base^y in pairs of f32. |log2 x| is at least 2^-24, so an exponent of 2^40 gives infinity
+// or zero, as any larger one. 2^r = 1 + r (ln 2 + r P(r)), where the product of the heads of r and
+// ln 2 is exact.
 static qn__mval_t magnitude_in_pairs(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
   qn__mpair_t l = log2_in_pairs(k, base);
   y = kat_least(k, -0x1p40, kat_most(k, 0x1p40, y));
@@ -112,10 +116,10 @@ static qn__mval_t magnitude_in_pairs(qn__mkit_t* k, qn__mval_t base, qn__mval_t 
 
 // ------------------------------------------------------------------------------------ f64
 
-// log x in two words, x positive and finite.
+// Returns log x in two words, for x positive and finite.
 static qn__mpair_t log_in_pairs(qn__mkit_t* k, qn__mval_t x) {
   qn__msplit_t parts = qn__mk_split(k, x, true);
-  // s = f / (2 + f). The quotient need not be rounded well: the remainder makes the second word.
+  // s = f / (2 + f). The quotient may be inexact: the remainder gives the second word.
   qn__mpair_t d = qn__mk_fast_two_sum(k, kf(k, 2.0), parts.f);
   qn__mval_t inverse = kratio(k, kf(k, 1.0), d.hi);
   qn__mval_t s = kmul(k, parts.f, inverse);
@@ -147,7 +151,7 @@ static qn__mpair_t log_in_pairs(qn__mkit_t* k, qn__mval_t x) {
 
 static qn__mval_t magnitude_f64(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
   qn__mpair_t log = log_in_pairs(k, base);
-  // |log| is at least 2^-53: an exponent of 2^70 gives infinity or zero as any larger one does.
+  // |log| is at least 2^-53: an exponent of 2^70 gives infinity or zero, as any larger one.
   y = kat_least(k, -0x1p70, kat_most(k, 0x1p70, y));
   qn__mpair_t t = qn__mk_two_product(k, y, log.hi);
   t.lo = kmad(k, y, log.lo, t.lo);
@@ -167,13 +171,14 @@ qn__mval_t qn__mf_pow(qn__mkit_t* k, const qn__mval_t* args) {
                       : k->is_gpu ? magnitude_in_pairs(k, base, y)
                                   : magnitude_f32(k, base, y);
 
-  // Odd: an integer whose half is none. Infinity and every large number are even integers.
+  // Odd: an integer whose half is not an integer. Infinity and all large numbers are even integers.
   qn__mval_t half = kmul(k, y, kf(k, 0.5));
   qn__mval_t is_integer = keq(k, kone(k, QN_OP_TRUNC, y), y);
   qn__mval_t is_odd = kand(k, is_integer, kne(k, kone(k, QN_OP_TRUNC, half), half));
   result = kselect(k, is_odd, kcopysign(k, result, x), result);
 
-  // A negative finite base with an exponent that is no integer; infinity and zero are no error.
+  // NaN for a negative finite base and an exponent that is not an integer, but not for -infinity or
+  // -0.
   qn__mval_t is_negative = kand(k, klt(k, x, zero), klt(k, base, inf));
   qn__mval_t is_error = kand(k, is_negative, knot(k, is_integer));
   is_error = kor(k, is_error, kor(k, kisnan(k, x), kisnan(k, y)));

@@ -4,8 +4,7 @@
 // Requirements:
 // 1. The value stays the same, bit for bit, for every input: floats keep NaN, infinities and the
 //    sign of zero. (A function marked `fast` also allows x + 0 -> x.)
-// 2. Integers wrap. A rule that relies on order or division checks in terms.c that sums do not
-// wrap.
+// 2. Integers wrap. Rules that rely on order or division check in terms.c that sums do not wrap.
 // 3. In checked builds, loads and divisions, which may fail, are evaluated as often as before.
 // 4. arith.c computes literals, as in the interpreter, so that both have the same results.
 //

@@ -1,20 +1,20 @@
-// ir/passes/lower_exchanges.c: exchanges among threads, as the target has them.
+// ir/passes/lower_exchanges.c: replaces exchanges among threads by operations of the target.
 //
-// An exchange (LANE and GROUP operators) becomes the whole value of a let of its own:
-//   - in the arm of a lazy operator it moves out, with an operand that is evaluated only where the
-//     arm is: the condition is the same for all threads, the verifier saw to that;
-//   - in a reduction it makes a loop of the reduction, which adds up in a local buffer;
-//   - in the condition of `while` it is computed before the loop and at the end of its body.
-// Those that the target lacks then go through shared memory:
+// An exchange (LANE and GROUP operators) first becomes the whole value of a let:
+//   - In a branch of a lazy operator it moves out. Its operand is then evaluated only under the
+//     branch's condition, which is the same for all threads: the verifier checks that.
+//   - A reduction that contains one becomes a loop that adds up in a local buffer.
+//   - In the condition of `while` it is computed before the loop and at the end of its body.
+// Exchanges that the target lacks then use shared memory:
 //   - shuffle:  all[t] = x; barrier; all[source]
 //   - warp_sum: all[t] = x; barrier; the first lane sums its warp: sums[warp]; barrier; sums[warp]
-//   - block_sum: as warp_sum (or with it, where there is one), then every thread sums the warps.
-// A barrier precedes the stores too if the memory was used before: threads may still read it.
+//   - block_sum: as warp_sum (or with the target's warp_sum), then every thread sums the warps.
+// If the memory was used before, a barrier precedes the stores too: threads may still read it.
 #include "ir/passes/exchange.h"
 
 // ---- nodes
 
-// `condition ? value : 0`, or the value if there is no condition.
+// Returns `condition ? value : 0`, or the value if there is no condition.
 static qn__ir_expr_t* only_where(qn__exchange_t* self, const qn__ir_expr_t* condition,
                                  qn__ir_expr_t* value) {
   if (!condition || !value) return value;
@@ -33,12 +33,12 @@ static qn__ir_expr_t* both(qn__exchange_t* self, const qn__ir_expr_t* outer, qn_
 typedef struct pull {
   qn__exchange_t* self;
   qn__ir_block_t* out;
-  const qn__ir_expr_t* condition;  // under which the place is evaluated, or NULL
+  const qn__ir_expr_t* condition;  // the place is evaluated only if it holds; NULL: always
 } pull_t;
 
 static bool pull_slot(void* context, qn__ir_expr_t** slot);
 
-// The condition becomes a variable, so that it is evaluated once; each arm knows when it counts.
+// Makes the condition a variable, so that it is evaluated once and guards each branch.
 static bool pull_lazy(pull_t* pull, qn__ir_expr_t* expr) {
   qn__exchange_t* self = pull->self;
   if (!pull_slot(pull, &expr->args[0])) return false;
@@ -62,7 +62,10 @@ static bool pull_lazy(pull_t* pull, qn__ir_expr_t* expr) {
 
 static void rewrite_block(qn__exchange_t* self, qn__ir_block_t* block);
 
-// alloc total; total[] = neutral; for k in begin..end { lets; total[] = total[] + value; } total[]
+// Replaces a reduction by a loop:
+//   alloc total; total[] = neutral;
+//   for k in begin..end { lets; total[] = total[] + value; }
+//   total[]
 static bool pull_reduce(pull_t* pull, qn__ir_expr_t** slot) {
   qn__exchange_t* self = pull->self;
   qn__ir_expr_t* reduce = *slot;
@@ -78,7 +81,7 @@ static bool pull_reduce(pull_t* pull, qn__ir_expr_t** slot) {
   loop->loop.kind = QN_LOOP_SERIAL;
   loop->loop.var = reduce->reduce.reduce_var;
   loop->loop.var->kind = QN__VAR_LOOP;
-  // An arm that does not count has no iterations.
+  // Under a false condition there are no iterations.
   loop->loop.begin = only_where(self, pull->condition, reduce->reduce.begin);
   loop->loop.end = only_where(self, pull->condition, reduce->reduce.end);
   loop->loop.body = reduce->reduce.lets;
@@ -123,7 +126,8 @@ static void pull_stmt(qn__exchange_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t*
   (void)qn__stmt_each_expr(stmt, pull_slot, &pull);
 }
 
-// alloc go: bool; go[] = c; while go[] { ...; go[] = c; }
+// Replaces `while c { ... }` by
+//   alloc go: bool; go[] = c; while go[] { ...; go[] = c; }
 static void rewrite_while(qn__exchange_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__ir_expr_t* condition = stmt->while_.condition;
   qn__ir_expr_t* again = qn__pb_copy(self->pb, condition);
@@ -137,7 +141,8 @@ static void rewrite_while(qn__exchange_t* self, qn__ir_stmt_t* stmt, qn__ir_bloc
   qn__pb_append(&stmt->while_.body, qn__pb_store(self->pb, go, NULL, NULL, again));
 }
 
-// Shared memory belongs to a block: thread loops at the top of a function get one around them.
+// Wraps thread loops at the top of a function in a block loop, since shared memory belongs to a
+// block.
 static qn__ir_stmt_t* with_block(qn__exchange_t* self, qn__ir_stmt_t* threads) {
   qn__ir_stmt_t* block = qn__stmt_new(self->pb->arena, QN__STMT_LOOP, threads->loc);
   qn__ir_var_t* var = qn__var_new(self->pb->arena, QN__VAR_LOOP, QN_DTYPE_I64, "block");

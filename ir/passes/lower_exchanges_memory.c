@@ -1,11 +1,12 @@
-// ir/passes/lower_exchanges_memory.c: lowers one exchange among threads, which is the whole value
-// of a let: it stays if the target has it, and goes through shared memory otherwise. The head of
+// ir/passes/lower_exchanges_memory.c: lowers one exchange among threads, the whole value of a let.
+// The exchange stays if the target has it, and uses shared memory otherwise. The head of
 // lower_exchanges.c shows the code.
 #include "ir/passes/exchange.h"
 
 // ---- threads
 
-// Threads along an axis. Only threads that exist evaluate it, so the range is not empty.
+// Returns the threads along an axis. Only threads that exist evaluate it, so the range is not
+// empty.
 static qn__ir_expr_t* extent(qn__exchange_t* self, const qn__ir_stmt_t* loop) {
   return qn__pb_op(self->pb, QN_OP_SUB, qn__pb_copy(self->pb, loop->loop.end),
                    qn__pb_copy(self->pb, loop->loop.begin));
@@ -19,7 +20,7 @@ void qn__exchange_enter(qn__exchange_t* self, qn__ir_stmt_t* loop) {
 
 void qn__exchange_leave(qn__exchange_t* self, qn__ir_stmt_t* loop) {
   if (self->linear) {
-    // The number of the thread, before every use.
+    // Declare the number of the thread before every use.
     qn__ir_expr_t* value = NULL;
     for (int axis = 2; axis >= 0; --axis) {
       const qn__ir_stmt_t* each = self->axes[axis];
@@ -49,7 +50,7 @@ static qn__ir_var_t* linear(qn__exchange_t* self) {
   return self->linear;
 }
 
-// Threads of the block, and at most how many.
+// Returns the number of threads of the block. `*out_most` is an upper bound.
 static qn__ir_expr_t* thread_count(qn__exchange_t* self, int64_t* out_most) {
   qn__ir_expr_t* count = qn__pb_int(self->pb, 1);
   for (int axis = 0; axis < 3; ++axis) {
@@ -114,8 +115,8 @@ static qn__ir_expr_t* in_range(qn__exchange_t* self, qn__ir_var_t* var, int64_t 
       qn__pb_op(self->pb, QN_OP_LT, qn__pb_use(self->pb, var), high));
 }
 
-// assert that the lane is in the warp, in checked builds. `target`: the lane that shuffle_xor
-// makes, or NULL where every operand below the warp size gives one in the warp.
+// Asserts, in checked builds, that the lane is in the warp. `target` is the lane of shuffle_xor, or
+// NULL if every operand below the warp size gives a lane in the warp.
 static void check_lane(qn__exchange_t* self, qn__ir_block_t* out, const qn__ir_expr_t* expr,
                        qn__ir_var_t* operand, qn__ir_var_t* target) {
   if (!self->pb->options->is_checked) return;
@@ -151,7 +152,7 @@ static qn__ir_expr_t* lower_lane(qn__exchange_t* self, qn__ir_block_t* out, qn__
           : qn__pb_op(self->pb, how, qn__pb_use(self->pb, lane), qn__pb_use(self->pb, operand));
   qn__ir_var_t* target = qn__pb_let(self->pb, out, "target", other);
   check_lane(self, out, expr, operand, target);
-  // A distance of a warp or more has no thread, nor has one outside of the block.
+  // No thread is a warp size or more away, or outside of the block.
   qn__ir_expr_t* holds =
       qn__pb_op(self->pb, QN_OP_LOGIC_AND,
                 in_range(self, operand, qn__lane_least(expr->op, self->warp_size),
@@ -186,7 +187,7 @@ static qn_op_t warp_op(qn_reduce_kind_t kind) {
   return kind == QN_REDUCE_MAX ? QN_OP_WARP_MAX : QN_OP_WARP_SUM;
 }
 
-// The first lane of each warp stores what `value` is for its warp.
+// Makes the first lane of each warp store its `value`.
 static void store_by_leader(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t* sums,
                             qn__ir_expr_t* value) {
   qn__ir_expr_t* is_first = qn__pb_op(self->pb, QN_OP_EQ, lane_of(self), qn__pb_int(self->pb, 0));
@@ -212,7 +213,7 @@ static qn__ir_expr_t* lower_group(qn__exchange_t* self, qn__ir_block_t* out, qn_
     store_by_leader(self, out, sums, qn__pb_use(self->pb, warp));
   } else {
     qn__ir_buffer_t* all = publish(self, out, expr->args[0]);
-    // All threads have passed the barriers of publish() since its last use.
+    // Needs no other barrier: the one in publish() follows the last use of `sums`.
     sums = self->sums[place_of(dtype)];
     if (!sums) sums = memory(self, out, self->sums, dtype, "warps", warps);
     qn__ir_expr_t* begin =

@@ -1,10 +1,10 @@
-// ir/passes/lower_views.c: accesses through views become accesses to the base.
+// ir/passes/lower_views.c: replaces accesses through views by accesses to the base.
 //
-// A view is dissolved where each of its dimensions has the stride of a dimension of the base, so
-// that view[i] is base[start + i]: slices, rows, tiles. Other views (a matrix seen as a vector)
-// stay, with their strides spelt out. In checked builds all views stay, because the view's own
-// bounds must be checked. Start indices that are not plain become lets before the view, so that
-// they are evaluated where the program says.
+// A view is removed if each of its dimensions has the stride of a dimension of the base, so that
+// view[i] is base[start + i]: slices, rows, tiles. Other views (a matrix seen as a vector) stay,
+// with explicit strides. In checked builds all views stay, because the view's own bounds must be
+// checked. Start indices that are not plain become lets before the view, so that they are evaluated
+// at its declaration.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
@@ -14,7 +14,7 @@ typedef struct lower {
   bool has_failed;
 } lower_t;
 
-// Behind qn_buffer.user of a dissolved view.
+// `user` of a view that is removed.
 typedef struct mapping {
   uint32_t* base_dims;  // per dimension of the view
 } mapping_t;
@@ -37,7 +37,7 @@ static qn__ir_expr_t* add(lower_t* self, qn__ir_expr_t* a, qn__ir_expr_t* b) {
 }
 
 // Returns true if the view stays within the extent of dimension `d` of the base. Otherwise it may
-// run on into the next row, which indices of the base must not do. The first dimension has no next
+// continue in the next row, which indices of the base must not. The first dimension has no next
 // row.
 static bool fits(const qn__ir_buffer_t* view, uint32_t i, uint32_t d) {
   const qn__ir_expr_t* extent = view->base->shape[d];
@@ -49,7 +49,7 @@ static bool fits(const qn__ir_buffer_t* view, uint32_t i, uint32_t d) {
          !__builtin_add_overflow(start, size, &end) && end <= limit;
 }
 
-// Which dimension of the base has each dimension of the view? NULL when there is no such mapping.
+// Finds a dimension of the base for each dimension of the view. NULL if there is no such mapping.
 static mapping_t* find_mapping(lower_t* self, const qn__ir_buffer_t* view) {
   const qn__ir_buffer_t* base = view->base;
   qn__ir_expr_t** strides = qn__buf_strides(self->arena, base);
@@ -66,14 +66,15 @@ static mapping_t* find_mapping(lower_t* self, const qn__ir_buffer_t* view) {
     while (next < base->rank && !qn__expr_equal(view->strides[i], strides[next])) ++next;
     if (next == base->rank || !fits(view, i, next)) return NULL;
     for (uint32_t d = next + 1; d < base->rank; ++d) {
-      if (qn__expr_equal(view->strides[i], strides[d])) return NULL;  // which of the two is meant?
+      if (qn__expr_equal(view->strides[i], strides[d])) return NULL;  // ambiguous
     }
     mapping->base_dims[i] = next++;
   }
   return mapping;
 }
 
-// Replaces *inout_buffer and *inout_indices by those of the base while the buffer is dissolved.
+// Replaces *inout_buffer and *inout_indices by those of the base, as long as the buffer is a
+// removed view.
 static void redirect(lower_t* self, qn__ir_buffer_t** inout_buffer,
                      qn__ir_expr_t*** inout_indices) {
   while ((*inout_buffer)->scope == QN__SCOPE_VIEW && (*inout_buffer)->user) {
@@ -108,7 +109,7 @@ static bool redirect_loads(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, redirect_loads, self);
 }
 
-// Makes start indices plain: lets in `out`, before the view.
+// Moves start indices into lets in `out`, before the view.
 static void bind_start(lower_t* self, qn__ir_buffer_t* view, qn__ir_block_t* out) {
   for (uint32_t d = 0; d < view->base->rank; ++d) {
     qn__ir_expr_t* index = as_i64(self, view->base_indices[d]);
@@ -132,8 +133,8 @@ static void bind_start(lower_t* self, qn__ir_buffer_t* view, qn__ir_block_t* out
   }
 }
 
-// Two loads from one place need not give the same, so that such extents and strides cannot be
-// compared.
+// Returns true if extents or strides contain loads. These cannot be compared, since two loads from
+// one place may differ.
 static bool has_loads(const qn__ir_buffer_t* view) {
   for (uint32_t i = 0; i < view->rank; ++i) {
     if (qn__expr_facts(view->shape[i]).has_load || qn__expr_facts(view->strides[i]).has_load) {
@@ -143,7 +144,7 @@ static bool has_loads(const qn__ir_buffer_t* view) {
   return false;
 }
 
-// Returns true when the view is dissolved and its declaration goes away.
+// Returns true if the view is removed, with its declaration.
 static bool lower_view(lower_t* self, qn__ir_buffer_t* view, qn__ir_block_t* out) {
   redirect(self, &view->base, &view->base_indices);
   if (self->has_failed) return false;

@@ -1,9 +1,9 @@
 // ir/passes/nest.c: perfect nests of independent loops as one index space (nest.h).
 //
-// Loops belong to one nest if nothing stands between them but lets that every iteration may compute
-// for itself, and if the bounds of the inner loop depend on neither: then the index space is a box.
-// The dimension along which most accesses are contiguous counts fastest, so that neighbouring
-// threads or vector lanes touch neighbouring elements.
+// Loops belong to one nest under two conditions. Between them are only lets that every iteration
+// may compute again. The bounds of the inner loop depend on neither the lets nor the outer
+// variables, so that the index space is a box. The dimension along which most accesses are
+// contiguous counts fastest, so that adjacent threads or vector lanes access adjacent elements.
 #include "ir/passes/nest.h"
 
 // ---- which loops
@@ -77,7 +77,7 @@ static void score_block(score_t* self, qn__ir_block_t* block) {
     if (stmt->kind == QN__STMT_STORE &&
         qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
             QN__REACH_CONTIGUOUS) {
-      self->total += 1.5 * self->weight;  // stores win over as many loads
+      self->total += 1.5 * self->weight;  // a store counts more than a load
     }
     QN__EACH_BLOCK(stmt, inner) score_block(self, inner);
   }

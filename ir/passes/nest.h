@@ -10,8 +10,8 @@ enum { qn__max_nest = 8 };
 typedef struct qn__nest {
   uint32_t count;
   qn__ir_stmt_t* loops[qn__max_nest];  // outermost first
-  uint32_t order[qn__max_nest];        // slowest first: places in `loops`
-  uint32_t let_counts[qn__max_nest];   // of `lets`, those from each loop's body
+  uint32_t order[qn__max_nest];        // slowest first: indices into `loops`
+  uint32_t let_counts[qn__max_nest];   // number of `lets` from each loop's body
   qn__ir_block_t lets;                 // from the bodies of all loops but the innermost, in order
   qn__ir_block_t body;                 // of the innermost loop
 } qn__nest_t;
@@ -19,16 +19,16 @@ typedef struct qn__nest {
 // Takes apart the largest perfect nest at `loop`, which is marked as independent. Moves the
 // statements of its bodies to `lets` and `body`; the loops themselves only give their bounds.
 void qn__nest_open(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t* out);
-// Puts everything back where qn__nest_open found it.
+// Restores the loops and statements that qn__nest_open took apart.
 void qn__nest_close(qn__nest_t* nest);
 
-// The loop that counts fastest: most accesses are contiguous along it.
+// Returns the loop that counts fastest: most accesses are contiguous along it.
 static inline qn__ir_stmt_t* qn__nest_fastest(const qn__nest_t* nest) {
   return nest->loops[nest->order[nest->count - 1]];
 }
-// The count of all iterations.
+// Returns the number of all iterations.
 qn__ir_expr_t* qn__nest_extent(qn__pass_builder_t* pb, const qn__nest_t* nest);
-// The count if it is constant, else -1.
+// Returns the number if it is constant, else -1.
 int64_t qn__nest_trips(const qn__nest_t* nest);
 // Appends lets of the loops' variables for iteration `index` (a small expression, copied at each
 // use), then the nest's own lets, which move.

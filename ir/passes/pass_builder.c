@@ -1,4 +1,4 @@
-// ir/passes/pass_builder.c: nodes, counts of iterations and questions about loops (pass_builder.h).
+// ir/passes/pass_builder.c: makes nodes, counts iterations, queries loops (pass_builder.h).
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -151,7 +151,7 @@ qn__ir_stmt_t* qn__pb_count_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, co
   return qn__pb_loop(pb, kind, var, qn__pb_int(pb, 0), count);
 }
 
-// An array of the indices that the rank takes. NULL if one is missing.
+// Returns an array of as many indices as the buffer's rank. NULL if one is missing.
 static qn__ir_expr_t** index_list(qn__pass_builder_t* pb, const qn__ir_buffer_t* buffer,
                                   qn__ir_expr_t* i, qn__ir_expr_t* j) {
   assert(buffer->rank <= 2);
@@ -238,8 +238,8 @@ void qn__pb_barrier(qn__pass_builder_t* pb, qn__ir_block_t* block) {
 
 // ---- counts of iterations
 
-// Cannot be so large that a difference of two leaves the range: counts, loops over them, and what
-// is computed of those. Scalars and i64 data can.
+// Returns true if the difference of two such values cannot overflow: counts, variables of loops
+// over them, and values computed from those. It may for scalars and i64 data.
 static bool is_moderate(const qn__ir_expr_t* expr) {
   int64_t constant;
   if (qn__expr_const_int(expr, &constant)) return constant == (int32_t)constant;
@@ -283,7 +283,7 @@ static qn__ir_expr_t* range(qn__pass_builder_t* pb, const qn__ir_expr_t* begin,
     qn__ir_expr_t* count_of = qn__pb_op(pb, QN_OP_SUB, most, qn__pb_copy(pb, begin));
     return is_cut ? qn__pb_op(pb, QN_OP_MAX, count_of, qn__pb_int(pb, 0)) : count_of;
   }
-  // The subtraction then leaves the range for no empty loop.
+  // Then the subtraction overflows for no empty loop.
   most = qn__pb_op(pb, QN_OP_MAX, most, qn__pb_copy(pb, begin));
   return qn__pb_op(pb, QN_OP_SUB, most, qn__pb_copy(pb, begin));
 }
@@ -363,7 +363,7 @@ bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr) {
 qn__lanes_t* qn__pb_lanes(qn__pass_builder_t* pb) {
   if (pb->arena->is_exhausted) return NULL;
   if (pb->lanes.var_count < pb->var_count || pb->lanes.buffer_count < pb->buffer_count) {
-    // With room, so that a few more variables need no new arrays.
+    // Reserve room, so that a few more variables need no new arrays.
     qn__ir_func_t counts = {.var_count = pb->var_count + 256,
                             .buffer_count = pb->buffer_count + 64};
     if (!qn__lanes_init(&pb->lanes, pb->arena, &counts)) {

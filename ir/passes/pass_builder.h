@@ -1,5 +1,4 @@
-// ir/passes/pass_builder.h: makes nodes for the passes that write new code, and answers questions
-// about loops.
+// ir/passes/pass_builder.h: makes nodes for passes that write new code, and queries loops.
 //
 // A builder belongs to one run of a pass over one function. Functions that make a node return NULL
 // for a NULL operand or without memory; the arena remembers that it ran out, so a pass may build a
@@ -45,19 +44,19 @@ qn__ir_expr_t* qn__pb_use(qn__pass_builder_t* pb, qn__ir_var_t* var);
 qn__ir_expr_t* qn__pb_copy(qn__pass_builder_t* pb, const qn__ir_expr_t* expr);
 // Folds constants, and drops zeros of sums and ones of products.
 qn__ir_expr_t* qn__pb_op(qn__pass_builder_t* pb, qn_op_t op, qn__ir_expr_t* a, qn__ir_expr_t* b);
-// The same with a literal on the right.
+// As qn__pb_op, with a literal on the right.
 qn__ir_expr_t* qn__pb_op_int(qn__pass_builder_t* pb, qn_op_t op, qn__ir_expr_t* a, int64_t b);
 qn__ir_expr_t* qn__pb_cond(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_expr_t* a,
                            qn__ir_expr_t* b);
 qn__ir_expr_t* qn__pb_zero(qn__pass_builder_t* pb, qn_dtype_t dtype);
-// The value of a reduction over an empty range.
+// Returns the value of a reduction over an empty range.
 qn__ir_expr_t* qn__pb_neutral(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype);
-// The operator that joins two partial results of a reduction.
+// Returns the operator that combines two partial results of a reduction.
 qn_op_t qn__reduce_op(qn_reduce_kind_t kind);
-// Element [i, j] of a buffer of rank 2, [i] of rank 1, [] of rank 0.
+// Returns element [i, j] of a buffer of rank 2, [i] of rank 1, [] of rank 0.
 qn__ir_expr_t* qn__pb_load(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__ir_expr_t* i,
                            qn__ir_expr_t* j);
-// `kind` of all `count` elements of a buffer of rank 1, from `begin` on.
+// Returns the reduction of `count` elements of a buffer of rank 1, from `begin` on.
 qn__ir_expr_t* qn__pb_reduce(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* begin, qn__ir_expr_t* end);
 
@@ -76,11 +75,11 @@ void qn__pb_let_var(qn__pass_builder_t* pb, qn__ir_block_t* block, qn__ir_var_t*
                     qn__ir_expr_t* value);
 qn__ir_stmt_t* qn__pb_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, qn__ir_var_t* var,
                            qn__ir_expr_t* begin, qn__ir_expr_t* end);
-// `for var in 0..count` of the kind, with a new variable.
+// Returns `for var in 0..count` of the kind, with a new variable.
 qn__ir_stmt_t* qn__pb_count_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, const char* name,
                                  qn__ir_expr_t* count);
 qn__ir_stmt_t* qn__pb_if(qn__pass_builder_t* pb, qn__ir_expr_t* condition);
-// Indices as in qn__pb_load.
+// Returns a store; indices as in qn__pb_load.
 qn__ir_stmt_t* qn__pb_store(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__ir_expr_t* i,
                             qn__ir_expr_t* j, qn__ir_expr_t* value);
 void qn__pb_barrier(qn__pass_builder_t* pb, qn__ir_block_t* block);
@@ -89,13 +88,13 @@ void qn__pb_append(qn__ir_block_t* block, qn__ir_stmt_t* stmt);
 
 // ---- counts of iterations
 
-// max(end, begin) - begin: 0 for every empty range, and without overflow for any other.
+// Returns max(end, begin) - begin: 0 for every empty range, and without overflow for any other.
 qn__ir_expr_t* qn__pb_range(qn__pass_builder_t* pb, const qn__ir_expr_t* begin,
                             const qn__ir_expr_t* end);
 qn__ir_expr_t* qn__pb_extent(qn__pass_builder_t* pb, const qn__ir_stmt_t* loop);
-// The same of a reduction, but negative for an empty range where that does no harm.
+// Returns the extent of a reduction. It may be negative for an empty range where that is harmless.
 qn__ir_expr_t* qn__pb_reduce_extent(qn__pass_builder_t* pb, const qn__ir_expr_t* reduce);
-// The count if it is constant, else -1.
+// Returns the number of iterations if it is constant, else -1.
 int64_t qn__const_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end);
 
 // ---- questions
@@ -119,11 +118,12 @@ static inline bool qn__is_independent_loop(const qn__ir_stmt_t* stmt) {
 static inline bool qn__is_cooperative_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && stmt->loop.is_cooperative;
 }
-// A thread loop with a barrier or an exchange: it needs exactly as many threads as iterations.
+// Returns true for a thread loop with a barrier or an exchange, which needs exactly as many threads
+// as iterations.
 static inline bool qn__threads_synchronize(const qn__ir_stmt_t* stmt) {
   return qn__is_thread_loop(stmt) && !stmt->loop.is_independent;
 }
-// Facts about one loop, with room for all that is declared so far. NULL without memory.
+// Returns facts about one loop, with room for all current declarations. NULL without memory.
 qn__lanes_t* qn__pb_lanes(qn__pass_builder_t* pb);
 
 // Makes every loop of one thread's code serial and removes the marks of the mapping.

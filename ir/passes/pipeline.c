@@ -1,7 +1,6 @@
 // ir/passes/pipeline.c: runs passes in order, checking the body after each in debug builds.
 //
-// Not here: which pipeline a target wants beyond the CPU's; a code generator may hand in its own
-// list.
+// A code generator may also pass its own list of passes.
 #include "ir/passes/pass_builder.h"
 #include "ir/passes/passes.h"
 #include "ir/verify.h"
@@ -36,9 +35,9 @@ qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* option
 }
 
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  // A CPU has no exchanges: they become barriers, at which threads are cut. Unrolling comes after
-  // the cut, so that a barrier in an unrolled loop is one barrier, and before simplifying, which
-  // folds what the copies contain.
+  // A CPU has no exchanges: they become barriers, at which thread loops are split. Unrolling comes
+  // after that, so that a barrier in an unrolled loop is one barrier. Simplifying comes later, to
+  // fold constants in the copies.
   static const qn__pass_t* const passes[] = {
       &qn__pass_target_values,   &qn__pass_lower_views,
       &qn__pass_lower_exchanges, &qn__pass_serialize_threads,

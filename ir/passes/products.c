@@ -10,7 +10,7 @@
 //    product.
 // 4. A tile reads an operand earlier than the program does. So nothing in the nest may write its
 //    memory, and the program must read it unconditionally.
-// 5. Every sum is added up in the order of the reduction.
+// 5. Every sum keeps the order of the reduction.
 #include "ir/passes/products.h"
 
 enum { instructions_of_function = 16 };  // a mathematical one, roughly
@@ -128,7 +128,7 @@ static bool find_slot(void* self, qn__ir_expr_t** slot) {
   return true;
 }
 
-// Looks for reductions. False: the block has a statement that no product may have.
+// Searches for reductions. Returns false if the block has a statement that no product may have.
 static bool find_in_block(find_t* self, qn__ir_block_t* block, bool is_top) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF) {
@@ -238,7 +238,7 @@ static void collect(void* context, qn__ir_expr_t** slot, bool is_lazy) {
   if (!(mask & QN__PRODUCT_LOADS) || self->has_failed) return;
   bool has_rows = mask & product->side_dims[QN__PRODUCT_ROW];
   bool has_columns = mask & product->side_dims[QN__PRODUCT_COLUMN];
-  if (!has_rows && !has_columns) return;  // the same for a whole block: it stays
+  if (!has_rows && !has_columns) return;  // the same for a whole block: stays in the summand
   bool was_lazy = self->is_lazy;
   self->is_lazy |= is_lazy;
   if (has_rows && has_columns) {

@@ -2,7 +2,7 @@
 // into loops for a CPU.
 //
 // A thread loop without a barrier is a loop over independent iterations. A thread loop with
-// barriers is cut at them (fission.c): every piece becomes a loop of its own over all threads.
+// barriers is split at them (fission.c): every part becomes a loop over all threads.
 // Block loops are launches; a nest of them whose extents do not depend on each other becomes one
 // launch over all blocks. Shared buffers become local to the block.
 #include "ir/passes/fission.h"
@@ -20,7 +20,7 @@ bool qn__block_has_barrier(qn__ir_block_t* block) {
   return qn__block_any(block, is_barrier);
 }
 
-// Two perfectly nested block loops become one over the product: outer = b // n, inner = b % n.
+// Makes two perfectly nested block loops one loop over the product: outer = b // n, inner = b % n.
 static bool collapse(qn__pass_builder_t* pb, qn__ir_stmt_t* outer) {
   qn__ir_stmt_t* inner = outer->loop.body.first;
   qn__ir_expr_t* extent = qn__pb_extent(pb, inner);
@@ -44,7 +44,7 @@ static bool collapse(qn__pass_builder_t* pb, qn__ir_stmt_t* outer) {
   return !qn__pb_stopped(pb);
 }
 
-// Innermost pairs first, so that a nest of three becomes one loop too.
+// Collapses the innermost pair first, so that a nest of three becomes one loop too.
 static bool collapse_nest(qn__pass_builder_t* pb, qn__ir_stmt_t* outer) {
   qn__ir_stmt_t* inner = outer->loop.body.first;
   if (!inner || !qn__is_block_loop(inner) || inner->next) return true;
@@ -56,7 +56,7 @@ static bool collapse_nest(qn__pass_builder_t* pb, qn__ir_stmt_t* outer) {
   return collapse(pb, outer);
 }
 
-// `is_top`: not inside any loop.
+// Serializes the thread loops of a block. `is_top`: the block is not inside any loop.
 static qn_status_t serialize_block(qn__pass_builder_t* pb, qn__ir_block_t* block, bool is_top) {
   qn__ir_block_t result = {NULL, NULL};
   qn__ir_stmt_t* next;

@@ -1,8 +1,8 @@
 // ir/passes/simplify.c: folds expressions, decides branches, removes what has no effect.
 //
-// One walk in program order: what is known about variables (ranges, copies, constants) comes from
-// what stands before. Then one sweep backwards removes lets, buffers and empty statements that
-// nothing uses. In checked builds nothing that may fail is removed.
+// One walk in program order collects facts about variables (ranges, copies, constants) and applies
+// them to later statements. A sweep backwards then removes unused lets, unused buffers and empty
+// statements. In checked builds, operations that may fail are kept.
 #include "ir/passes/fold.h"
 #include "ir/passes/passes.h"
 
@@ -13,7 +13,7 @@ static bool fold_slot(void* self, qn__ir_expr_t** slot) {
 
 static void simplify_block(qn__fold_t* fold, qn__ir_block_t* block, bool is_top);
 
-// Appends what is left of the statement.
+// Appends the simplified statement, if it has an effect.
 static void simplify_stmt(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn__ir_block_t* out);
 
 static bool has_one_iteration(const qn__ir_stmt_t* loop) {
@@ -167,7 +167,7 @@ static bool is_useless(const sweep_t* self, qn__ir_stmt_t* stmt) {
   return check.can_drop;
 }
 
-// Lets of reductions that nothing uses.
+// Removes unused lets of reductions.
 static bool sweep_reductions(void* context, qn__ir_expr_t** slot);
 
 static void sweep_list(sweep_t* self, qn__ir_block_t* block, bool is_reduction) {
@@ -221,7 +221,7 @@ static qn_status_t sweep(qn__fold_t* fold, qn__ir_func_t* function) {
   return QN_OK;
 }
 
-// Symbols are extents of dimensions: never negative. (One that only appears in strides may be.)
+// Records that symbols are not negative: they are extents. (One that is only a stride may be.)
 static void learn_symbols(qn__fold_t* fold, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; ++i) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;

@@ -1,4 +1,4 @@
-// ir/passes/target_values.c: numbers of the target become literals; requirements are decided.
+// ir/passes/target_values.c: replaces numbers of the target by literals, and checks requirements.
 //
 // 1. After the pass no TARGET operator is left: warp_size() is a literal.
 // 2. An assert whose condition then consists of literals is a requirement of the function. It is
@@ -7,7 +7,7 @@
 // 3. An arm of an `if` that such a condition excludes is emptied first, so that requirements in it
 //    do not count: a function may have a variant for each width.
 //
-// It is the first pass: what comes after sees constants.
+// It is the first pass, so that later passes see constants.
 #include "base/buffer.h"
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"

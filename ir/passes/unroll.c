@@ -1,8 +1,8 @@
-// ir/passes/unroll.c: writes `unroll` loops out.
+// ir/passes/unroll.c: unrolls `unroll` loops.
 //
 // A loop whose extent is a constant of at most `max_extent` becomes that many copies of its body
 // with the variable replaced by its value, inner loops first. A function grows to at most
-// `max_weight`; what does not fit, and what is larger, becomes a serial loop.
+// `max_weight`. Other loops become serial.
 #include "ir/passes/passes.h"
 #include "ir/passes/rewrite.h"
 
@@ -15,7 +15,7 @@ typedef struct unroll {
 
 static bool unroll_block(unroll_t* self, qn__ir_block_t* block);
 
-// Appends the copies of the loop to `out`. False when memory ran out.
+// Appends the copies of the loop to `out`. Returns false without memory.
 static bool write_out(unroll_t* self, qn__ir_stmt_t* loop, int64_t begin, int64_t end,
                       qn__ir_block_t* out) {
   for (int64_t i = begin; i < end; ++i) {
