@@ -138,8 +138,8 @@ static int64_t float_to_int(qn_dtype_t to, double value) {
   return (int64_t)truncated;
 }
 
-// What double holds of a magnitude that it may not hold: the last bit stands for all that is cut
-// off, so that rounding to fewer bits is rounding once.
+// Converts a magnitude to double by truncation, and sets the last bit if any bit was lost (a sticky
+// bit). Rounding the result to fewer bits then equals rounding once.
 static double jammed(uint64_t magnitude) {
   enum { CUT = 12 };
   const uint64_t rest = (UINT64_C(1) << CUT) - 1;
@@ -227,7 +227,7 @@ static long double scaled(double a, double n) {
   return ldexpl((long double)a, (int)fmax(fmin(n, 6000), -6000));
 }
 
-// By the bits of the dtype, which are in the order of the magnitudes.
+// Steps through the bits of the dtype, which are ordered as the magnitudes.
 static double next_after(qn_dtype_t dtype, double a, double b) {
   if (isnan(a) || isnan(b)) return isnan(a) ? a : b;
   if (a == b) return b;

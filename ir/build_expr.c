@@ -120,7 +120,7 @@ qn_expr_t* qn_build_int(qn_builder_t* builder, qn_dtype_t dtype, int64_t value) 
   if (!qn__dtype_is_int(dtype)) {
     return qn__build_fail(builder, call, "%s is not an integer dtype", qn_dtype_text(dtype));
   }
-  // u64 takes every bit pattern.
+  // Every bit pattern is a u64.
   if (qn__wrap_int(dtype, value) != value) {
     return qn__build_fail(builder, call, "%" PRId64 " is outside of %s", value,
                           qn_dtype_text(dtype));

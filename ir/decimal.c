@@ -170,7 +170,7 @@ double qn__decimal_parse(qn_dtype_t dtype, qn_str_t text) {
 static int digits_of(double value, int count, char out_digits[20]) {
   char text[64];
   (void)snprintf(text, sizeof text, "%.*e", count - 1, value);
-  // The locale chooses what stands between the first digit and the rest, nothing else.
+  // The locale changes only the separator between the first digit and the rest.
   int found = 0;
   const char* c = text;
   for (; *c && *c != 'e'; c++) {

@@ -11,9 +11,9 @@
 
 // The body must be numbered (qn__function_number). Failure is sticky in `out`.
 void qn__body_encode(const qn__ir_body_t* body, qn__buffer_t* out);
-// Any bytes are safe. `*out_body` is initialised by the callee and must be verified by the caller;
-// on failure it needs no deinit. Decoded locals get names from their ids: "v3", "b2".
-// Nesting is limited to 256 levels. Errors: DATA_LOSS, OUT_OF_MEMORY.
+// Decodes bytes, which may be untrusted. `*out_body` is initialised by the callee and must be
+// verified by the caller; on failure it needs no deinit. Decoded locals get names from their ids:
+// "v3", "b2". Nesting is limited to 256 levels. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__body_decode(qn_span_t bytes, qn_allocator_t allocator, qn__ir_body_t* out_body);
 
 #endif  // QUERN_IR_ENCODE_H_

@@ -1,4 +1,4 @@
-// ir/layout.c: breaking long lines of canonical text.
+// ir/layout.c: breaks long lines of canonical text.
 //
 // A line is broken after a ',' or an infix operator: at the least nested place of its second half,
 // and at the last one of these. It continues below the text in the innermost open bracket unless
@@ -23,7 +23,7 @@ static bool is_break(const char* text, size_t at) {
   return begin < at && begin > 0 && text[begin - 1] == ' ';
 }
 
-// After the brace of a reduction, if there is no better place.
+// Returns true after the brace of a reduction, used if there is no better place.
 static bool is_last_resort(const char* text, size_t at) {
   return at >= 3 && text[at] == ' ' && text[at - 1] == '{' && text[at - 2] == ' ';
 }

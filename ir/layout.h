@@ -1,4 +1,4 @@
-// ir/layout.h: how wide a line of canonical text may be, and how a longer one is broken.
+// ir/layout.h: the maximum width of a line of canonical text, and the breaking of longer lines.
 //
 // Shared by the printer and the formatter, so that they agree.
 #ifndef QUERN_IR_LAYOUT_H_

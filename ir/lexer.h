@@ -1,7 +1,7 @@
 // ir/lexer.h: the text of a module as tokens.
 //
-// Not here: what tokens mean together (parser.c) and how messages look (diag.c). The lexer reports
-// what it finds wrong inside a token and goes on.
+// The lexer reports errors inside a token and continues. Not here: the grammar (parser.c), and the
+// layout of messages (diag.c).
 #ifndef QUERN_IR_LEXER_H_
 #define QUERN_IR_LEXER_H_
 
@@ -75,7 +75,7 @@ typedef struct qn__lexer {
 // `text` is valid UTF-8 and smaller than 2 GiB (qn__lexer_check).
 void qn__lexer_init(qn__lexer_t* lexer, qn_str_t text, qn__diag_t* diag);
 qn__token_t qn__lexer_next(qn__lexer_t* lexer);
-// Reports a text that is too large or not UTF-8; false then.
+// Reports a text that is too large or not UTF-8, and returns false.
 bool qn__lexer_check(qn_str_t text, qn__diag_t* diag);
 
 static inline qn_str_t qn__lexer_slice(qn_str_t text, qn__ir_loc_t loc) {
@@ -84,17 +84,17 @@ static inline qn_str_t qn__lexer_slice(qn_str_t text, qn__ir_loc_t loc) {
 // "'('", "a name".
 const char* qn__token_text(qn__token_kind_t kind);
 
-// The bytes of a string token (with its quotes), escapes replaced, into `out`.
+// Appends the bytes of a string token (with its quotes) to `out`, with escapes replaced.
 void qn__lexer_unescape(qn_str_t token, qn__buffer_t* out);
 // The inverse, with quotes.
 void qn__lexer_escape(qn_str_t bytes, qn__buffer_t* out);
 
-// The magnitude of an integer token; false when it needs more than 64 bits.
+// Reads the magnitude of an integer token. Returns false if it needs more than 64 bits.
 bool qn__lexer_int(qn_str_t token, uint64_t* out_value);
 
 // Returns true if `text` may be declared: letters, digits and "_", no digit first, not reserved.
 bool qn__text_is_name(qn_str_t text);
-// A word that can never be a name: statement words, dtypes, literals.
+// Returns true for words that cannot be names: keywords of statements, dtypes, literals.
 bool qn__text_is_reserved(qn_str_t text);
 
 #endif  // QUERN_IR_LEXER_H_

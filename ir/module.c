@@ -164,14 +164,14 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
   }
   qn__ir_body_t body;
   QN_TRY(qn__body_decode((qn_span_t){data, size}, filled.allocator, &body));
-  // There is no text that a message could point into.
+  // Without a source text, messages have no place.
   qn__diag_t diag;
   qn__diag_init(&diag, filled.allocator, &filled, filled.source_name, QN_STR(""));
   qn_module_t* module = NULL;
   qn_status_t status = finish(&body, &diag, filled.source_name, QN_STR(""), &module);
   qn__diag_deinit(&diag);
   if (!qn_ok(status)) return status;
-  // Canonical bytes have one form: bytes that would be written differently are refused.
+  // Canonical bytes have one form: reject bytes that the encoder would write differently.
   if (module->byte_count != size || memcmp(module->bytes, data, size) != 0) {
     qn_module_release(module);
     return qn_status_make(QN_STATUS_DATA_LOSS,

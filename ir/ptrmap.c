@@ -1,4 +1,4 @@
-// ir/ptrmap.c: open addressing with linear probes, at most half full; nothing is ever removed.
+// ir/ptrmap.c: open addressing with linear probing, at most half full. Keys are never removed.
 #include "ir/ptrmap.h"
 
 #include <assert.h>
@@ -14,8 +14,8 @@ void qn__ptrmap_deinit(qn__ptrmap_t* map) {
   qn__ptrmap_init(map, map->allocator);
 }
 
-// The slot of `key`, or the empty one where it belongs. Addresses are multiples of 16, so the low
-// bits say nothing; the multiplier is the golden ratio's.
+// Returns the slot of `key`, or the empty slot for it. Addresses are multiples of 16, so their low
+// bits are always 0. The multiplier, from the golden ratio, mixes the other bits.
 static qn__ptrmap_slot_t* find(const qn__ptrmap_t* map, const void* key) {
   uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9E3779B97F4A7C15);
   size_t i = (size_t)(hash >> 32) & (map->capacity - 1);

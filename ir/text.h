@@ -11,15 +11,15 @@
 // tree runs out of stack.
 enum { QN__NESTING_LIMIT = 256 };
 
-// Parses as much as it can, reporting to `diag`; false when an error was reported. `*out_body` is
-// initialised by the callee in every case and must be deinitialised. Not verified. Out of memory is
-// false too, and qn__diag_status then says so.
+// Parses as much of the text as possible, without verifying it. Reports errors to `diag` and
+// returns false. `*out_body` is always initialised and must be deinitialised. Also returns false
+// without memory, and qn__diag_status then returns OUT_OF_MEMORY.
 bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
                     qn__ir_body_t* out_body);
-// Canonical text. Printing what was parsed from it gives the same text and the same module.
+// Prints canonical text. Parsing it gives the same module, which prints as the same text.
 void qn__text_print(const qn__ir_body_t* body, qn__buffer_t* out);
-// The same, and tells for each statement the line (from 1) where it begins, before it is written.
-// The callback returns false when it is out of memory; false then, or when the text is.
+// Prints canonical text, and calls back before each statement with its line (from 1). The callback
+// returns false without memory. Returns false then, or if `out` is out of memory.
 bool qn__text_print_places(const qn__ir_body_t* body, qn__buffer_t* out,
                            bool (*on_stmt)(void* self, const qn__ir_stmt_t* stmt, uint32_t line),
                            void* self);

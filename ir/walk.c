@@ -90,8 +90,8 @@ bool qn__walk_block(qn__ir_walker_t* walker, qn__ir_block_t* block) {
 
 // ------------------------------------------------------------------------------------ comparison
 
-// The reductions around the place that is compared, innermost first: what they declare corresponds
-// by position.
+// The reductions that enclose the compared expressions, innermost first. Their declarations
+// correspond by position.
 typedef struct frame {
   const qn__ir_expr_t* a;
   const qn__ir_expr_t* b;
@@ -146,7 +146,7 @@ static bool equal(const frame_t* frame, const qn__ir_expr_t* a, const qn__ir_exp
     case QN__EXPR_INT:
       return a->int_value == b->int_value;
     case QN__EXPR_FLOAT:
-      // By bits: 0.0 and -0.0 differ, a NaN is itself.
+      // Compare bits: 0.0 and -0.0 differ, and a NaN equals itself.
       return memcmp(&a->float_value, &b->float_value, sizeof a->float_value) == 0;
     case QN__EXPR_VAR:
       return var_equal(frame, a->var, b->var);

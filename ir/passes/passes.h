@@ -1,7 +1,7 @@
 // ir/passes/passes.h: rewrites of a body, one file each. A pass keeps the body valid; in debug
 // builds the verifier runs after each.
 //
-// What a CPU code generator finds after qn__passes_run_cpu:
+// A CPU code generator may rely on this after qn__passes_run_cpu:
 //   - Loops are SERIAL, PARALLEL or VECTOR. PARALLEL loops stand at the top of a function, or there
 //     inside of serial loops without lanes, `while` and `if`: each is a launch; their iterations
 //     are independent and may run in any order on any thread.
@@ -22,7 +22,7 @@
 //   - Local buffers that were indexed by constants only stay buffers: they are meant to be
 //     promoted by the code generator (a masked store to a local buffer may be load, select, store).
 //
-// What a GPU code generator finds after qn__passes_run_gpu:
+// A GPU code generator may rely on this after qn__passes_run_gpu:
 //   - The host runs the statements at the top of a function: LET, ASSERT, IF and SERIAL loops whose
 //     expressions hold only symbols, scalar parameters and such lets (integers and bools, no
 //     loads), ALLOC in global, CONST, VIEW, and *launches*. A launch is a nest of BLOCK_* loops (at
@@ -73,7 +73,8 @@ struct qn__pass_builder;
 typedef struct qn__pass {
   const char* name;
   const char* doc;
-  // Either: rewrites the body, or each of its functions with a builder (pass_builder.h).
+  // One of these is set: rewrite the body, or each of its functions with a builder
+  // (pass_builder.h).
   qn_status_t (*run)(qn__ir_body_t* body, const qn__pass_options_t* options);
   void (*run_function)(struct qn__pass_builder* pb);
   // The postcondition in words, and a test of it that debug builds run: it returns NULL, or the
@@ -85,30 +86,30 @@ typedef struct qn__pass {
 // Replaces numbers of the target by literals, and decides the asserts that require something of
 // them. Errors: UNSUPPORTED names the function, the condition and the target's number.
 extern const qn__pass_t qn__pass_target_values;
-// Constants, identities, affine index algebra; then removes what is unused.
+// Folds constants, identities and affine indices; then removes unused declarations.
 extern const qn__pass_t qn__pass_simplify;
-// Moves loop-invariant lets and subexpressions (never loads past stores that may change them, never
-// anything that could fail) out of loops.
+// Moves loop-invariant lets and subexpressions out of loops, but no loads past stores that may
+// change them, and no operations that may fail.
 extern const qn__pass_t qn__pass_hoist;
 // Replaces accesses through views by accesses to the buffers underneath where the dimensions match
 // (not in checked builds, where the view's own bounds count), and gives the views that stay
 // explicit strides.
 extern const qn__pass_t qn__pass_lower_views;
-// Writes `unroll` loops of small constant extent out; larger ones become serial.
+// Unrolls `unroll` loops of small constant extent; larger ones become serial.
 extern const qn__pass_t qn__pass_unroll;
-// thread.* loops become loops over independent iterations, split at barriers; values that live
-// across a barrier become arrays over the threads; block.* loops become parallel; shared becomes
+// Makes thread.* loops loops over independent iterations, split at barriers. Values used on both
+// sides of a barrier become arrays over the threads, block.* loops become parallel, shared buffers
 // local to the block. Errors: UNSUPPORTED for thread extents that are not constant around a
 // barrier.
 extern const qn__pass_t qn__pass_serialize_threads;
 // Marks contiguous loops and reductions with a lane count, then makes inner PARALLEL loops SERIAL.
 extern const qn__pass_t qn__pass_vectorize;
 
-// LANE and GROUP operators that the target lacks become stores to shared memory, barriers and
-// loads; those that stay become the whole value of a let. Where the CPU pipeline runs it, all go.
+// Replaces LANE and GROUP operators that the target lacks by stores to shared memory, barriers and
+// loads. Others become the whole value of a let. In the CPU pipeline, none is left.
 extern const qn__pass_t qn__pass_lower_exchanges;
 
-// ---- the mapping to a GPU (gpu/), a pass after the other. Each begins with its postcondition.
+// ---- the mapping to a GPU (gpu/), in this order. The head of each file has the postcondition.
 
 // Marks the loops whose iterations may run in any order and at once.
 extern const qn__pass_t qn__pass_independent;
@@ -117,13 +118,14 @@ extern const qn__pass_t qn__pass_independent;
 extern const qn__pass_t qn__pass_partition;
 // Gives blocks a tile of the result of a product (products.h).
 extern const qn__pass_t qn__pass_tile;
-// Gives iterations to threads, warps or blocks, and marks what the threads of a block share.
+// Assigns iterations to threads, warps or blocks, and marks the work that the threads of a block
+// share.
 extern const qn__pass_t qn__pass_distribute;
 // Moves local buffers that several threads use to shared memory.
 extern const qn__pass_t qn__pass_share;
 // Keeps rows that are read or computed again in registers (register reuse).
 extern const qn__pass_t qn__pass_reuse;
-// Gives blocks their thread loops, and each thread its part of what they share.
+// Adds the thread loops of blocks, and divides shared work among the threads.
 extern const qn__pass_t qn__pass_cooperative;
 // Separates accesses of different threads to one buffer by barriers.
 extern const qn__pass_t qn__pass_barriers;

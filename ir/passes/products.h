@@ -1,10 +1,10 @@
 // ir/passes/products.h: recognises products: sums (or other reductions) over two operands of which
 // each depends on loops that the other does not, as in C[i, j] = sum k { A[i, k] * B[k, j] }.
 //
-// The analysis changes nothing and knows no machine. It says which loops of a nest are rows, which
-// are columns, which are the batch, and which parts of the summand belong to one side alone: a tile
-// of R rows and C columns needs R + C of their values for R * C products. How large a tile is, and
-// where its values are held (shared memory, registers, a cache), is decided by its users.
+// The analysis changes nothing and does not depend on the target. It finds the loops of a nest that
+// are rows, columns or the batch, and the parts of the summand that depend on one side alone: a
+// tile of R rows and C columns needs R + C of their values for R * C products. Its users choose the
+// size of a tile, and hold its values in shared memory, registers or a cache.
 #ifndef QUERN_IR_PASSES_PRODUCTS_H_
 #define QUERN_IR_PASSES_PRODUCTS_H_
 
@@ -16,7 +16,7 @@ enum {
   qn__product_max_slots = 16,
 };
 
-// What a value depends on: bit d is loop d of the nest; then these.
+// The dependences of a value: bit d is loop d of the nest; then these.
 enum {
   QN__PRODUCT_DIMS = (1 << qn__max_nest) - 1,
   QN__PRODUCT_STEP = 1 << 8,    // the variable of the reduction
@@ -69,20 +69,20 @@ typedef struct qn__product {
   bool is_needed[qn__product_max_names];  // by the summand, beside the operands
 } qn__product_t;
 
-// Recognises the product that an open nest computes. False: it computes none.
+// Recognises the product that an open nest computes. Returns false if it computes none.
 bool qn__product_find(qn__pass_builder_t* pb, qn__nest_t* nest, qn__product_t* out);
 
-// The loops that are neither rows nor columns.
+// Returns the loops that are neither rows nor columns.
 static inline uint32_t qn__product_batch(const qn__product_t* product) {
   uint32_t all = (1U << product->nest->count) - 1;
   return all & ~(product->side_dims[QN__PRODUCT_ROW] | product->side_dims[QN__PRODUCT_COLUMN]);
 }
-// Iterations of the loops in `dims`: as an expression, and -1 if they are not constant.
+// Return the iterations of the loops in `dims`: as an expression, and as a constant (else -1).
 qn__ir_expr_t* qn__product_extent(const qn__product_t* product, uint32_t dims);
 int64_t qn__product_trips(const qn__product_t* product, uint32_t dims);
-// Instructions of the summand for one product, roughly, without its operands.
+// Estimates the instructions of the summand for one product, without its operands.
 int64_t qn__product_summand_size(const qn__product_t* product);
-// The index of a variable's name, or -1.
+// Returns the index of a variable's name, or -1.
 int qn__product_name(const qn__product_t* product, const qn__ir_var_t* var);
 
 // Sets `is_needed` for the names that `expr` uses, and for all that their lets use.
