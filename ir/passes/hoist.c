@@ -65,7 +65,7 @@ static void mark_block(site_t* site, qn__ir_block_t* block, bool* out_has_barrie
   }
 }
 
-// ---- what may move
+// ---- values that may move
 
 typedef struct invariance {
   const site_t* site;

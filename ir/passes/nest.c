@@ -6,7 +6,7 @@
 // contiguous counts fastest, so that adjacent threads or vector lanes access adjacent elements.
 #include "ir/passes/nest.h"
 
-// ---- which loops
+// ---- the loops of a nest
 
 // Returns true for arithmetic on values and on memory that no statement writes. Then each iteration
 // of an inner loop may compute it again.
@@ -53,7 +53,7 @@ static qn__ir_stmt_t* only_loop(const qn__pass_builder_t* pb, const qn__nest_t* 
   return begin.has_load || begin.has_reduce || end.has_load || end.has_reduce ? NULL : stmt;
 }
 
-// ---- which counts fastest
+// ---- the fastest dimension
 
 typedef struct score {
   const qn__lanes_t* lanes;

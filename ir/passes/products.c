@@ -53,7 +53,7 @@ void qn__product_needs(const qn__product_t* product, qn__ir_expr_t* expr, bool* 
   }
 }
 
-// ---- what a value depends on
+// ---- the dependences of a value
 
 typedef struct join {
   const qn__product_t* product;
@@ -283,7 +283,7 @@ static bool find_operands(qn__product_t* product) {
   return !self.has_failed && has_side[QN__PRODUCT_ROW] && has_side[QN__PRODUCT_COLUMN];
 }
 
-// ---- along which way an operand lies in memory
+// ---- the direction in which an operand is contiguous
 
 typedef struct reach {
   const qn__lanes_t* lanes;

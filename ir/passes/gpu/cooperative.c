@@ -15,7 +15,7 @@
 // reduction is marked.
 #include "ir/passes/gpu/cooperative.h"
 
-// ---- who runs a statement
+// ---- the threads that run a statement
 
 static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* out);
 

@@ -7,7 +7,7 @@ enum {
   assumed_shared_bytes = 16384,
 };
 
-// ---- what the host knows
+// ---- expressions that the host can compute
 
 // `user` of a variable that the host computes.
 static char host_mark;
@@ -202,7 +202,7 @@ void qn__launch_finish_x(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__ir_v
   qn__launch_finish(launch, loop);
 }
 
-// ---- how large a device is
+// ---- the size of the device
 
 int64_t qn__cores(const qn__pass_builder_t* pb) {
   return pb->options->multiprocessors > 0 ? pb->options->multiprocessors : assumed_cores;

@@ -63,7 +63,7 @@ void qn__launch_finish(qn__ir_stmt_t* launch, qn__ir_stmt_t* threads);
 void qn__launch_finish_x(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__ir_var_t* t,
                          int64_t count, qn__ir_block_t* body);
 
-// ---- what the host knows
+// ---- expressions that the host can compute
 
 // Marks a variable that the host computes.
 void qn__host_mark(qn__ir_var_t* var);
@@ -73,7 +73,7 @@ bool qn__host_knows(qn__ir_expr_t* expr);
 // Returns true if the host can compute the bounds of all loops of the nest.
 bool qn__host_knows_nest(const qn__nest_t* nest);
 
-// ---- how large a device is
+// ---- the size of the device
 
 int64_t qn__cores(const qn__pass_builder_t* pb);
 // Returns the number of threads that keep the device busy.
