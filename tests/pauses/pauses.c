@@ -1,29 +1,34 @@
-// tests/pauses/pauses.c: runs a command and stops single threads of it, each for a while, at any
-// instruction or between two system calls: what a test leaves to the scheduler then happens in
-// orders that no load brings.
+// tests/pauses/pauses.c: runs a command and pauses single threads of it at random points: at any
+// instruction or between system calls. This provokes thread schedules that load alone does not
+// produce.
 //
 //   pauses [--seed N] [--gap-ms F] [--longest-ms F] [--loud] [--] COMMAND [ARGUMENT...]
 //   pauses --check
 //
-// How: the command and all that it starts are traced (PTRACE_SEIZE). Now and then (every --gap-ms
-// on average) one thread is drawn and asked to stop. It is held where that meets it, which may be
-// in the middle of its own code or in a call that waits; or it goes on to the entry or exit of one
-// of its next calls, because what others can see changes there. After 0.05 to
-// --longest-ms milliseconds, evenly in the logarithm, it goes on; meanwhile the others run.
-// Signals, stops and continues of the command's own pass. A signal that is sent to this program
-// goes to the command; one that the terminal sends has the command already. The exit status is the
-// command's, 128 and the signal that ended it, 127 where there is no such command, 126 where it
-// cannot be run, 125 for what is wrong here. What the command leaves running is let go.
+// The command and all its descendants are traced (PTRACE_SEIZE). Every --gap-ms milliseconds on
+// average one random thread is interrupted. A third of the pauses begin where the interrupt
+// arrives: in user code or in a blocking call. The others begin at the entry or exit of one of the
+// thread's next system calls, where effects become visible to other threads. A pause lasts from
+// 0.05 to --longest-ms milliseconds, log-uniformly distributed; all other threads run on.
 //
-// Not here: which tests are run so (run). What it cannot do: no thread stops inside of a system
-// call that the kernel works on; a seed repeats which lengths are drawn, but not what a thread was
-// just doing; a traced process can trace nothing and cannot be traced, so that LeakSanitizer and
-// debuggers fail in it; calls that Linux ends with EINTR when a process is stopped and continued
-// (epoll_wait, semop and others of signal(7)) end so here; and a process whose first thread has
-// ended before the others is not let go but waited for. Where ptrace is not permitted, as in some
-// containers, --check says so with status 77.
+// The command's own signals, stops and continues pass through unchanged. A signal sent to this
+// program is forwarded to the command, except for a signal from the terminal, which the command
+// receives itself. Processes that outlive the command are detached.
 //
-// Thread rule: this program has one thread; only the tracer may ask ptrace for anything.
+// Exit status: that of the command; 128 plus the number of the signal that ended it; 127 if the
+// command does not exist; 126 if it cannot be run; 125 for an error of this program. --check
+// returns 77 and prints the reason where ptrace is not permitted, as in some containers.
+//
+// Limits:
+//   - No thread is paused while the kernel runs its system call.
+//   - A seed repeats the lengths of pauses, but not the places where they hit a thread.
+//   - A traced process cannot trace or be traced again, so LeakSanitizer and debuggers fail in it.
+//   - Calls that Linux ends with EINTR after a stop and continue (epoll_wait, semop and others, see
+//     signal(7)) do so here.
+//   - A process whose first thread ended before the others is waited for instead of detached.
+//
+// Thread rule: one thread. ptrace accepts requests from the tracing thread only. `run` selects the
+// tests that run under this program.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
@@ -35,7 +40,7 @@
 
 #include "tests/pauses/tracer.h"
 
-// What goes to the command when it is sent to this program.
+// The signals that are forwarded to the command.
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 void pauses_fail(const char* format, ...) {
@@ -88,7 +93,7 @@ static void usage(void) {
       "  --check         only says whether that works here; status 77 when not");
 }
 
-// Returns the command, or NULL where the command line asks for --check.
+// Returns the command, or NULL for --check.
 static char** read_options(char** arguments, pauses_options_t* out) {
   *out = (pauses_options_t){
       .seed = (uint64_t)pauses_now_ns() ^ (uint64_t)getpid() << 40, .gap_ms = 3, .longest_ms = 300};

@@ -1,7 +1,5 @@
-// tests/pauses/start.c: the beginning: a child that waits until it is traced and then becomes the
-// command; and the trial, which takes each step of a pause once. Not here: the pauses (tracer.c).
-//
-// Thread rule: as in tracer.h.
+// tests/pauses/start.c: starts a command under the tracer: the child waits until it is traced, then
+// calls exec. Also holds the trial, which performs each step of a pause once.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -18,8 +16,8 @@
 #define TRIAL_NS INT64_C(30000000000)
 #define CALL_STOP (SIGTRAP | 0x80)
 
-// Becomes the command as soon as the tracer has this process and has written a byte; without one it
-// ends.
+// Waits for a byte from the tracer, then executes the command. Exits if the pipe is closed without
+// a byte.
 _Noreturn static void become_command(int gate, char** arguments) {
   char byte;
   ssize_t got;
@@ -38,7 +36,8 @@ _Noreturn static void become_command(int gate, char** arguments) {
 pauses_command_t pauses_start(char** arguments, const sigset_t* news) {
   int gate[2];
   if (pipe(gate) != 0) pauses_fail("no pipe: %s", strerror(errno));
-  // Ends of children are not reported to a process that was told to ignore them.
+  // The parent may have been started with SIGCHLD ignored. Children's exits would not be reported
+  // then.
   sigset_t mask;
   struct sigaction on_child;
   sigprocmask(SIG_BLOCK, news, &mask);
@@ -70,7 +69,7 @@ void pauses_open_gate(pauses_command_t* command) {
   close(command->gate);
 }
 
-// The next report of the child, or -1 when none comes for long.
+// Returns the next wait status of the child, or -1 after TRIAL_NS.
 static int next_report(pid_t child, const sigset_t* news) {
   const int64_t until = pauses_now_ns() + TRIAL_NS;
   while (pauses_now_ns() < until) {
@@ -83,7 +82,8 @@ static int next_report(pid_t child, const sigset_t* news) {
   return -1;
 }
 
-// Returns NULL when all went well, or what did not. The gate is open then.
+// Performs one pause on the child. Returns NULL on success, else a description of the failure.
+// Opens the gate in both cases.
 static const char* try_pause(pauses_command_t* command, const sigset_t* news) {
   const int error = pauses_seize(command);
   pid_t child = command->tid;

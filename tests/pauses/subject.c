@@ -1,12 +1,10 @@
-// tests/pauses/subject.c: a command for the test of `pauses`: does one thing that a tracer can get
-// wrong, and ends with 0 when all was as without one. Each waits for what must come, so that none
-// depends on time.
+// tests/pauses/subject.c: A command for the tests of `pauses`. Each case does something that a
+// tracer can break, and exits with 0 if it worked as without a tracer. Cases wait for events, never
+// for a length of time.
 //
 //   subject CASE [ARGUMENT]
 //
-// Not here: which cases there are to be run and how (test_pauses.sh).
-//
-// Thread rule: a case starts its own threads; what they share is atomic.
+// test_pauses.sh selects the cases.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +35,7 @@ static pid_t must_fork(void) {
   return child;
 }
 
-// The process that traces this one, or 0.
+// Returns the process that traces this one, or 0.
 static pid_t tracer(void) {
   FILE* file = fopen("/proc/self/status", "r");
   must(file != NULL, "no /proc/self/status");
@@ -51,7 +49,7 @@ static pid_t tracer(void) {
   return found;
 }
 
-// The letter of the thread's state, as in proc(5).
+// Returns the letter of the thread's state, as in proc(5).
 static char state_of(pid_t tid) {
   char path[64], line[512];
   snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
@@ -65,7 +63,8 @@ static char state_of(pid_t tid) {
 
 // --- stops ---
 
-// Stops itself; a child continues it, again and again until it has heard that it goes on.
+// Stops this process. A child sends SIGCONT repeatedly until this process reports by a pipe that it
+// runs again.
 static void stopped(const char* argument) {
   (void)argument;
   int heard[2];
@@ -82,7 +81,7 @@ static void stopped(const char* argument) {
   must(waitpid(child, &status, 0) == child && status == 0, "the child did not end well");
 }
 
-// A child stops itself: its parent is told of that, of its going on, and of its end.
+// Checks that the parent gets the stop and the exit of a child that stops itself.
 static void child_stopped(const char* argument) {
   (void)argument;
   const pid_t child = must_fork();
@@ -100,7 +99,7 @@ static void child_stopped(const char* argument) {
 
 // --- signals ---
 
-// All that are queued come, each once and with its value; so do those that have a handler.
+// Checks that each queued signal arrives once and with its value, and that handlers run.
 static volatile sig_atomic_t handled;
 static void on_signal(int signal) {
   (void)signal;
@@ -129,7 +128,7 @@ static void signals(const char* argument) {
   must(handled == SIGNALS, "signals were lost or came twice");
 }
 
-// What is sent to the tracer comes here.
+// Checks that a signal sent to the tracer is forwarded to this process.
 static void forwarded(const char* argument) {
   (void)argument;
   sigset_t set;
@@ -141,7 +140,7 @@ static void forwarded(const char* argument) {
   must(sigwait(&set, &signal) == 0 && signal == SIGTERM, "another signal");
 }
 
-// Starts the tracer with ends of children ignored; the command under it has that, and nothing
+// Starts the tracer with SIGCHLD ignored. The command under it must inherit that, with no signal
 // blocked.
 static void ignores(const char* argument) {
   char self[4096];
@@ -165,7 +164,8 @@ static void inherited(const char* argument) {
 
 // --- processes ---
 
-// Children are traced by the same process, before and after exec; each ends with its own status.
+// Checks that children are traced by the same tracer, before and after exec, and exit with their
+// own status.
 static void traced(const char* argument) {
   must(tracer() != 0 && tracer() == atoi(argument), "a child has another tracer");
 }
@@ -186,7 +186,7 @@ static void followed(const char* argument) {
   }
 }
 
-// A child that the command leaves running is let go: it tells so once nobody traces it.
+// Leaves a child behind. The child reports once it is no longer traced.
 static void leaves(const char* argument) {
   const pid_t child = must_fork();
   if (child != 0) return;
@@ -215,7 +215,7 @@ static void threads(const char* argument) {
   must(count == THREADS, "a thread did not run");
 }
 
-// One thread sees another one that is held, and runs meanwhile.
+// Checks that one thread runs while another one is paused.
 static atomic_int other;
 static atomic_bool is_seen;
 static void* be_seen(void* unused) {
@@ -235,7 +235,8 @@ static void held(const char* argument) {
   must(pthread_join(thread, NULL) == 0, "cannot join");
 }
 
-// A thread that is not the first calls exec: it takes the first one's number, and all others end.
+// Calls exec in a second thread: the thread takes over the process's number, and all other threads
+// end.
 static void* call_exec(void* unused) {
   (void)unused;
   execl("/proc/self/exe", "subject", "threads", (char*)NULL);
@@ -257,7 +258,7 @@ static void exec_by_thread(const char* argument) {
   wait_for_ever(NULL);
 }
 
-// The first thread ends before the others.
+// Ends the first thread before the others.
 static void* end_later(void* unused) {
   (void)unused;
   while (state_of(getpid()) != 'Z') sched_yield();

@@ -1,12 +1,15 @@
-// tests/pauses/tracer.c: the loop: hears what the traced threads report, draws one now and then and
-// holds it, lets it go on when its time is over. Not here: how a command begins to be traced
-// (start.c), what pauses are for (pauses.c).
+// tests/pauses/tracer.c: the event loop of the tracer: handles ptrace reports, pauses random
+// threads and resumes them.
 //
-// What a thread goes through: it runs; it is asked to stop; it steps from call to call, unless it
-// is to be held at once; it is held; it runs. A signal that is meant for it goes with it when it
-// goes on. Beside that it may be stopped with its whole process, which is left alone.
+// States of a thread:
+//   running -> asked      PTRACE_INTERRUPT was sent; the thread has not stopped yet
+//   asked -> held         the pause begins where the interrupt arrived
+//   asked -> steps        the thread runs from call to call until the pause begins
+//   steps -> held         the pause begins at the entry or exit of a call
+//   held -> running       the pause is over
+//   any -> stopped        job control stopped the process; the tracer leaves it alone
 //
-// Thread rule: as in tracer.h.
+// A signal that arrives at the start of a pause is delivered at its end. Thread rule: one thread.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -21,23 +24,23 @@
 #include "tests/support/random.h"
 
 #define SECOND_NS INT64_C(1000000000)
-// A pause that is not anywhere is at one of so many entries and exits of calls.
+// A pause at a call begins at one of the next MAX_CALLS entries and exits of calls.
 #define MAX_CALLS 6
 #define CALL_STOP (SIGTRAP | 0x80)
 
 typedef enum {
   TRACEE_RUNS,
-  TRACEE_ASKED,    // it has not stopped yet
-  TRACEE_STEPS,    // to the call at which it is to be held
-  TRACEE_HELD,     // a pause
-  TRACEE_STOPPED,  // with its process, by a signal; SIGCONT ends that
+  TRACEE_ASKED,    // PTRACE_INTERRUPT was sent; not stopped yet
+  TRACEE_STEPS,    // runs to the call where its pause begins
+  TRACEE_HELD,     // paused
+  TRACEE_STOPPED,  // with its process, by a signal, until SIGCONT
 } tracee_state_t;
 
 typedef struct {
   pid_t tid;
   tracee_state_t state;
-  int calls_left;     // asked, steps: entries and exits of calls until it is held
-  int signal;         // held: what it gets when it goes on, or 0
+  int calls_left;     // asked, steps: entries and exits of calls before the pause
+  int signal;         // held: the signal to deliver at the end of the pause, or 0
   int64_t length_ns;  // asked, steps
   int64_t until_ns;   // held
 } tracee_t;
@@ -47,16 +50,16 @@ typedef struct {
   uint64_t random;
   tracee_t* tracees;
   size_t count, capacity;
-  size_t most;  // tracees at once
+  size_t most;  // the largest `count` so far
   size_t pauses;
   int64_t paused_ns;
-  int64_t next_ns;  // when the next one is drawn
+  int64_t next_ns;  // when the next thread is interrupted
   pid_t command;
-  bool is_over;  // the command has ended: all others are let go
+  bool is_over;  // the command has ended, and all other threads are detached
   int status;
 } tracer_t;
 
-// From 0 to 1, without 1.
+// Returns a random number in [0, 1).
 static double draw(tracer_t* tracer) {
   return (double)(random_next(&tracer->random) >> 11) / 9007199254740992.0;
 }
@@ -92,8 +95,8 @@ static void drop(tracer_t* tracer, tracee_t* tracee) {
   *tracee = tracer->tracees[--tracer->count];
 }
 
-// The thread is stopped. A request that comes too late for it, because it was killed, fails; its
-// end is reported.
+// Resumes a stopped thread. Ignores errors: they mean that the thread was killed, and its exit is
+// reported separately.
 static void go_on(tracee_t* tracee, int signal) {
   ask(tracee->state == TRACEE_STEPS ? PTRACE_SYSCALL : PTRACE_CONT, tracee->tid, signal);
 }
@@ -114,7 +117,8 @@ static void release_held(tracer_t* tracer) {
   }
 }
 
-// A thread is drawn when it is time; one that is busy with a pause already is passed over.
+// Interrupts a random thread if the time of the next pause has come. Skips a thread that is already
+// in a pause.
 static void pause_one(tracer_t* tracer) {
   const int64_t now = pauses_now_ns();
   if (now < tracer->next_ns || tracer->count == 0) return;
@@ -127,7 +131,7 @@ static void pause_one(tracer_t* tracer) {
   const int calls = 1 + (int)(random_next(&tracer->random) % MAX_CALLS);
   if (tracee->state != TRACEE_RUNS) return;
   if (ask(PTRACE_INTERRUPT, tracee->tid, 0) != 0) {
-    // It ended before its parent told of it.
+    // The thread ended before its parent reported the start.
     drop(tracer, tracee);
     return;
   }
@@ -138,15 +142,15 @@ static void pause_one(tracer_t* tracer) {
   tracer->paused_ns += tracee->length_ns;
 }
 
-// --- what threads report ---
+// --- reports of threads ---
 
 static void let_go(tracer_t* tracer, tracee_t* tracee, int signal) {
   ask(PTRACE_DETACH, tracee->tid, signal);
   drop(tracer, tracee);
 }
 
-// The command has ended. Only a thread that is stopped can be let go: one that runs is asked to
-// stop.
+// Detaches all threads after the command has ended. Only a stopped thread can be detached, so
+// running threads are interrupted first.
 static void let_all_go(tracer_t* tracer) {
   tracer->is_over = true;
   for (size_t i = tracer->count; i-- > 0;) {
@@ -159,8 +163,7 @@ static void let_all_go(tracer_t* tracer) {
   }
 }
 
-// A thread that another one starts is known from here on: its first stop may be reported later than
-// all that its parent does next.
+// Adds a started thread now: its first stop may be reported later than many reports of its parent.
 static void on_start(tracer_t* tracer, pid_t parent) {
   unsigned long tid = 0;
   if (ptrace(PTRACE_GETEVENTMSG, parent, NULL, &tid) != 0 || tid == 0) return;
@@ -168,8 +171,9 @@ static void on_start(tracer_t* tracer, pid_t parent) {
   if (tracer->is_over && ask(PTRACE_INTERRUPT, tracee->tid, 0) != 0) drop(tracer, tracee);
 }
 
-// The thread that calls exec takes the number of its process's first; no other thread is left, and
-// neither the first one's end nor its own old number's is reported.
+// Moves the state of a thread that called exec to its new number, that of its process's first
+// thread. All other threads are gone; neither the end of the first thread nor of the old number is
+// reported.
 static void on_exec(tracer_t* tracer, pid_t tid) {
   unsigned long former = 0;
   const bool is_told = ptrace(PTRACE_GETEVENTMSG, tid, NULL, &former) == 0;
@@ -205,12 +209,12 @@ static void on_stop(tracer_t* tracer, pid_t tid, int status) {
     return;
   }
   if (event == PTRACE_EVENT_STOP && stop_signal != SIGTRAP) {
-    // Its process is stopped: it stays so, as if nobody traced it, and tells when that ends.
+    // Job control stopped the process. PTRACE_LISTEN keeps it stopped and reports the end of that.
     tracee->state = TRACEE_STOPPED;
     ask(PTRACE_LISTEN, tid, 0);
     return;
   }
-  // Whatever stops a thread first answers the question: the kernel then forgets that it was asked.
+  // Any stop ends the interrupt: the kernel drops a pending PTRACE_INTERRUPT then.
   if (tracee->state == TRACEE_ASKED) {
     tracee->state = TRACEE_STEPS;
     if (tracee->calls_left == 0) {
@@ -238,7 +242,8 @@ static void on_end(tracer_t* tracer, pid_t tid, int status) {
 
 // --- the loop ---
 
-// Sleeps until there is something to do; what came meanwhile is pending, so that nothing is missed.
+// Sleeps until the next report, pause or end of a pause. The signals are blocked, so signals that
+// arrived before are still pending and none is missed.
 static void wait_for_news(tracer_t* tracer, const sigset_t* news) {
   int64_t until = pauses_now_ns() + SECOND_NS;
   if (!tracer->is_over && tracer->next_ns < until) until = tracer->next_ns;
@@ -258,8 +263,8 @@ static void wait_for_news(tracer_t* tracer, const sigset_t* news) {
 
 static void trace(tracer_t* tracer, const sigset_t* news) {
   for (;;) {
-    // Not all reports at once: a thread that steps from call to call must not keep others in their
-    // pauses.
+    // Handle a bounded number of reports at once. Otherwise a thread that steps from call to call
+    // could delay the ends of other pauses.
     bool is_quiet = false;
     for (int i = 0; i < 64 && !is_quiet; i++) {
       int status;
@@ -281,7 +286,8 @@ static void trace(tracer_t* tracer, const sigset_t* news) {
 }
 
 int pauses_trace(const pauses_options_t* options, pid_t command, const sigset_t* news) {
-  // A state of 0 would stay 0, and small seeds begin alike.
+  // The generator must not start with 0. Small seeds give similar first numbers, so eight are
+  // dropped.
   tracer_t tracer = {
       .options = options, .command = command, .next_ns = pauses_now_ns(), .status = PAUSES_FAILED};
   tracer.random = options->seed * UINT64_C(0x9E3779B97F4A7C15) + 1;

@@ -22,7 +22,7 @@
 
 #define MAX_CONNECTIONS 4096
 #define MAX_BYTES 65536
-// What takes longer hangs.
+// An operation that takes longer counts as a hang.
 #define PATIENCE_MS 600000
 
 static void sleep_ms(long ms) {
@@ -30,7 +30,7 @@ static void sleep_ms(long ms) {
   (void)nanosleep(&time, NULL);
 }
 
-// ---- a server of ours
+// ---- the scripted server
 
 typedef struct item {
   char* name;
@@ -44,7 +44,7 @@ struct peer {
   size_t reply_size;
   int listener;
   int port;
-  int fillers[8];  // of PEER_NO_ACCEPT
+  int fillers[8];  // connections that fill the backlog (PEER_NO_ACCEPT)
   _Atomic bool is_stopping;
   _Atomic long connection_count;
   pthread_t thread;
@@ -61,7 +61,7 @@ typedef struct connection {
   size_t size;
 } connection_t;
 
-// The socket is non-blocking on our side as well, so that stopping is quick.
+// The server's socket is non-blocking too, so that stopping is quick.
 static bool ready(const peer_t* peer, int fd, short events) {
   while (!atomic_load(&peer->is_stopping)) {
     struct pollfd item = {.fd = fd, .events = events};
@@ -88,7 +88,7 @@ typedef struct word {
   size_t size;
 } word_t;
 
-// The words of the first command in the bytes; its size, or 0 when it is not whole yet.
+// Parses the words of the first command. Returns its size, or 0 if it is incomplete.
 static size_t parse_command(const uint8_t* in, size_t size, word_t words[8], int* out_count) {
   size_t at = 0;
   long numbers[9];
@@ -207,7 +207,8 @@ static bool trickle(connection_t* connection) {
   return false;
 }
 
-// What arrived is told in full by its kind. False: the connection is done with.
+// Answers a complete command according to the server's kind. Returns false if the connection is to
+// be closed.
 static bool serve(connection_t* connection) {
   peer_t* peer = connection->peer;
   switch (peer->kind) {
@@ -285,7 +286,7 @@ static int listen_somewhere(int backlog, int* out_port) {
   return fd;
 }
 
-// A backlog of one is full after two: further connections stay unanswered.
+// Two connections fill a backlog of one. Further connection attempts get no answer.
 static void fill_backlog(peer_t* peer) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)peer->port)};
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -343,12 +344,12 @@ static const char* server_path(void) {
   return NULL;
 }
 
-// It is spoken to by its socket in a directory of its own, which it makes when it has its port:
-// whoever answers there is this server, and no other test's.
+// Connects by the Unix socket in the server's private directory. redis-server creates that socket
+// after it has bound its port, so the answer comes from this server and not from another test's.
 static bool answers(const redis_server_t* server) {
   char text[64];
   for (int i = 0; i < PATIENCE_MS / 5; i++) {
-    // A server with a password says that it wants one: it is there.
+    // An error that asks for a password also shows that the server is up.
     if (redis_say(server, "PING\r\n", text, sizeof text) && (text[0] == '+' || text[0] == '-') &&
         strncmp(text, "-LOADING", 8) != 0) {
       return true;
@@ -360,7 +361,7 @@ static bool answers(const redis_server_t* server) {
   return false;
 }
 
-// False when it does not start, as when its port is taken.
+// Returns false if the server does not start, for example because its port is in use.
 static bool try_start(redis_server_t* server, const char* const* options) {
   char port[16];
   (void)snprintf(port, sizeof port, "%d", server->port);
@@ -386,10 +387,10 @@ static bool try_start(redis_server_t* server, const char* const* options) {
   size_t count = 19;
   while (options && *options) argv[count++] = *options++;
   argv[count] = NULL;
-  (void)unlink(server->unix_path);  // of one that was killed
+  (void)unlink(server->unix_path);  // left by a killed server
   server->pid = fork();
   if (server->pid == 0) {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // of a test that dies, too
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);  // ends the server together with a test that crashes
     (void)execv(argv[0], (char* const*)(uintptr_t)argv);
     _exit(127);
   }
@@ -397,7 +398,7 @@ static bool try_start(redis_server_t* server, const char* const* options) {
 }
 
 bool redis_restart(redis_server_t* server, const char* const* options) {
-  // A connection of somebody else's may have the port for a moment.
+  // The port may be in use by an unrelated connection for a moment.
   for (int i = 0; i < PATIENCE_MS / 100; i++) {
     if (try_start(server, options)) return true;
     redis_kill(server);
@@ -406,8 +407,8 @@ bool redis_restart(redis_server_t* server, const char* const* options) {
   return false;
 }
 
-// Of a range that the system gives to nobody who asks for any port: a server that is started again
-// there finds it free.
+// Picks a port outside of the system's ephemeral range, so that it is still free when the server is
+// restarted.
 static int some_port(int attempt) {
   enum { FIRST = 15000, COUNT = 15000 };
   return FIRST + (int)(((unsigned)getpid() * 7u + (unsigned)attempt * 1009u) % COUNT);

@@ -1,7 +1,7 @@
-// tests/remote/support.h: servers to speak to: one of our own that behaves or misbehaves as told,
-// and redis-server started in a private directory.
+// tests/remote/support.h: servers for the tests of the remote tier: a scripted server that behaves
+// or misbehaves as configured, and redis-server in a private directory.
 //
-// Thread rule: one test thread; a server of our own runs in a thread, redis-server in a process.
+// Thread rule: one test thread. The scripted server runs in a thread, redis-server in a process.
 #ifndef QUERN_TESTS_REMOTE_SUPPORT_H_
 #define QUERN_TESTS_REMOTE_SUPPORT_H_
 
@@ -11,7 +11,7 @@
 
 #include "tests/support/tempdir.h"
 
-// What a server of our own does with a connection.
+// How the scripted server treats a connection.
 typedef enum peer_kind {
   PEER_GOOD,       // a small store: GET, SET, SET NX, EVAL of an unclaim, AUTH, SELECT
   PEER_DRIP,       // the same, its answers byte by byte
@@ -25,24 +25,23 @@ typedef enum peer_kind {
   PEER_FORGETFUL,  // good, but closes after each answer
 } peer_kind_t;
 
-// So many that nobody lives to see the last one.
+// A count that no test reaches.
 #define PEER_TRICKLE_BYTES 100000000
 
 typedef struct peer peer_t;
 
-// On a free port of 127.0.0.1. `reply` (borrowed) is for those kinds that name it.
+// Starts the server on a free port of 127.0.0.1. `reply` (borrowed) is for the kinds that name it.
 peer_t* peer_start(peer_kind_t kind, const void* reply, size_t reply_size);
 void peer_stop(peer_t* peer);
 int peer_port(const peer_t* peer);
-// Connections accepted, commands answered.
+// Return the number of accepted connections and of answered commands.
 long peer_connections(peer_t* peer);
 
-// A port of 127.0.0.1 where nobody listens, nor will until the descriptor that comes back is
-// closed.
+// Reserves a port of 127.0.0.1 without a listener, until the returned descriptor is closed.
 int port_of_nobody(int* out_port);
 
-// redis-server with options of its own ("--requirepass", "x", NULL). NULL when it does not start;
-// *out_is_missing: because there is none.
+// Starts redis-server with extra options ("--requirepass", "x", NULL). Returns NULL if it does not
+// start; sets *out_is_missing if it is not installed.
 typedef struct redis_server {
   char directory[QN_TEST_PATH_SIZE];
   char unix_path[QN_TEST_PATH_SIZE + 16];
@@ -50,11 +49,11 @@ typedef struct redis_server {
   pid_t pid;
 } redis_server_t;
 bool redis_start(redis_server_t* server, const char* const* options, bool* out_is_missing);
-// Starts it again on the same port, with nothing in it.
+// Restarts the server on the same port, without data.
 bool redis_restart(redis_server_t* server, const char* const* options);
 void redis_kill(redis_server_t* server);
 void redis_stop(redis_server_t* server);
-// Sends one command past everything else and gives the first bytes of the answer.
+// Sends one command over a separate connection and returns the first bytes of the answer.
 bool redis_say(const redis_server_t* server, const char* command, char* out, size_t room);
 
 #endif  // QUERN_TESTS_REMOTE_SUPPORT_H_

@@ -1,9 +1,9 @@
-// tests/remote/test_redis_faults.c: the store over sockets against servers that misbehave, and with
-// each network call and allocation failing in turn. No redis-server is needed.
-//
+// tests/remote/test_redis_faults.c: tests the socket store against servers that misbehave, and with
+// each network call and allocation failing in turn. Needs no redis-server.
 // ctest-labels: tsan
 //
-// Not here: a real server (test_redis_server.c), the breaker (tests/unit/cache/test_remote.c).
+// Elsewhere: a real server (test_redis_server.c), the breaker
+// (tests/unit/cache/test_remote_breaker.c).
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static void* connection_to(const char* format, int port, qn_allocator_t allocato
   return connection;
 }
 
-// One get on a connection of its own; the value is freed.
+// Gets once over a new connection and frees the value.
 static qn__store_result_t get_once(int port, size_t limit, int64_t timeout_ns, char message[256]) {
   qn_fault_heap_t heap;
   qn_fault_heap_init(&heap);
@@ -62,7 +62,7 @@ static qn__store_result_t get_once(int port, size_t limit, int64_t timeout_ns, c
     result = store->get(connection, key, limit, deadline_ns, &value, &size);
   }
   if (message) (void)snprintf(message, 256, "%s", store->message(connection));
-  // What is unusable is closed.
+  // An unusable connection is closed.
   bool is_usable =
       result == QN__STORE_OK || result == QN__STORE_ABSENT || result == QN__STORE_DENIED;
   assert_true(store->is_connected(connection) == is_usable);
@@ -157,7 +157,7 @@ static void test_answers(void** state) {
   (void)snprintf(many, sizeof many, "*1000000000\r\n");
   static const struct {
     const char* reply;
-    size_t size;  // 0: that of the text
+    size_t size;  // 0: the length of the text
     qn__store_result_t result;
     const char* message;
   } rows[] = {
@@ -202,7 +202,7 @@ static void test_answers(void** state) {
     assert_int_equal(get_once(peer_port(peer), 100, timeout_ns, message), rows[i].result);
     if (rows[i].message) assert_non_null(strstr(message, rows[i].message));
     peer_stop(peer);
-    // The same, cut anywhere and closed: never a hit, never a hang.
+    // The same reply, cut at every length and closed: never a hit, never a hang.
     if (size > 100) continue;
     for (size_t cut = 0; cut < size; cut++) {
       peer = peer_start(PEER_SAYS_LESS, rows[i].reply, cut);
@@ -223,7 +223,7 @@ static void test_silence(void** state) {
     assert_int_equal(get_once(peer_port(peer), 100, 30 * MS, NULL), QN__STORE_TIMEOUT);
     peer_stop(peer);
   }
-  // A value that is larger than what the two sockets take is not taken for ever either.
+  // Sending a value that exceeds both socket buffers does not block for ever.
   peer_t* peer = peer_start(PEER_DEAF, NULL, 0);
   void* connection = connection_to("127.0.0.1", peer_port(peer), qn_allocator_default());
   int64_t deadline_ns = qn__now_ns() + 60 * SECOND;
@@ -239,7 +239,7 @@ static void test_silence(void** state) {
   peer_stop(peer);
 }
 
-// A deadline is for the whole reply, not for each byte.
+// Checks that the deadline covers the whole reply, not each byte.
 static void test_drip(void** state) {
   (void)state;
   peer_t* peer = peer_start(PEER_DRIP, NULL, 0);
@@ -257,7 +257,7 @@ static void test_unasked_bytes(void** state) {
   void* connection = connection_to("127.0.0.1", peer_port(peer), qn_allocator_default());
   int64_t deadline_ns = qn__now_ns() + 60 * SECOND;
   assert_int_equal(store->connect(connection, deadline_ns), QN__STORE_OK);
-  // Once they are there, the connection is found to be no good, and another one is made.
+  // After they have arrived, the connection is found unusable and a new one is opened.
   while (peer_connections(peer) < 2) {
     deadline_ns = qn__now_ns() + 60 * SECOND;
     assert_int_equal(store->connect(connection, deadline_ns), QN__STORE_OK);
@@ -289,7 +289,7 @@ static void test_nobody_there(void** state) {
   store->destroy(connection);
 }
 
-// What an old server says to AUTH quotes the password; nothing of it is kept.
+// Checks that the password is not kept: old servers quote it in their answer to AUTH.
 static void test_password_is_not_quoted(void** state) {
   (void)state;
   static const char reply[] =
@@ -337,7 +337,7 @@ static bool get_is_right(qn__remote_t* remote, const sample_t* sample, qn__get_r
   return is_right && *out != QN__GET_BAD && *out != QN__GET_UNTRUSTED;
 }
 
-// Everything that a remote tier does, twice. Right bytes or a miss.
+// Performs every operation of a remote tier twice. Each gives the right bytes or a miss.
 static void use_all(qn__remote_t* remote, const sample_t* sample) {
   for (int i = 0; i < 2; i++) {
     qn__get_result_t result;
@@ -365,14 +365,14 @@ static long walk(qn_fault_net_kind_t kind, int error, qn_fault_mode_t mode, int6
     qn_fault_net_arm(n, mode, kind, error);
     use_all(remote, &sample);
     long failures = qn_fault_net_failures();
-    // On a busy machine an operation without a fault may run out of time, and its calls are not
-    // made: once more, with more time.
+    // On a busy machine an operation can time out without a fault, and then makes fewer calls. Try
+    // again with more time.
     bool is_cut_short = failures == 0 && (qn__remote_counter(remote, "remote_timeouts") > 0 ||
                                           qn__remote_counter(remote, "remote_off") > 0 ||
                                           qn__remote_counter(remote, "remote_claims_failed") > 0 ||
                                           qn__remote_counter(remote, "remote_put_done") < 2);
     qn_fault_net_arm(0, QN_FAULT_ONCE, QN_FAULT_NET_ERRNO, 0);
-    // The fault is over: it works again, at the latest once the breakers have let somebody through.
+    // After the fault the tier works again, at the latest when the breakers let a probe through.
     qn__get_result_t result = QN__GET_OFF;
     for (int i = 0; result != QN__GET_HIT; i++) {
       if (i > 0) sleep_ms(1);
@@ -414,7 +414,7 @@ static void test_short_and_closed(void** state) {
   assert_true(walk(QN_FAULT_NET_CLOSED, 0, QN_FAULT_ONCE, 60 * SECOND) > 10);
   assert_true(walk(QN_FAULT_NET_CLOSED, 0, QN_FAULT_ALWAYS, 60 * SECOND) > 1);
   assert_true(walk(QN_FAULT_NET_SILENT, 0, QN_FAULT_ONCE, 60 * SECOND) > 10);
-  // One byte at a time from the first call on: slower, and right.
+  // Each call transfers one byte: slower, but correct.
   sample_t sample;
   sample_make(&sample, 3, 700);
   peer_t* peer = peer_start(PEER_GOOD, NULL, 0);
@@ -449,7 +449,7 @@ static void test_allocations_fail(void** state) {
   sample_free(&sample);
 }
 
-// A server that closes idle connections costs a second try, not an error.
+// Checks that a connection closed by an idle server is retried without an error.
 static void test_forgetful_server(void** state) {
   (void)state;
   sample_t sample;
@@ -489,11 +489,11 @@ static void hang_in_resolver(void* user) {
   while (atomic_load(&resolver_hangs)) sleep_ms(1);
 }
 
-// The lookup of a name hangs: callers leave by their deadline, the tier can be destroyed, and the
-// thread frees everything when it comes back.
+// Checks a hanging name resolution: callers return at their deadline, the tier can be destroyed,
+// and the thread frees everything when it returns.
 static void test_resolver_hangs(void** state) {
   (void)state;
-  static qn_fault_heap_t heap;  // the thread that was left behind may be the last to look at it
+  static qn_fault_heap_t heap;  // the abandoned thread may use it last
   qn_fault_heap_init(&heap);
   sample_t sample;
   sample_make(&sample, 3, 700);
@@ -503,7 +503,7 @@ static void test_resolver_hangs(void** state) {
   qn_fault_net_on_resolve(hang_in_resolver, NULL);
   qn__get_result_t result;
   assert_true(qn__remote_put(remote, &sample.entry));
-  // On a busy machine the thread may begin later than the first caller leaves.
+  // On a busy machine the first caller may return before the thread begins.
   do {
     assert_true(get_is_right(remote, &sample, &result));
     assert_true(result == QN__GET_TIMEOUT || result == QN__GET_OFF);

@@ -1,7 +1,8 @@
-// tests/remote/test_redis_server.c: the remote tier against redis-server, started here in a private
-// directory on a free port and a unix socket. Skips with 77 where there is no redis-server.
+// tests/remote/test_redis_server.c: tests the remote tier against redis-server, started in a
+// private directory with a free port and a Unix socket. Skips with 77 if redis-server is not
+// installed.
 //
-// Not here: servers that misbehave (test_redis_faults.c), whole programs (test_end_to_end.sh).
+// Elsewhere: servers that misbehave (test_redis_faults.c), whole programs (test_end_to_end.sh).
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,7 +26,7 @@
 #define MS INT64_C(1000000)
 #define SECOND (1000 * MS)
 #define NEVER INT64_MAX
-// What takes longer hangs.
+// An operation that takes longer counts as a hang.
 #define PATIENCE (600 * SECOND)
 // Longer than any test.
 #define CLAIM_MS 3600000
@@ -35,7 +36,7 @@ const qn__crypto_t* qn_crypto_entry(uint32_t abi_version);
 static const uint8_t secret[QN__MAC_KEY_BYTES] = {9};
 static redis_server_t server;
 static sample_t sample;
-// Everything that was logged, for passwords to be looked for.
+// Collects all log messages, to search them for passwords.
 static char logged[16384];
 static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -47,7 +48,7 @@ static void take_log(void* self, qn_log_level_t level, const char* message) {
   (void)pthread_mutex_unlock(&log_mutex);
 }
 
-// The log follows the answer, a moment later.
+// The log line is written shortly after the answer.
 static bool was_logged(const char* text) {
   const struct timespec ms = {0, 1000000};
   bool is_there = false;
@@ -104,7 +105,7 @@ static qn__get_result_t get(qn__remote_t* remote) {
   return result;
 }
 
-// Puts and waits; true when it is at the server.
+// Puts and waits. Returns true if the server has the value.
 static bool put(qn__remote_t* remote) {
   uint64_t done = qn__remote_counter(remote, "remote_put_done");
   (void)qn__remote_put(remote, &sample.entry);
@@ -153,14 +154,14 @@ static void test_tcp_and_unix(void** state) {
   qn__remote_t* remote = connect_as("");
   use(remote);
   qn__remote_destroy(remote, PATIENCE);
-  // What one machine puts another one gets, here by another way to the same server.
+  // One tier puts, another gets, over a different kind of connection to the same server.
   char url[QN_TEST_PATH_SIZE + 64];
   (void)snprintf(url, sizeof url, "redis+unix://%s", server.unix_path);
   qn__remote_options_t options = usual(url);
   remote = make(&options);
   assert_int_equal(get(remote), QN__GET_HIT);
   qn__remote_destroy(remote, PATIENCE);
-  // Another database of it is empty.
+  // Another database of the server is empty.
   (void)snprintf(url, sizeof url, "redis+unix://%s?db=3", server.unix_path);
   remote = make(&options);
   use(remote);
@@ -170,7 +171,7 @@ static void test_tcp_and_unix(void** state) {
   remote = make(&options);
   assert_int_equal(get(remote), QN__GET_HIT);
   qn__remote_destroy(remote, PATIENCE);
-  // A database that there is not.
+  // A database that does not exist.
   (void)snprintf(url, sizeof url, "redis://localhost:%d/77", server.port);
   remote = make(&options);
   assert_int_equal(get(remote), QN__GET_ERROR);
@@ -201,7 +202,7 @@ static void test_ttl(void** state) {
   assert_true(put(remote));
   assert_true(redis_say(&server, command, text, sizeof text));
   assert_true(strtoll(text + 1, NULL, 10) > INT64_C(29) * 86400000);
-  // The server forgets it: a miss.
+  // The server drops the value: a miss.
   (void)snprintf(command, sizeof command, "PEXPIRE %s 1\r\n", name);
   ask_server(command, ":1\r\n");
   qn__get_result_t result = QN__GET_HIT;
@@ -225,10 +226,10 @@ static void test_claims(void** state) {
   assert_true(qn__remote_is_being_made(first, key, CLAIM_MS, NEVER));
   qn__remote_give_up(second, key);
   assert_true(qn__remote_flush(second, PATIENCE));
-  // A claim ends by itself when its machine died.
+  // A claim expires after its machine died.
   assert_false(qn__remote_is_being_made(second, key, 1, NEVER));
   while (qn__remote_is_being_made(first, key, CLAIM_MS, NEVER)) continue;
-  // It is the first one's now: the second one, late, does not take it away.
+  // The claim now belongs to the first tier. A late release by the second tier does not remove it.
   qn__remote_give_up(second, key);
   assert_true(qn__remote_flush(second, PATIENCE));
   assert_true(qn__remote_is_being_made(second, key, CLAIM_MS, NEVER));
@@ -252,13 +253,13 @@ static void test_password(void** state) {
   static const char* const wrong[] = {"", ":hunter22@", "nobody:hunter2@"};
   for (size_t i = 0; i < QN_COUNT_OF(wrong); i++) {
     remote = connect_as(wrong[i]);
-    // Before the first get opens the breaker, after which puts are dropped.
+    // Put first: the first get opens the breaker, which drops later puts.
     assert_false(put(remote));
     assert_int_equal(get(remote), QN__GET_ERROR);
     assert_int_equal(qn__remote_counter(remote, "remote_denied"), 1);
     assert_int_equal(get(remote), QN__GET_OFF);
     assert_false(put(remote));
-    // Of those who have not said who they are, a server takes no value of this size at all.
+    // A server rejects values of this size from clients that have not authenticated.
     assert_int_equal(qn__remote_counter(remote, "remote_put_failed_denied") +
                          qn__remote_counter(remote, "remote_put_failed_error"),
                      1);
@@ -290,7 +291,7 @@ static void test_read_only_user(void** state) {
   assert_int_equal(qn__remote_counter(reader, "remote_put_dropped_off"), 1);
   assert_int_equal(get(reader), QN__GET_HIT);
   assert_int_equal(qn__remote_breaker(reader, NULL), QN__BREAKER_CLOSED);
-  // Nor may it look outside of its names: that is a denial, not a miss.
+  // Reading keys outside its permitted prefix is a denial, not a miss.
   qn__remote_destroy(reader, PATIENCE);
   ask_server("ACL SETUSER reader resetkeys ~other:*\r\n", "+OK");
   reader = connect_as("reader:hunter2@");
@@ -313,7 +314,7 @@ static void test_out_of_memory(void** state) {
   assert_false(qn__remote_is_being_made(remote, sample.entry.key, 1000, NEVER));
   assert_int_equal(get(remote), QN__GET_HIT);
   assert_true(was_logged("puts are off"));
-  // There is room again, and the time of the latch has passed.
+  // There is room again, and the latch has expired.
   ask_server("CONFIG SET maxmemory 0\r\n", "+OK");
   atomic_store(&remote->denied_until_ns, 1);
   assert_true(put(remote));
@@ -325,7 +326,7 @@ static void test_replica(void** state) {
   start(NULL);
   qn__remote_t* remote = connect_as("");
   assert_true(put(remote));
-  // A replica whose master is away serves reads from what it has.
+  // A replica without its master still serves reads.
   ask_server("CONFIG SET replica-serve-stale-data yes\r\n", "+OK");
   ask_server("REPLICAOF 127.0.0.1 1\r\n", "+OK");
   assert_int_equal(get(remote), QN__GET_HIT);
@@ -350,7 +351,7 @@ static void test_large(void** state) {
   assert_int_equal(qn__remote_counter(remote, "remote_large"), 5);
   assert_int_equal(qn__remote_breaker(remote, NULL), QN__BREAKER_CLOSED);
   qn__remote_destroy(remote, PATIENCE);
-  // Somebody wrote nonsense under the name.
+  // Another client stored invalid bytes under the key.
   char name[QN__REMOTE_NAME_BYTES], command[256];
   remote = connect_as("");
   (void)qn__remote_name(remote, sample.entry.key, name);
@@ -383,7 +384,7 @@ static void test_restart(void** state) {
   assert_true(was_logged("gets are on again"));
   assert_true(put(remote));
   assert_int_equal(get(remote), QN__GET_HIT);
-  // Restarted between two gets: the caller does not notice.
+  // The server restarts between two gets; the caller gets no error.
   redis_kill(&server);
   assert_true(redis_restart(&server, NULL));
   assert_int_equal(get(remote), QN__GET_ABSENT);
@@ -392,21 +393,21 @@ static void test_restart(void** state) {
   qn__remote_destroy(remote, PATIENCE);
 }
 
-// The time of the open breaker passes.
+// Expires the open breaker, so that the next operation probes the server.
 static void let_it_ask(qn__remote_t* remote) {
   if (atomic_load(&remote->breaker.open_until_ns) != 0)
     atomic_store(&remote->breaker.open_until_ns, 1);
 }
 
-// Gets from a server that hangs, until one of them has opened the breaker: the first one, unless
-// the machine was so busy that the queue's thread did not come to it in time, which says nothing of
-// the server. How many there were.
+// Gets from a hanging server until a get opens the breaker. Returns the number of gets. Usually one
+// is enough; on a busy machine the queue's thread may start too late for a get to count as a
+// timeout of the server.
 static uint64_t time_out(qn__remote_t* remote) {
   const struct timespec ms = {0, 1000000};
   uint64_t count = 0;
   do {
     qn__get_result_t result = get(remote);
-    // The thread may still be on its way back from the last one.
+    // The thread may still be returning from the previous get.
     if (result != QN__GET_OFF) assert_int_equal(result, QN__GET_TIMEOUT);
     count += result == QN__GET_TIMEOUT;
     (void)nanosleep(&ms, NULL);
@@ -429,7 +430,7 @@ static void test_stopped_server(void** state) {
   for (int i = 0; i < 1000; i++) assert_int_equal(get(remote), QN__GET_OFF);
   assert_false(put(remote));
   assert_false(put(remote));
-  // The probe of a server that still hangs: one caller waits once.
+  // The server still hangs: the probe delays one caller once.
   let_it_ask(remote);
   timeouts += time_out(remote);
   for (int i = 0; i < 1000; i++) assert_int_equal(get(remote), QN__GET_OFF);
@@ -438,7 +439,7 @@ static void test_stopped_server(void** state) {
   for (qn__get_result_t result = QN__GET_OFF; result != QN__GET_HIT; result = get(remote)) {
     let_it_ask(remote);
   }
-  // Destroying while it hangs.
+  // Destroy the tier while the server hangs.
   assert_int_equal(kill(server.pid, SIGSTOP), 0);
   atomic_store(&remote->denied_until_ns, 0);
   (void)qn__remote_put(remote, &sample.entry);
@@ -459,7 +460,7 @@ static void test_idle_timeout(void** state) {
   qn__remote_destroy(remote, PATIENCE);
 }
 
-// A child speaks over connections of its own; the parent's are not disturbed.
+// Checks that a child uses its own connections and does not disturb the parent's.
 static void test_fork(void** state) {
   (void)state;
   start(NULL);
@@ -485,7 +486,7 @@ static void test_fork(void** state) {
   qn__remote_destroy(remote, PATIENCE);
 }
 
-// The module as it is opened by a program, with the key from a file.
+// Opens the module as a program does, with the key from a file.
 static void test_modules(void** state) {
   (void)state;
   start(NULL);

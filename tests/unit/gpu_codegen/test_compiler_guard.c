@@ -1,11 +1,11 @@
-// tests/unit/gpu_codegen/test_compiler_guard.c: what stands in front of a compiler library with
-// global state: warm-ups, compiles and forks at any moment of both, of one generator and of two.
+// tests/unit/gpu_codegen/test_compiler_guard.c: tests the guard that makes fork and exit wait for
+// compiles in libraries with global state. Forks at random moments of warm-ups and compiles, with
+// one guard and with two.
 //
-// The library is a lock that knows nothing of forks, as the locks of real ones do. A child that
-// hangs in it is ended by an alarm, which is far off because machines are slow.
-//
+// The library is a plain mutex without fork handlers, as in real compiler libraries: a child that
+// inherits it locked would hang. An alarm ends such a child; it is long because test machines can
+// be slow.
 // ctest-labels: tsan
-// Read next: jit/gpu/compiler_guard.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,9 +52,9 @@ static void* compile_thrice(void* arg) {
   return worst == QN_STATUS_OK ? arg : NULL;
 }
 
-// Forks and compiles in the child; returns the code of that compile. Without a fork under
-// sanitizers: ThreadSanitizer takes threads that had ended before a fork for leaks of the child,
-// and the heap of AddressSanitizer keeps its locks in a child as they were.
+// Forks, compiles in the child and returns the code of that compile. Under sanitizers it compiles
+// without a fork: ThreadSanitizer reports threads that ended before a fork as leaks of the child,
+// and AddressSanitizer's heap keeps its locks as they were at the fork.
 static int fork_and_compile(qn__gpu_compiler_guard_t* guard) {
   if (IS_SANITIZED) return (int)compile(guard);
   pid_t child = fork();
@@ -94,7 +94,7 @@ static void forks_at_the_first_compiles(void** state) {
   }
 }
 
-// ---- a warm-up that takes as long as is asked
+// ---- a warm-up that lasts until the test ends it
 
 static qn__mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static qn__cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -111,7 +111,7 @@ static void warm_slowly(void* self) {
   (void)pthread_mutex_unlock(&library);
 }
 
-// Soon, so that who waits for the warm-up most likely does so by then.
+// Ends the warm-up after 30 ms. By then the fork most likely waits for it.
 static void* end_warm_up(void* arg) {
   (void)nanosleep(&(struct timespec){0, 30000000}, NULL);
   qn__mutex_lock(&mutex);
@@ -121,8 +121,8 @@ static void* end_warm_up(void* arg) {
   return arg;
 }
 
-// The child compiles with the guard that warmed up at the fork, and with one that had done so long
-// before: the library is the same.
+// Checks both guards of one library in the child: one had warmed up long before the fork, the other
+// was warming up during it.
 static void a_fork_waits_for_a_warm_up(void** state) {
   (void)state;
   qn__gpu_compiler_guard_t guards[2] = {{0}, {0}};
@@ -147,7 +147,7 @@ static void a_fork_waits_for_a_warm_up(void** state) {
   qn__gpu_compiler_guard_deinit(&guards[0]);
 }
 
-// A guard that nobody passes is ended while it warms up.
+// Checks that an unused guard can be deinitialised while it warms up.
 static void unused_guards_end(void** state) {
   (void)state;
   for (int i = 0; i < 20; ++i) {

@@ -1,4 +1,5 @@
-// Engines that end, fork or find no threads in the middle of compiles. ctest-labels: tsan
+// Tests engines that are destroyed, forked or unable to create threads during compiles.
+// ctest-labels: tsan
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +29,8 @@ static void test_destroy_in_the_middle(void** state) {
   assert_false(qn_future_is_ready(running));
   gate_set(&gated.gate, true);
   qn_engine_destroy(gated.engine);
-  // One was waited for, or it was queued still; the other never began or was compiled.
+  // Destroying waits for the running compile. The queued one was cancelled, or compiled if it had
+  // begun.
   qn_function_t* function = NULL;
   must(qn_future_wait(running, 0, NULL, &function));
   assert_int_equal(call(function), 1);
@@ -41,7 +43,7 @@ static void test_destroy_in_the_middle(void** state) {
   }
   qn_future_release(running);
   qn_future_release(queued);
-  // It went into the cache.
+  // The result of the running compile was published to the cache.
   qn_engine_options_t options = {
       .struct_size = sizeof options, .cache_dir = gated.directory, .ignores_environment = true};
   must(qn_engine_create(&options, &gated.engine));
@@ -59,7 +61,7 @@ static void hear(void* self, const qn_compile_event_t* event) {
   ++*(_Atomic int*)self;
 }
 
-// A compile that hangs for good holds the destroy for its grace, and nothing longer.
+// Checks that a hanging compile delays qn_engine_destroy by the grace period only.
 static void test_destroy_with_a_hanging_compile(void** state) {
   (void)state;
   gated_t gated;
@@ -86,20 +88,20 @@ static void test_destroy_with_a_hanging_compile(void** state) {
   must_fail(qn_future_wait(hanging, 0, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "not ready");
   gate_set(&gated.gate, true);
   must(qn_future_wait(hanging, -1, NULL, &function));
-  assert_int_equal(heard_count, 0);  // whoever was to hear of it may be gone, as his engine is
+  assert_int_equal(heard_count, 0);  // the receiver of events may be gone together with the engine
   assert_int_equal(call(function), 1);
   qn_function_release(function);
   qn_future_release(hanging);
   qn_module_release(modules[0]);
   qn_module_release(modules[1]);
-  // The thread that was left behind ends the engine; what it uses must last until then.
+  // The abandoned thread frees the engine later. The fixture must live until then.
   gated_end_left(&gated, left);
 }
 
 static void test_fork_while_it_compiles(void** state) {
   (void)state;
 #if defined(__SANITIZE_THREAD__)
-  skip();  // ThreadSanitizer does not follow locks that the child made anew
+  skip();  // ThreadSanitizer does not follow locks that the child re-initialised
 #endif
   gated_t gated;
   // The child waits for the claim that its parent holds.
@@ -114,7 +116,8 @@ static void test_fork_while_it_compiles(void** state) {
   assert_true(child >= 0);
   if (child == 0) {
     (void)alarm(600);
-    // The parent's lookups never come; the child's own do, of the same keys.
+    // The parent's lookups never complete in the child. The child's own lookups of the same keys
+    // do.
     qn_function_t* function;
     must_fail(qn_future_wait(running, -1, NULL, &function), QN_STATUS_CANCELLED, "forked");
     assert_true(qn_future_is_ready(queued));
@@ -144,11 +147,11 @@ static void test_fork_while_it_compiles(void** state) {
   gated_end(&gated);
 }
 
-// Without a thread the caller compiles, if it may wait.
+// Checks that the caller compiles itself if no thread can be created and it may wait.
 static void test_no_threads(void** state) {
   (void)state;
 #if IS_SANITIZED
-  skip();  // sanitizers need address space without end
+  skip();  // sanitizers reserve terabytes of address space
 #endif
   pid_t child = fork();
   assert_true(child >= 0);
@@ -185,7 +188,7 @@ static void test_no_threads(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      // First: the C library keeps the stacks of threads that have ended, and would use one.
+      // Must run first: the C library caches the stacks of ended threads and would reuse one.
       cmocka_unit_test(test_no_threads),
       cmocka_unit_test(test_destroy_in_the_middle),
       cmocka_unit_test(test_destroy_with_a_hanging_compile),

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-// What threads and processes that make one engine's code meet: a lookup that may not compile does
-// not spoil one that may, and a child of fork does not inherit the lock of a generator that is
-// being looked for. ctest-labels: tsan
+// Tests concurrent lookups of one engine: a lookup that may not compile must not spoil one that
+// may, and a child of fork must not inherit a locked generator lock.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -18,7 +18,8 @@
 
 static const char text[] = "func one(out y: i32[n]) { for i in 0..n { y[i] = 1; } }\n";
 
-// Holds the first file call of a name whose path has `part` inside, until the other party is there.
+// Blocks the first file call `call` on a path that contains `part` until the other thread or
+// process has started.
 static struct {
   const char* call;
   const char* part;
@@ -35,8 +36,8 @@ static void hold_at_gate(void* self, const char* call, const char* path) {
   (void)self;
   if (strcmp(call, gate.call) != 0 || !strstr(path, gate.part)) return;
   if (atomic_exchange(&gate.is_met, true)) return;
-  // The second wait is for the other one to get to its lock, which nothing tells from outside. If
-  // it is too short, the test sees less, but never fails for it.
+  // The second sleep lets the other thread reach its lock, which cannot be observed from here. If
+  // it is too short, the test covers less but never fails.
   for (int i = 0; i < 10000 && !gate.is_other_there; i++) usleep(1000);
   usleep(200000);
 }
@@ -87,7 +88,7 @@ static int set_up(void** state) {
   assert_true(qn_test_tempdir_make(f->directory));
   qn_engine_options_t options = {.struct_size = sizeof options,
                                  .cache_dir = f->directory,
-                                 .generator_dir = f->directory,  // which has none
+                                 .generator_dir = f->directory,  // it holds no generator
                                  .ignores_environment = true};
   must(qn_engine_create(&options, &f->engine));
   must(qn_module_parse(text, sizeof text - 1, NULL, &f->module));
@@ -99,7 +100,7 @@ static int set_up(void** state) {
 static int tear_down(void** state) {
   fixture_t* f = *state;
   qn_module_release(f->module);
-  qn_engine_destroy(f->engine);  // with its writer, which calls the hook
+  qn_engine_destroy(f->engine);  // joins the writer thread, which calls the hook
   qn_fault_fs_hook(NULL, NULL);
   qn_fault_fs_remove();
   qn_test_tempdir_remove(f->directory);
@@ -113,7 +114,8 @@ static void test_forbidden_beside_allowed(void** state) {
       .engine = f->engine, .module = f->module, .target = "interp", .miss = QN_MISS_FAIL};
   lookup_t allowed = {
       .engine = f->engine, .module = f->module, .target = "interp", .is_other = true};
-  // The compile does not end before the one has its answer, which could else be what was compiled.
+  // The compile blocks until the forbidden lookup has returned. Otherwise that lookup could find
+  // the compiled code.
   gate_t compiles = {.is_open = false};
   must(qn__mutex_init(&compiles.mutex));
   must(qn__cond_init(&compiles.moved));
@@ -133,7 +135,7 @@ static void test_forbidden_beside_allowed(void** state) {
 
 static void test_fork_while_a_generator_is_looked_for(void** state) {
 #if defined(__SANITIZE_THREAD__)
-  skip();  // ThreadSanitizer takes a lock that the child made anew for one that is still held
+  skip();  // ThreadSanitizer treats a lock that the child re-initialised as still held
 #endif
   fixture_t* f = *state;
   lookup_t missing = {.engine = f->engine, .module = f->module, .target = "cpu"};
@@ -144,7 +146,7 @@ static void test_fork_while_a_generator_is_looked_for(void** state) {
   pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
-    (void)alarm(600);  // a lock that nobody holds any more is not waited for in vain for ever
+    (void)alarm(600);  // ends a child that hangs on a lock inherited from the parent
     (void)look_up(&in_child);
     _exit(qn_ok(in_child.status) ? 0 : 1);
   }
