@@ -1,7 +1,5 @@
-// tests/fake-cuda/check_driver.c: holds devices/cuda/driver.h against NVIDIA's own cuda.h. It is
-// compiled, never run, and only where that header is found.
-//
-// Thread rule: none, there is no code. Read next: devices/cuda/cuda_symbols.inc.
+// tests/fake-cuda/check_driver.c: compares devices/cuda/driver.h with NVIDIA's cuda.h. It is
+// compiled only where cuda.h is found, and never run.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #define QN_CUDA_HEADER_IS_NVIDIAS

@@ -1,7 +1,5 @@
-// tests/fake-cuda/kernel.h: between a "cubin" of the fake NVRTC, which is a shared object, and the
-// fake driver, which opens it. Read by both C and C++.
-//
-// Thread rule: constant. Read next: kernel.hpp (what kernels are compiled with), run.c.
+// tests/fake-cuda/kernel.h: the interface between a "cubin" of the fake NVRTC, which is a shared
+// object, and the fake driver that loads it. Included by C and C++.
 #ifndef QUERN_TESTS_FAKE_CUDA_KERNEL_H_
 #define QUERN_TESTS_FAKE_CUDA_KERNEL_H_
 

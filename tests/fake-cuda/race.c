@@ -1,13 +1,16 @@
 #define _GNU_SOURCE
-// tests/fake-cuda/race.c: accesses of a kernel's threads that nothing orders. See fake.h.
+// tests/fake-cuda/race.c: detects data races between threads of a kernel. See fake.h.
 //
-// The compiler calls in front of each access (FAKE_CUDA_RACES, kernel.hpp). What a thread did is in
-// front of what another does if they are of one block and it stands in front of a barrier of all,
-// or if they are of one warp and met in __syncwarp since; a shuffle or a vote orders nothing, as in
-// CUDA. Two accesses to one byte without that, one of which writes and one of which is no atomic,
-// are a race: between threads, and in memory that is not the block's between blocks of one launch.
-// Of each eight bytes the last few accesses are remembered. Not here: launches that race with each
-// other. Thread rule: the thread that runs a launch. Read next: run.c.
+// The compiler inserts a call before each access (FAKE_CUDA_RACES, kernel.hpp). Two accesses to one
+// byte are a race if at least one writes, at least one is not atomic, and nothing orders them.
+// Accesses of two threads are ordered only if
+//   1. both are in one block, with a barrier of the whole block between the accesses; or
+//   2. both are in one warp, with a __syncwarp of both between the accesses. Shuffles and votes
+//   order
+//      nothing, as in CUDA.
+//
+// Blocks of one launch are never ordered. Only the last few accesses to each eight bytes are kept.
+// Races between launches are not detected. Thread rule: the thread that runs a launch.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

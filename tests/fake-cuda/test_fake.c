@@ -1,9 +1,7 @@
 #define _GNU_SOURCE
-// tests/fake-cuda/test_fake.c: the fake driver finds what it is there for: kernels that race, that
-// lean on an order or on what memory holds, that leave C's rules; and calls that NVIDIA's driver
-// refuses. Each kernel is one defect, or the same without it.
-//
-// Not here: the CUDA device (tests/unit/devices/test_cuda*.c). Read next: race.c, run.c.
+// tests/fake-cuda/test_fake.c: tests that the fake driver finds defects: kernels that race, that
+// rely on an order of threads or on uninitialised memory, or that break rules of C, and calls that
+// NVIDIA's driver refuses. Each kernel has one defect, or is the same kernel without it.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -76,10 +76,10 @@ static bool is_remembered_absent(const char* path) {
   return false;
 }
 
-// What this client does to a name itself, it knows of.
+// Drops the negative entry of a name that this client creates.
 static void forget_absence(const char* path) {
   for (unsigned i = 0; i < NEGATIVE_ENTRIES; i++) {
-    // It forgets only every other time: attribute caches are not that good.
+    // Only every other time, since real attribute caches are imprecise.
     if (strcmp(nfs.negative[i].path, path) == 0 && is_one_in(2)) nfs.negative[i].calls_left = 0;
   }
 }
@@ -116,7 +116,7 @@ static bool is_open(const char* path) {
   return false;
 }
 
-// Moves an open file aside instead of removing it. True when that was done.
+// Renames an open file instead of removing it. Returns true if the file was open.
 static bool make_silly(const char* path) {
   if (!is_open(path)) return false;
   char aside[PATH_SIZE + 32];

@@ -1,25 +1,24 @@
-// tests/faults/nfs.h: a file system with the manners of NFS, under the seam of base/fs.h.
+// tests/faults/nfs.h: a file system that behaves like NFS, installed below base/fs.h.
 //
-//   - negative entries: a name that was once not found is not found for some calls more, although
-//     it has been made since;
-//   - silly renames: what is unlinked or replaced while this client has it open stays as .nfsXXXX
-//     in the same directory until it is closed;
-//   - stale handles: reading or describing a file that another client has replaced may say ESTALE;
-//   - repeated requests: what was done may be answered as if it had been done before (EEXIST for a
-//     file that was just made, ENOENT for a rename or an unlink that worked);
-//   - late errors: close may say EDQUOT or EIO for what was written;
-//   - locks fail with ENOLCK, and the file system says that it is NFS.
+//   - Negative entries: a name that was not found stays missing for some calls after its creation.
+//   - Silly renames: a file that is unlinked or replaced while this client has it open becomes
+//     .nfsXXXX in the same directory until it is closed.
+//   - Stale handles: reads or stats of a file replaced by another client may fail with ESTALE.
+//   - Repeated requests: a call that succeeded may report the error of a second try, for example
+//     EEXIST after creating a file, or ENOENT after a rename or an unlink.
+//   - Late errors: close may report EDQUOT or EIO for earlier writes.
+//   - Locks fail with ENOLCK, and statfs reports NFS.
 //
-// Seeded. Thread rule: any thread, one lock over everything. Read next: nfs.c.
+// All random choices follow from a seed. Thread rule: any thread; one lock covers all calls.
 #ifndef QUERN_TESTS_FAULTS_NFS_H_
 #define QUERN_TESTS_FAULTS_NFS_H_
 
 #include <stdint.h>
 
 void nfs_install(uint64_t seed);
-// Ends the manners: from then on it is a plain file system.
+// Switches the NFS behaviour off. The file system is a plain one afterwards.
 void nfs_remove(void);
-// How often each of the manners was met: negative, silly, stale, repeated, late, locks.
+// Counts how often each behaviour occurred.
 void nfs_print(void);
 unsigned long nfs_count(const char* manner);
 

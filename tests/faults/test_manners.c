@@ -1,11 +1,11 @@
-// tests/faults/test_manners.c: whole engines in the places where programs put them: forks at every
-// stage of a lookup, exit with a queue, directories that are wiped, full, read-only, slow, on NFS,
-// below an overlay, and shared by two PID namespaces.
+// tests/faults/test_manners.c: tests whole engines in difficult environments: forks at every stage
+// of a lookup, exit with queued work, directories that are wiped, full, read-only, slow, on NFS, in
+// an overlay, or shared by two PID namespaces.
 //
-// Every lookup must succeed, every call give the right results, nobody wait without end: what takes
-// longer than the patience hangs, which is so long that a slow machine is none. Where the machine
-// does not let a test mount or unshare, it says so and is skipped. Forks within the cache directory
-// alone are in tests/unit/cache/test_shared.c.
+// Every lookup must succeed, every call must give the right results, and nothing may hang. The time
+// limit for a hang is long enough for slow machines. A test is skipped, with a message, where the
+// machine forbids mount or unshare. Forks during operations of the directory alone:
+// tests/unit/cache/test_shared.c.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ static qn_engine_t* make_engine(const char* directory) {
   return kernel_engine((qn_allocator_t){0}, directory, settings, QN_COUNT_OF(settings));
 }
 
-// Looks modules 0 to `count` up and calls them; the number that did not end well.
+// Looks modules 0 to `count` up and calls them. Returns the number of failures.
 static int look_up_many(qn_engine_t* engine, unsigned count) {
   int failures = 0;
   for (unsigned i = 0; i < count; i++) {
@@ -57,7 +57,7 @@ static int look_up_many(qn_engine_t* engine, unsigned count) {
   return failures;
 }
 
-// A life of a process: an engine, some lookups, its end. 0 when all went well.
+// Creates an engine, makes some lookups and destroys it. Returns 0 on success.
 static int live(const char* directory) {
   qn_engine_t* engine = make_engine(directory);
   if (!engine) return 100;
@@ -68,8 +68,8 @@ static int live(const char* directory) {
   return failures;
 }
 
-// Runs `work` in a child that is killed when it takes too long; its status, 1000 and more for
-// signals.
+// Runs `work` in a child and kills it after a time limit. Returns its exit status, or 1000 plus the
+// signal.
 static int in_child(int (*work)(void* self), void* self) {
   (void)fflush(NULL);
   pid_t child = fork();
@@ -97,7 +97,7 @@ static void assert_all_whole(const char* directory, uint64_t at_least) {
 
 // ------------------------------------------------------------------------------ forks, by stages
 
-// Holds the first call of a name whose path has `part` inside until it is opened.
+// Blocks the first file call `call` on a path that contains `part` until the gate opens.
 static struct {
   const char* call;
   const char* part;
@@ -126,7 +126,7 @@ static void* look_up(void* arg) {
 
 static int use_in_child(void* self) {
   qn_engine_t* engine = self;
-  // The key that is under way in the parent, one that the parent has loaded, and a new one.
+  // Three keys: one in flight in the parent, one that the parent has loaded, and a new one.
   static const unsigned numbers[] = {0, 7, 9};
   for (size_t i = 0; i < QN_COUNT_OF(numbers); i++) {
     qn_status_t status = kernel_look_up(engine, numbers[i], "interp", NULL, NULL);
@@ -139,15 +139,15 @@ static int use_in_child(void* self) {
 
 static void forks_at_every_stage(void** state) {
   (void)state;
-  if (IS_SANITIZED) skip();  // new threads, and allocations, in the child of a threaded process
+  if (IS_SANITIZED) skip();  // sanitizers: no threads or allocations in a threaded process's child
   static const struct {
     const char* call;
     const char* part;
   } stages[] = {
       {"open", ".k"},       // a lookup in the directory
       {"open", "lock"},     // a claim
-      {"try_lock", ""},     // a claim that is about to be had
-      {"unlock", ""},       // a claim that ends with its entry
+      {"try_lock", ""},     // a claim before it is locked
+      {"unlock", ""},       // a claim after its entry was published
       {"open", "/tmp/"},    // a publish
       {"write", ""},        //
       {"fdatasync", ""},    //
@@ -170,7 +170,7 @@ static void forks_at_every_stage(void** state) {
     lookup_t lookup = {.engine = engine};
     pthread_t thread;
     assert_true(qn_ok(qn__thread_start(&thread, "lookup", 0, look_up, &lookup)));
-    // A sweep is due once an hour, so that the last stages may have passed; the others are met.
+    // A sweep runs once an hour, so the last stages may not occur again. All others must.
     int64_t deadline_ns = qn__now_ns() + (i < 8 ? PATIENCE_NS : INT64_C(50000000));
     while (!gate.is_met && qn__now_ns() < deadline_ns) usleep(200);
     if (i < 8 && !gate.is_met) fail_msg("no %s of %s", stages[i].call, stages[i].part);
@@ -186,7 +186,7 @@ static void forks_at_every_stage(void** state) {
   }
 }
 
-// In the middle of a compile, which is where a generator's callback is called from.
+// Runs in the middle of a compile, because it is a callback of the generator.
 static _Atomic int compiles_heard;
 static void hold_compile(void* self, const qn_compile_event_t* event) {
   (void)self;
@@ -233,7 +233,7 @@ static void exit_with_a_queue(void** state) {
   (void)state;
   for (int i = 0; i < 6; i++) {
     assert_int_equal(in_child(leave_with_a_queue, &i), 0);
-    // A destroy waits for its queue; an exit without one drops it.
+    // qn_engine_destroy waits for the queue. An exit without it drops the queue.
     assert_all_whole(cache_root, i ? MODULES : 0);
     if (i % 2 == 0) assert_int_equal(live(cache_root), 0);
   }
@@ -252,7 +252,7 @@ static void two_engines_on_one_directory(void** state) {
     assert_int_equal(source, QN_SOURCE_DISK);
   }
   qn_engine_destroy(one);
-  // What one has published and the other has loaded outlives the one.
+  // Entries that one engine published and the other loaded stay valid after the first is destroyed.
   assert_int_equal(look_up_many(two, MODULES), 0);
   qn_engine_destroy(two);
   assert_all_whole(cache_root, MODULES);
@@ -291,7 +291,8 @@ static int live_with_small_files(void* self) {
   return live(cache_root);
 }
 
-// Without a handler SIGXFSZ ends a process that writes beyond its limit; not for the cache's sake.
+// Checks that the cache does not cause SIGXFSZ: without a handler, this signal ends a process that
+// writes beyond its limit.
 static void files_may_not_grow(void** state) {
   (void)state;
   assert_int_equal(in_child(live_with_small_files, NULL), 0);
@@ -328,7 +329,8 @@ static void slow(void** state) {
   qn_fault_fs_remove();
 }
 
-// A file system that hangs holds no lookup that has a timeout, whether it hung before or not.
+// Checks that a hanging file system does not block a lookup with a timeout, whether it begins to
+// hang before or during the lookup.
 static void hanging(void** state) {
   (void)state;
   qn_engine_t* engine = make_engine(cache_root);
@@ -339,8 +341,8 @@ static void hanging(void** state) {
   qn_fault_fs_install();
   qn_fault_fs_hook(hold_at_gate, NULL);
   qn_lookup_options_t options = {.struct_size = sizeof options, .time_limit_ns = 20000000};
-  // Each returns although nothing was opened. On a busy machine the first ones may be over before
-  // anybody has come to the file; the last one begins when it hangs.
+  // Each lookup returns although no file was opened. On a busy machine the first ones may return
+  // before any thread reaches the file; the last one begins when the file hangs.
   for (bool is_met = false; !is_met;) {
     is_met = gate.is_met;
     qn_status_t status = kernel_look_up(engine, 0, "interp", &options, NULL);
@@ -360,7 +362,7 @@ static void nfs(void** state) {
     nfs_install(seed);
     for (int i = 0; i < 4; i++) {
       assert_int_equal(live(cache_root), 0);
-      // Puts over entries that another object of this client has open.
+      // Put over entries that another object of this client has open.
       qn__disk_t* disk = open_cache(&(qn__disk_options_t){.max_entries = 4});
       if (!disk) continue;
       for (unsigned j = 0; j < 8; j++) {
@@ -394,7 +396,7 @@ static void nfs(void** state) {
 
 enum { CANNOT = 77 };
 
-// In a child: a mount namespace of its own. False when the machine does not allow it.
+// Moves the child into a new mount namespace. Returns false where the machine forbids that.
 static bool enter_mount_namespace(void) {
   if (unshare(CLONE_NEWNS) != 0) return false;
   return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
@@ -421,7 +423,7 @@ static int live_on_full_file_system(void* self) {
     (void)unlink(path);
   }
   int failures = live(cache_root);
-  // Room again: the next process's writing is not off.
+  // There is room again, so the next process writes.
   (void)unlink(path);
   failures += live(cache_root);
   qn_engine_t* engine = make_engine(cache_root);
@@ -444,7 +446,7 @@ static int live_on_read_only_file_system(void* self) {
   if (live(cache_root) != 0) return 1;
   if (mount("none", cache_root, NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0) return CANNOT;
   int failures = live(cache_root);
-  // What is there is found; what is not is compiled.
+  // Existing entries are found; missing ones are compiled.
   qn_engine_t* engine = make_engine(cache_root);
   qn_source_t source = QN_SOURCE_COMPILED;
   failures += qn_status_consume(kernel_look_up(engine, 0, "interp", NULL, &source)) != QN_STATUS_OK;
@@ -459,7 +461,8 @@ static void read_only(void** state) {
   run_or_skip(live_on_read_only_file_system, "a read-only tmpfs");
 }
 
-// An image ships a filled directory below; what is new goes above, or nowhere.
+// A container image ships a filled directory as the lower layer. New entries go to the upper layer,
+// if there is one.
 static int live_on_overlay(void* self) {
   (void)self;
   static const char* const names[] = {"lower", "upper", "work", "merged"};
@@ -481,7 +484,7 @@ static int live_on_overlay(void* self) {
     failures +=
         qn_status_consume(kernel_look_up(engine, 0, "interp", NULL, &source)) != QN_STATUS_OK;
     failures += source != QN_SOURCE_DISK;
-    // New ones, and old ones that are replaced, copied up, swept and removed.
+    // New entries, and entries of the lower layer that are replaced, copied up, swept and removed.
     failures += look_up_many(engine, MODULES + 3);
     (void)qn_engine_flush(engine, PATIENCE_NS);
     qn_engine_destroy(engine);
@@ -495,7 +498,7 @@ static int live_on_overlay(void* self) {
     failures += live(paths[3]);
     if (!is_read_only && mount("none", paths[3], NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0) break;
   }
-  // Below nothing has changed.
+  // The lower layer is unchanged.
   qn_engine_t* engine = make_engine(paths[0]);
   qn_source_t source = QN_SOURCE_COMPILED;
   failures += qn_status_consume(kernel_look_up(engine, 0, "interp", NULL, &source)) != QN_STATUS_OK;
@@ -527,7 +530,7 @@ static int work_in_pid_namespace(void* self) {
   return in_child(work_as_first_process, self);
 }
 
-// Two containers on one volume: all their process ids are 1.
+// Two containers on one volume: every process in them has the process id 1.
 static void two_pid_namespaces(void** state) {
   (void)state;
   pid_t children[2];

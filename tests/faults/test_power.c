@@ -1,10 +1,10 @@
-// tests/faults/test_power.c: the power fails between any two calls, and the disk comes back with
-// writes that were not synced lost, zero or torn, and names in any state that they have had.
+// tests/faults/test_power.c: tests power loss between any two file calls. After it, unsynced writes
+// are lost, zero or torn, and names have any of their former states.
 //
-// On a disk that syncs what it is told to sync, every entry is then the right bytes or absent: none
-// is even damaged. On a disk that lies about it entries are damaged, some of them with the right
-// size and an intact head, so that only the checksum can tell; they are misses, and heal. That the
-// second kind is seen shows that the first test could see it. The model of the disk is in power.h.
+// On a disk that honours fdatasync, every entry is afterwards either correct or absent, and none is
+// damaged. On a disk that ignores fdatasync some entries are damaged, including ones with the right
+// size and an intact header that only the checksum detects. These are misses and are replaced. The
+// second test also proves that the model can produce damage. See power.h for the model.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
 #define SAMPLE_COUNT 6u
 
 static sample_t samples[SAMPLE_COUNT];
-static char state_root[QN_TEST_PATH_SIZE];  // where the disk comes back
+static char state_root[QN_TEST_PATH_SIZE];  // holds the state after the power loss
 static bool is_full;
 
 typedef struct sums {
@@ -53,7 +53,7 @@ static qn__disk_t* open_at(const char* root, uint64_t max_entries) {
   return disk;
 }
 
-// A life of a directory: made, filled, read, replaced, swept, emptied in part, filled again.
+// Fills a directory, reads, replaces, sweeps and partly empties it, and fills it again.
 static void live(const char* root, bool is_long) {
   qn__disk_t* disk = open_at(root, SAMPLE_COUNT - 1);
   qn__hit_t hit;
@@ -77,8 +77,8 @@ static void path_of(const sample_t* sample, char out[QN_TEST_PATH_SIZE + 64]) {
   (void)snprintf(out, QN_TEST_PATH_SIZE + 64, "%s/v1/%.2s/%s.k", state_root, hex, hex + 2);
 }
 
-// Whether a reader that believes sizes, header and preimage, but compares no checksum, would take
-// the file, although its bytes are not the entry's.
+// Returns whether a reader without checksums would accept the file: its size, header and preimage
+// are right, but its bytes differ from the entry's.
 static bool would_pass_without_checksum(const sample_t* sample) {
   static uint8_t found[1 << 17];
   char path[QN_TEST_PATH_SIZE + 64];
@@ -124,7 +124,7 @@ static void check_state(sums_t* sums, bool may_be_damaged) {
     qn__disk_hit_release(disk, &hit);
   }
   sums->healed += qn__disk_counter(disk, "disk_healed");
-  // Life goes on.
+  // The directory can be used again.
   for (unsigned i = 0; i < SAMPLE_COUNT; i++) {
     assert_true(put_and_wait(disk, &samples[i]));
     qn__hit_t hit;
@@ -135,7 +135,7 @@ static void check_state(sums_t* sums, bool may_be_damaged) {
   qn__disk_close(disk, PATIENCE_NS);
 }
 
-// Every cut of the record, several states each.
+// Tests several states for every cut of the record.
 static void check_all_states(sums_t* sums, bool may_be_damaged, uint64_t states_per_cut) {
   qn_power_remove();
   size_t events = qn_power_event_count();
@@ -163,7 +163,7 @@ static void print_sums(const char* what, const sums_t* sums) {
 static void an_honest_disk(void** state) {
   (void)state;
   sums_t sums = {0};
-  // From nothing, and over entries that are durable already.
+  // Starts once with an empty directory, and once with durable entries.
   for (int round = 0; round < 2; round++) {
     qn_power_install(cache_root, QN_POWER_HONEST);
     live(cache_root, true);
@@ -189,7 +189,7 @@ static void a_disk_that_lies(void** state) {
   assert_true(sums.hits > 50);
 }
 
-// Power fails again while the directory that came back is filled anew.
+// Loses power a second time, while the recovered directory is filled again.
 static void twice(void** state) {
   (void)state;
   sums_t sums = {0};
@@ -200,7 +200,7 @@ static void twice(void** state) {
     live(cache_root, false);
     qn_power_remove();
     qn_power_materialise(first, (size_t)(seed * 7) % qn_power_event_count(), seed, NULL);
-    // What the first loss has damaged is durable, and damaged, in the second.
+    // Damage of the first loss is durable in the second.
     qn_power_install(first, QN_POWER_HONEST);
     live(first, false);
     check_all_states(&sums, true, 1);
@@ -229,8 +229,8 @@ static void write_bundle(const char* path, unsigned count, bool is_appending) {
   qn__bundle_writer_destroy(writer);
 }
 
-// Counts the right entries of the bundle on the disk that came back: -1 without a bundle, -2 when
-// it does not open.
+// Counts the correct entries of the recovered bundle. Returns -1 without a bundle, -2 if it does
+// not open.
 static int read_bundle(sums_t* sums, bool* out_is_cut) {
   char path[QN_TEST_PATH_SIZE + 16];
   (void)snprintf(path, sizeof path, "%s/bundle", state_root);
@@ -284,7 +284,7 @@ static void bundles(void** state) {
           int count = read_bundle(&sums, &is_cut);
           bool is_fine = true;
           if (disk == QN_POWER_HONEST) {
-            // By name: none or the old one, or the new one; whole.
+            // After a rename: no bundle, the old one or the new one, and always whole.
             bool is_before = which == CASE_NEW ? count == -1 : count == OLD_COUNT;
             is_fine = !is_cut && (is_before || count == SAMPLE_COUNT);
           }

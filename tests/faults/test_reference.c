@@ -1,5 +1,5 @@
-// tests/faults/test_reference.c: failures that other caches of compiled code had, one test each,
-// where no other test holds them yet. docs/reliability.md has the whole list.
+// tests/faults/test_reference.c: tests failures that other caches of compiled code had, one test
+// for each failure without a test elsewhere. The full list is in docs/reliability.md.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static void nothing_is_read_back(void** state) {
   qn_engine_destroy(engine);
   qn_fault_fs_remove();
   assert_int_equal(entries_opened, 0);
-  assert_int_equal(directories_removed, 0);  // and what is cleaned up are files (B3)
+  assert_int_equal(directories_removed, 0);  // only files are removed (B3)
 }
 
 // ------------------------------------------------------ what is in the making is no entry (B6)
@@ -68,7 +68,8 @@ static void what_is_in_the_making_is_no_entry(void** state) {
   sample_make(&sample, 3, 500);
   qn__disk_t* disk = open_cache(&(qn__disk_options_t){.sweep_period_ns = -1});
   assert_true(put_and_wait(disk, &sample));
-  // A whole entry under the name of a temporary file, and under names that listings elsewhere took.
+  // A whole entry under the name of a temporary file, and under names that other caches listed as
+  // entries.
   char from[QN_TEST_PATH_SIZE + 64], to[QN_TEST_PATH_SIZE + 96];
   entry_path(&sample, from);
   static uint8_t bytes[4096];
@@ -193,7 +194,8 @@ static void keys_hold_nothing_else(void** state) {
     key_of(&cases[i], cache_root, other);
     assert_string_equal(first, other);
   }
-  // Another process, working directory, cache directory, environment, and later.
+  // The same key in another process, working directory, cache directory and environment, at a later
+  // time.
   assert_true(qn_test_tempdir_make(elsewhere));
   int pipes[2];
   assert_int_equal(pipe(pipes), 0);
@@ -224,7 +226,7 @@ static void keys_hold_nothing_else(void** state) {
 static sample_t entries[ENTRIES];
 static _Atomic bool is_removing;
 
-// When the sweep begins to look at what it wants to evict, another process removes the oldest half.
+// Removes the oldest half, as another process would, when the sweep begins to evict.
 static void remove_the_oldest(void* self, const char* call, const char* path) {
   (void)self;
   size_t size = strlen(path);
@@ -254,8 +256,8 @@ static void what_others_removed_is_credited(void** state) {
   assert_true(qn__disk_sweep(disk));
   qn_fault_fs_remove();
   assert_false(is_removing);
-  // Ten are left after the others' removal; eight are to stay, and no live one more goes for what
-  // the sweep did not remove itself.
+  // Ten entries are left after that removal, and eight may stay. The sweep must count entries
+  // removed by others, and evict no further ones in their place.
   unsigned count = 0;
   assert_int_equal(qn__disk_scan(disk, count_file, &count, NULL), 0);
   assert_int_equal(count, BOUND - BOUND / 5);

@@ -1,6 +1,6 @@
-// tests/faults/test_stampede.c: 64 processes ask for the same 50 cold keys at once: 50 compiles in
-// all, counted by the engines that did them, and every process gets right kernels. What it costs in
-// time is bench/bench_stampede.c's question.
+// tests/faults/test_stampede.c: tests 64 processes that look up the same 50 cold keys at once.
+// There must be exactly 50 compiles in all, and every process must get correct kernels.
+// bench/bench_stampede.c measures the time.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 
 #define PROCESSES 64u
 #define KEYS 50u
-// What takes longer hangs.
+// An operation that takes longer counts as a hang.
 #define PATIENCE_SECONDS 1200
 #define PATIENCE_NS (PATIENCE_SECONDS * INT64_C(1000000000))
 
@@ -46,14 +46,14 @@ static int ask_for_all(shared_t* shared, unsigned number, unsigned stride) {
                      kernel_counter(engine, "claimed_hits");
   shared->without_claim +=
       kernel_counter(engine, "claim_unavailable") + kernel_counter(engine, "claim_off");
-  // A destroy gives a slow disk some seconds and drops the rest, which somebody would compile
-  // again.
+  // Destroying waits some seconds for a slow disk and then drops queued entries, which another
+  // process would compile again.
   bool is_flushed = qn_engine_flush(engine, PATIENCE_NS);
   qn_engine_destroy(engine);
   return is_flushed ? 0 : 2;
 }
 
-// `stride` 0: all in the same order; else each begins elsewhere.
+// With `stride` 0 all processes use the same order. Otherwise each begins at another key.
 static void stampede(unsigned stride) {
   shared_t* shared =
       mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -68,7 +68,7 @@ static void stampede(unsigned stride) {
       _exit(ask_for_all(shared, i, stride));
     }
   }
-  // Who cannot begin has ended, with a status that is seen below.
+  // A process that could not start has exited; its status is checked below.
   siginfo_t ended = {0};
   while (shared->ready < PROCESSES && ended.si_pid == 0) {
     usleep(500);

@@ -1,5 +1,6 @@
-// tests/faults/test_walks.c: every operation of the cache directory, while the n-th call fails.
-// See walk.h. Not here: bundles (test_walks_bundle.c), whole lookups (test_walks_engine.c).
+// tests/faults/test_walks.c: tests every operation of the cache directory with the n-th call
+// failing. See walk.h. Elsewhere: bundles (test_walks_bundle.c), whole lookups
+// (test_walks_engine.c).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,7 +114,7 @@ static bool count_file(void* self, const qn__disk_file_t* file) {
   return true;
 }
 
-// More entries than the bound, old ones, and what a writer that died has left.
+// Prepares more entries than the bound, old entries, and a temporary file of a writer that died.
 static void with_much(void) {
   char path[QN_TEST_PATH_SIZE + 64];
   with_entries();
@@ -137,7 +138,7 @@ static void sweep(qn_allocator_t allocator) {
   qn__disk_close(disk, WALK_PATIENCE_NS);
 }
 
-// A sweep that an old stamp makes due, on the writer.
+// Runs a sweep on the writer thread, due because of an old stamp.
 static void with_old_stamp(void) {
   char path[QN_TEST_PATH_SIZE + 64];
   with_much();
@@ -153,7 +154,7 @@ static void put_and_sweep(qn_allocator_t allocator) {
   if (!disk) return;
   bool is_queued = qn__disk_put(disk, &subject->entry, NULL);
   WALK_CHECK(qn__disk_flush(disk, WALK_PATIENCE_NS));
-  // The writer looks after its queue is empty, unless something failed.
+  // The writer checks for a due sweep after its queue is empty, unless a call failed.
   int64_t deadline_ns = qn__now_ns() + WALK_PATIENCE_NS;
   while (is_queued && qn__disk_counter(disk, "sweep_runs") == 0 &&
          qn__disk_counter(disk, "sweep_errors") == 0 && qn_fault_fs_failures() == 0 &&
@@ -183,7 +184,7 @@ static void clear(qn_allocator_t allocator) {
 
 // ------------------------------------------------------------------------------------------ claim
 
-// Claims the subject and puts it, as a lookup does that has to compile.
+// Claims the subject and puts it, like a lookup that compiles.
 static void claim_and_put(qn_allocator_t allocator) {
   qn__disk_t* disk = walk_open(allocator, NULL);
   if (!disk) return;
@@ -203,7 +204,7 @@ static void claim_and_put(qn_allocator_t allocator) {
   qn__disk_close(disk, WALK_PATIENCE_NS);
 }
 
-// Another process, as it were, that has the claim, and keeps it.
+// Stands for another process that holds the claim.
 static qn__disk_t* holder;
 static qn__disk_claim_t* held;
 
@@ -215,7 +216,7 @@ static void let_go(void) {
 }
 
 static void with_holder(void) {
-  if (holder) let_go();  // of a run that failed
+  if (holder) let_go();  // left by a failed run
   with_bystander();
   holder = walk_open(qn_allocator_default(), NULL);
   qn__hit_t hit;
@@ -224,7 +225,7 @@ static void with_holder(void) {
   WALK_CHECK(held);
 }
 
-// Nobody holds a claim any more, whoever died and whatever failed: it is there for the taking.
+// Checks that the claim is free, after any death or failure.
 static void claim_is_free(void) {
   if (holder) let_go();
   qn__disk_t* disk = walk_open(qn_allocator_default(), NULL);

@@ -1,8 +1,8 @@
-// tests/faults/test_walks_bundle.c: making, growing, merging, opening and reading bundles, while
-// the n-th call fails. See walk.h.
+// tests/faults/test_walks_bundle.c: tests writing, growing, merging, opening and reading bundles
+// with the n-th call failing. See walk.h.
 //
-// What must hold besides: a bundle has its name whole or not at all; one that is replaced is the
-// old or the new one; one that grows in place keeps what it had; and no temporary file stays.
+// Also required: a bundle appears under its name whole or not at all; a replaced bundle is the old
+// or the new one; a bundle that grows in place keeps its entries; no temporary file stays.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static qn__bundle_t* open_bundle(qn_allocator_t allocator, const char* path) {
   return bundle;
 }
 
-// The number of samples that the bundle gives, each with the right bytes.
+// Returns the number of samples in the bundle, and checks the bytes of each.
 static unsigned get_all(qn__bundle_t* bundle) {
   unsigned count = 0;
   for (unsigned i = 0; i < WALK_SAMPLES; i++) {
@@ -109,7 +109,7 @@ static void export_to(qn_allocator_t allocator, const qn__bundle_source_t* sourc
       .write = {.allocator = allocator, .path = path_out, .is_appending = is_appending}};
   qn__bundle_export_report_t report;
   qn_status_t status = qn__bundle_export(sources, count, &options, &report);
-  // An entry that could not be read is an error, and never left out in silence.
+  // An unreadable entry is an error. It must not be left out silently.
   if (qn_ok(status) && !walk_may_vanish) WALK_CHECK(report.written_count == WALK_SAMPLES);
   if (qn_ok(status)) WALK_CHECK(report.bad_count == 0);
   qn_status_free(status);
@@ -159,7 +159,7 @@ static void check_folder(void) {
   (void)closedir(dir);
 }
 
-// What the output gives now: -1 when there is none, else how many of the samples.
+// Returns the number of samples in the output, or -1 if there is no output.
 static int count_in_output(void) {
   if (access(path_out, F_OK) != 0) return -1;
   qn__bundle_t* bundle = open_bundle(qn_allocator_default(), path_out);

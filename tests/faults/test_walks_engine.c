@@ -1,9 +1,9 @@
-// tests/faults/test_walks_engine.c: whole lookups over a directory and a bundle, while the n-th
-// file call, or the n-th allocation of the engine, fails. See walk.h.
+// tests/faults/test_walks_engine.c: tests whole lookups over a directory and a bundle with the n-th
+// file call, or the n-th allocation of the engine, failing. See walk.h.
 //
-// What must hold besides: whatever the file system does, an engine can be made, every lookup
-// succeeds, and the kernel gives the right results; only memory that runs out may be an error, and
-// then it is that one.
+// Also required: with any file system failure the engine can be created, every lookup succeeds, and
+// kernels give correct results. Only a failing allocation may cause an error, which must be
+// OUT_OF_MEMORY.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 static char folder[QN_TEST_PATH_SIZE];
 static char bundle_path[QN_TEST_PATH_SIZE + 16];
 
-// A failing claim waits for nobody here, and one that works never has to.
+// Looks all modules up. No claim waits, because no other process holds one.
 static void look_up_all(qn_allocator_t allocator, bool has_bundle) {
   const qn_setting_t settings[] = {{"lock_timeout", "5s"}, {"bundles", bundle_path}};
   qn_engine_t* engine = kernel_engine(allocator, cache_root, settings, has_bundle ? 2 : 1);
@@ -61,7 +61,7 @@ static void write_bundle(void) {
   qn_cache_dir_close(dir);
 }
 
-// Both modules are in the bundle, and the directory is empty.
+// Prepares a bundle with both modules and an empty directory.
 static void prepare_bundle(void) {
   if (access(bundle_path, F_OK) != 0) {
     prepare_warm();
@@ -70,7 +70,7 @@ static void prepare_bundle(void) {
   walk_remove_root();
 }
 
-// Both are in the bundle, and damaged in the directory.
+// Prepares a bundle with both modules and damaged entries in the directory.
 static void prepare_damaged(void) {
   prepare_bundle();
   prepare_warm();

@@ -21,7 +21,7 @@
 #include "base/thread.h"
 #include "tests/faults/walk.h"
 
-// Of an operation with more calls than this, one fault of the check meets a sample of them.
+// The number of calls above which the check tests a sample of the calls for each fault.
 #define SAMPLE_CALLS 40
 #define STORMS 25
 
@@ -35,7 +35,7 @@ typedef enum fault_class {
 } fault_class_t;
 static const char* const class_names[CLASS_COUNT] = {"errno", "short", "memory", "kill", "storm"};
 
-// One fault: what happens to the n-th call.
+// The effect of one fault on the n-th call.
 typedef struct fault {
   fault_class_t class;
   qn_fault_mode_t mode;
@@ -53,7 +53,7 @@ static struct {
 static struct {
   const char* operation;
   long runs[CLASS_COUNT];
-  long calls;  // of a run without faults
+  long calls;  // calls of a run without faults
 } totals[64];
 static size_t total_count;
 static bool is_full;
@@ -67,7 +67,8 @@ void walk_check(bool is_fine, const char* condition, const char* file, int line)
 // ---------------------------------------------------------------------------------------- helpers
 
 void walk_begin(void) {
-  // Thousands of fdatasync calls: what they do to a real disk is not what is tested here.
+  // Use a file system in memory: a walk makes thousands of fdatasync calls, and their effect on a
+  // real disk is not tested here.
   if (access("/dev/shm", W_OK) == 0) (void)setenv("TMPDIR", "/dev/shm", 0);
   is_full = getenv("QUERN_FAULTS_FULL") != NULL;
   if (!qn_test_tempdir_make(cache_root)) abort();
@@ -134,7 +135,7 @@ static bool stop_never(void* self, const qn__disk_file_t* file) {
   return true;
 }
 
-// What must hold after every run, looked at without faults.
+// Checks the invariants after a run, with faults off.
 static void check_directory(bool may_have_temporaries) {
   qn__disk_t* disk = walk_open(qn_allocator_default(), NULL);
   WALK_CHECK(disk != NULL);
@@ -143,7 +144,7 @@ static void check_directory(bool may_have_temporaries) {
   WALK_CHECK(qn__disk_scan(disk, stop_never, NULL, &temporaries) == 0);
   WALK_CHECK(may_have_temporaries || temporaries == 0);
   for (unsigned i = 0; i < WALK_SAMPLES; i++) {
-    // What was damaged before may still be; nothing else may.
+    // Entries that were damaged before may still be damaged, but no others.
     qn__get_result_t result = walk_get(disk, &walk_samples[i]);
     WALK_CHECK(result == QN__GET_HIT || result == QN__GET_ABSENT || result == QN__GET_BAD);
     if (i == 0 && current->keeps_bystander) WALK_CHECK(result == QN__GET_HIT);
@@ -151,7 +152,7 @@ static void check_directory(bool may_have_temporaries) {
   WALK_CHECK(put_and_wait(disk, &walk_samples[1]));
   WALK_CHECK(walk_get(disk, &walk_samples[1]) == QN__GET_HIT);
   qn__disk_close(disk, WALK_PATIENCE_NS);
-  // What this run may have left is not the next one's.
+  // Leftovers of this run must not affect the next one.
   char path[QN_TEST_PATH_SIZE + 16];
   (void)snprintf(path, sizeof path, "%s/v1/tmp", cache_root);
   qn_test_tempdir_remove(path);
@@ -190,8 +191,8 @@ static void fail_on_trouble(const fault_t* fault, long n) {
 
 // -------------------------------------------------------------------------------------- one run
 
-// A thread that was left behind by a destroy, on a machine that did not let it end in time, gives
-// back what it has.
+// Waits until threads that a destroy abandoned on a slow machine have released their memory and
+// files.
 static void await_leftovers(const qn_fault_heap_t* heap) {
   for (int64_t end_ns = qn__now_ns() + WALK_PATIENCE_NS;
        (atomic_load(&heap->live_blocks) > 0 || qn_fault_fs_open_count() > 0) &&
@@ -200,7 +201,7 @@ static void await_leftovers(const qn_fault_heap_t* heap) {
   }
 }
 
-// Runs the work with the fault in this process. True when the fault struck.
+// Runs the work with the fault in this process. Returns true if the fault occurred.
 static bool run_here(const fault_t* fault, long n) {
   static qn_fault_heap_t heap;
   qn_fault_heap_init(&heap);
@@ -219,10 +220,10 @@ static bool run_here(const fault_t* fault, long n) {
   current->work(qn_fault_heap_allocator(&heap));
   await_leftovers(&heap);
   bool has_struck = qn_fault_fs_failures() > 0 || heap.failure_count > 0;
-  // A temporary file stays only where its very removal was refused.
+  // A temporary file may stay only if its unlink failed.
   walk_may_leave = current->begins_with_leftover || qn_fault_fs_failures_of("unlink") > 0;
   WALK_CHECK(qn_fault_fs_open_count() == 0);
-  WALK_CHECK(qn_fault_fs_calls_of("rmdir") == 0);  // a folder may be somebody else's as well
+  WALK_CHECK(qn_fault_fs_calls_of("rmdir") == 0);  // other processes may use the folder
   qn_fault_fs_remove();
   WALK_CHECK(qn_test_descriptor_count() == descriptors);
   WALK_CHECK(heap.live_blocks == 0);
@@ -233,7 +234,7 @@ static bool run_here(const fault_t* fault, long n) {
   return has_struck;
 }
 
-// Runs the work in a child that is killed before its n-th call. True when it was.
+// Runs the work in a child that is killed before its n-th call. Returns true if it was killed.
 static bool run_in_child(long n) {
   walk_is_memory = false;
   current->prepare();
@@ -265,10 +266,11 @@ static bool run(const fault_t* fault, long n) {
   return has_struck;
 }
 
-// `phase` shifts the sample, so that another fault meets other calls.
+// Runs one fault at each call, or at a sample of the calls. `phase` shifts the sample, so that
+// different faults hit different calls.
 static void walk_fault(const fault_t* fault, long calls, long phase) {
   long stride = is_full || calls <= SAMPLE_CALLS ? 1 : calls / SAMPLE_CALLS;
-  // The first calls, which open things, are met always.
+  // The first calls, which open files, are always tested.
   for (long n = 1;; n += n < 8 ? 1 : stride) {
     long at = n <= 8 || stride == 1 ? n : n + phase % stride;
     if (!run(fault, at)) break;
@@ -302,8 +304,8 @@ void walk(const walk_operation_t* operation) {
   long phase = 0;
   for (int mode = QN_FAULT_ONCE; mode <= QN_FAULT_ALWAYS; mode++) {
     for (size_t i = 0; i < errno_count; i++) {
-      // From then on: two of them in the check, one that switches writing off and one that does
-      // not.
+      // For faults from the n-th call on, the check uses two errnos: ENOSPC switches writing off,
+      // EIO does not.
       if (mode == QN_FAULT_ALWAYS && !is_full && errnos[i] != ENOSPC && errnos[i] != EIO) continue;
       walk_fault(&(fault_t){CLASS_ERRNO, (qn_fault_mode_t)mode, QN_FAULT_ERRNO, errnos[i]}, calls,
                  phase++);

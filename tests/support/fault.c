@@ -1,7 +1,7 @@
-// tests/support/fault.c: the table of file calls that fail on demand. See fault.h.
+// tests/support/fault.c: file calls that fail on demand. See fault.h.
 //
-// Each entry counts itself, lets the hook run, decides whether it fails, and otherwise asks POSIX.
-// close and closedir do their work also when they report a failure, as the kernel does.
+// Each call is counted, runs the hook, then fails or calls POSIX. Like the kernel, close and
+// closedir release the descriptor even if they report an error.
 #include "tests/support/fault.h"
 
 #include <errno.h>
@@ -46,12 +46,12 @@ static struct {
   qn_fault_mode_t mode;
   qn_fault_kind_t kind;
   int error;
-  _Atomic long calls;  // of the kind that is counted
+  _Atomic long calls;  // calls of the counted kind
   _Atomic long failures;
   _Atomic long open_count;
   _Atomic long calls_of[CALL_COUNT];
   _Atomic long failures_of[CALL_COUNT];
-  uint32_t storm_odds;  // one in so many; 0: no storm
+  uint32_t storm_odds;  // one call in storm_odds fails; 0: no storm
   _Atomic uint64_t storm_seed;
   hook_t hook;
   void* hook_user;
@@ -79,7 +79,7 @@ const int* qn_fault_errnos(size_t* out_count) {
 }
 
 static bool is_struck_by_storm(call_t call) {
-  // splitmix64 of a counter: any number of threads.
+  // Applies splitmix64 to a counter, so that any number of threads can draw.
   uint64_t x = atomic_fetch_add(&state.storm_seed, UINT64_C(0x9E3779B97F4A7C15));
   x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
   x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
@@ -91,7 +91,7 @@ static bool is_struck_by_storm(call_t call) {
   return true;
 }
 
-// True when this call is the one; the errno is then set. Killing does not return.
+// Returns true and sets errno if this call must fail. Does not return if it must kill the process.
 static bool strikes(call_t call, const char* path) {
   if (state.hook) state.hook(state.hook_user, call_names[call], path);
   atomic_fetch_add(&state.calls_of[call], 1);

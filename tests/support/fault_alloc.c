@@ -24,7 +24,7 @@ static bool is_failing(qn_fault_heap_t* heap) {
 }
 
 static void check_size(qn_fault_heap_t* heap, const block_header_t* header, size_t said) {
-  if (header->state != ALIVE) abort();  // a double free or a foreign pointer: nothing to go on with
+  if (header->state != ALIVE) abort();  // a double free or a foreign pointer
   if (header->size_bytes != said) atomic_fetch_add(&heap->size_errors, 1);
 }
 
@@ -52,8 +52,8 @@ static void* reallocate(void* self, void* pointer, size_t old_size_bytes, size_t
     old->state = DEAD;
     memset(old + 1, 0xDF, old->size_bytes);
     free(old);
-    // The count of blocks at the very end: who has waited for none may do away with the heap, or
-    // begin anew with it, while the thread that freed the last one is still on its way out.
+    // Decrease the count of blocks last. A test that waits for 0 may then reuse or discard the heap
+    // while the thread of the last free still returns.
     atomic_fetch_sub(&heap->live_bytes, old_bytes);
     atomic_fetch_sub(&heap->live_blocks, 1);
   }
@@ -69,7 +69,7 @@ qn_allocator_t qn_fault_heap_allocator(qn_fault_heap_t* heap) {
 }
 
 void qn_fault_heap_arm(qn_fault_heap_t* heap, long fail_at, qn_fault_mode_t mode) {
-  // Other threads may allocate meanwhile: nothing fails by the old count.
+  // Disarm first: other threads may allocate meanwhile and must not fail by the old count.
   atomic_store(&heap->fail_at, 0);
   atomic_store(&heap->mode, mode);
   atomic_store(&heap->call_count, 0);

@@ -1,4 +1,5 @@
-// tests/support/filter.c: runs only the tests that CMOCKA_TEST_FILTER names; * and ? stand for any.
+// tests/support/filter.c: runs only the tests whose names match CMOCKA_TEST_FILTER, a pattern with
+// * and ?.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

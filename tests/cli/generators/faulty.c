@@ -1,8 +1,7 @@
-// tests/cli/generators/faulty.c: a code generator that crashes, hangs or refuses, by the name of
-// the first function of what it is given; every other function becomes code that does nothing.
+// tests/cli/generators/faulty.c: a code generator for tests that crashes, hangs or refuses, chosen
+// by the name of the module's first function. For other names it generates code without effect.
 //
-// It is built as libquern-llvm.so into a folder of its own, which tests name in
-// QUERN_GENERATOR_DIR. Thread rule: any thread. Read next: tests/cli/test_warm.sh.
+// Built as libquern-llvm.so in a folder of its own, which tests put into QUERN_GENERATOR_DIR.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
