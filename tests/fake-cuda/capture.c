@@ -1,8 +1,9 @@
 #define _GNU_SOURCE
 // tests/fake-cuda/capture.c: captures, graphs and user objects. See fake.h.
 //
-// A capture keeps the order of its calls and, for each stream that is in it, what that stream has
-// seen of each other one: at its end the first one must have seen all.
+// A capture records the order of its calls. For each stream it records how much of each other
+// stream is ordered before it. At the end of the capture, all streams must be joined into the first
+// one.
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +89,7 @@ CUresult fake_capture_wait(CUstream stream, CUevent event) {
     stream->capture = capture;
     stream->member = capture->member_count;
     capture->members[capture->member_count++] = stream;
-    // To have joined is to have something to be joined back.
+    // A stream that joins the capture counts as having work that must be joined back.
     capture->clock[stream->member][stream->member] = 1;
   }
   uint64_t* clock = capture->clock[stream->member];
@@ -124,8 +125,8 @@ EXPORT CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mod
   return fake_leave(QN__CU_OK);
 }
 
-// What a graph holds goes when neither it nor an instance of it is left. The destroy functions of
-// user objects run elsewhere in the driver: here without the lock.
+// Releases a graph's resources when neither the graph nor an instance is left. Destroy functions of
+// user objects run without the lock, as in the driver.
 static void free_graph(CUgraph graph) {
   if (!graph->is_destroyed || graph->exec_count > 0) return;
   while (graph->first) {
@@ -170,7 +171,7 @@ EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph* out_graph) {
   }
   for (int i = 0; i < capture->member_count; i++) {
     if (capture->clock[0][i] < capture->clock[i][i]) result = FAKE_CAPTURE_UNJOINED;
-    // One that was destroyed meanwhile has been told of already.
+    // A stream that was destroyed meanwhile has been reported already.
     if (fake_is(capture->members[i], KIND_STREAM)) capture->members[i]->capture = NULL;
   }
   if (capture->is_invalid) result = FAKE_CAPTURE_INVALIDATED;

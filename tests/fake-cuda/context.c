@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-// tests/fake-cuda/context.c: beginning, devices, contexts, failures on demand. See fake.h.
+// tests/fake-cuda/context.c: initialisation, devices, contexts, and failures on demand. See fake.h.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ EXPORT void fake_cuda_last_launch(unsigned* out_blocks, unsigned* out_threads,
   (void)pthread_mutex_unlock(&fake_lock);
 }
 
-// Holds the lock. Gives the status that was asked for, once its call has come.
+// Returns the failure that a test requested for this call, if it is due. Called with the lock.
 static CUresult count_call(const char* entry) {
   int i = 0;
   while (i < faults.call_count && strcmp(faults.calls[i].name, entry) != 0) i++;
@@ -165,7 +165,7 @@ static CUresult count_call(const char* entry) {
   return faults.status;
 }
 
-// The process has come to its end: from here on the driver answers nothing.
+// The process exits: all later calls return DEINITIALIZED.
 static bool is_shut_down;
 EXPORT void fake_cuda_shut_down(int shut_down);
 EXPORT void fake_cuda_shut_down(int shut_down) {
@@ -186,7 +186,8 @@ CUresult fake_enter(const char* entry, unsigned needs) {
     fake_violation("%s is called from a function that may not call the driver", entry);
     return FAKE_NOT_PERMITTED;
   }
-  // The child of a fork has one thread, which may find the lock taken: it is told before.
+  // Check for a fork before taking the lock: it may be held by a thread that the child does not
+  // have.
   if (owner_pid != 0 && owner_pid != getpid()) return QN__CU_NOT_INITIALIZED;
   (void)pthread_mutex_lock(&fake_lock);
   CUresult result = count_call(entry);

@@ -1,13 +1,13 @@
-// tests/fake-cuda/fake.h: a CUDA driver that runs on the CPU, for tests: its objects.
+// tests/fake-cuda/fake.h: a CUDA driver that runs on the CPU, for tests: its types and internal
+// functions.
 //
-// It exports what devices/cuda uses of libcuda.so.1 and is stricter than the driver: every handle
-// is looked up, every range belongs to an allocation, and a call that a capture forbids spoils it
-// as documented. Streams are threads. A kernel is C++ that the fake NVRTC compiled (nvrtc.c,
-// kernel.hpp); its threads are fibers (run.c). Memory ends at a page that faults, and a fault is an
-// illegal address.
+// It exports the part of libcuda.so.1 that devices/cuda uses, and is stricter than NVIDIA's driver:
+// every handle is looked up, every range must lie in an allocation, and a call that a capture
+// forbids invalidates the capture as documented. Streams are threads. Kernels are C++ code compiled
+// by the fake NVRTC (nvrtc.c, kernel.hpp), and their threads are fibers (run.c). Each allocation
+// ends at an inaccessible page, and a fault becomes the error "illegal address".
 //
-// One lock guards everything; who runs work does not hold it. Thread rule: any thread. Read next:
-// context.c, stream.c, run.c.
+// One lock protects all state; it is not held while an operation runs.
 #ifndef QUERN_TESTS_FAKE_CUDA_FAKE_H_
 #define QUERN_TESTS_FAKE_CUDA_FAKE_H_
 

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
-// tests/fake-cuda/memory.c: memory between pages that fault. See fake.h.
+// tests/fake-cuda/memory.c: device memory that ends at inaccessible pages. See fake.h.
 //
-// An allocation ends (but for the slack of its alignment, which is checked when it is freed, as is
-// what lies in front of it) where a page begins that may not be touched; so does that slack begin.
+// An allocation ends where an inaccessible page begins, except for padding by alignment. That
+// padding, and the bytes before the allocation, are filled and checked at its free.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -175,8 +175,8 @@ EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, C
   return fake_leave(fake_enqueue(stream, op));
 }
 
-// Host memory that is not pinned is read and written when the stream gets there, which is the least
-// that a driver may do: who relies on more is found out.
+// Reads and writes pageable host memory when the stream reaches the copy. This is the weakest
+// behaviour that CUDA allows, so code that relies on more fails.
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size_bytes,
                                      CUstream stream);
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size_bytes,
@@ -299,7 +299,7 @@ EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
     return fake_leave(QN__CU_INVALID_VALUE);
   }
   if (stream->capture) {
-    // The graph's, as long as it lives; another's cannot be freed by a node.
+    // Memory of a graph lives as long as the graph. A free node cannot free another graph's memory.
     const CUgraph graph = stream->capture->graph;
     for (int i = 0; i < graph->memory_count; i++) {
       if (graph->memory[i] == pointer) return fake_leave(QN__CU_OK);

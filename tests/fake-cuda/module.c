@@ -40,8 +40,8 @@ static void* open_image(const void* image) {
   return library;
 }
 
-// As cubins are compatible: with a suffix, the one architecture; else the same major version, and a
-// minor one that is not greater.
+// Returns whether a cubin runs on a device. An architecture with a suffix needs exactly that one.
+// Otherwise the major versions must agree, and the cubin's minor version must not be greater.
 static bool is_compatible(const char* arch) {
   int number = 0;
   char suffix = '\0';
@@ -96,7 +96,7 @@ static bool is_queued(const op_t* op, const struct CUmod_st* module) {
   return false;
 }
 
-// Whether a stream still has a kernel of it to run.
+// Returns whether a stream still has a kernel of the module queued.
 static bool is_used_by(const fake_object_t* object, const struct CUmod_st* module) {
   return object->kind == KIND_STREAM &&
          is_queued(((const struct CUstream_st*)(const void*)object)->first, module);
@@ -178,7 +178,7 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute att
   return fake_leave(QN__CU_OK);
 }
 
-// Copies the arguments: they are the caller's only for the call.
+// Copies the arguments, which are valid only during the call.
 static void** copy_params(const fake_kernel_t* kernel, void** params) {
   size_t bytes = kernel->param_count * sizeof(void*);
   for (unsigned i = 0; i < kernel->param_count; i++)

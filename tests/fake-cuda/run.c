@@ -1,16 +1,19 @@
 #define _GNU_SOURCE
-// tests/fake-cuda/run.c: runs the blocks of a launch, one after another, on the thread of its
-// stream.
+// tests/fake-cuda/run.c: runs the blocks of a launch, one after another, on the thread of the
+// launch's stream. See fake.h.
 //
-// A fiber runs threads of the block one after another until one waits for others; then that fiber
-// is parked and another goes on with the threads that are left. So a kernel without barriers needs
-// one fiber and no switch. When nothing can run, whoever waits for each other is let go together;
-// if there is no such group, the threads have diverged, which is a defect of the kernel; and so it
-// is where threads meet at barriers in different lines. Fibers are resumed in rising and falling
-// order in turn, and blocks run in either, so that what relies on an order is found out; with a
-// FAKE_CUDA_SEED all orders are random ones, and in half of the launches each warp runs ahead of
-// the others as far as it can. Shared memory has garbage when a block begins. A fault in a kernel
-// is an illegal address. Built without sanitizers, which do not know these stacks. See fake.h.
+// Threads of a block run on fibers. A fiber runs one thread after another until a thread waits at a
+// barrier. Then the fiber is suspended, and another fiber runs the remaining threads. A kernel
+// without barriers thus needs one fiber and no switch. When no thread can run, each complete group
+// at a barrier is released. Two defects are reported:
+//   1. divergence: threads wait, but no group is complete;
+//   2. threads of one group wait at barriers in different lines.
+//
+// To expose code that depends on an order, fibers resume in ascending and descending order by
+// turns, and so do blocks. With FAKE_CUDA_SEED all orders are random, and in half of the launches
+// each warp runs ahead of the others as far as possible. Shared memory holds garbage at the start
+// of a block. A fault in a kernel becomes the error "illegal address". Built without sanitizers,
+// which do not know the fibers' stacks.
 #include <link.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -35,14 +38,14 @@ typedef struct fiber {
   ucontext_t context;
 #endif
   unsigned char* stack;
-  unsigned thread;  // that it runs
+  unsigned thread;  // the thread that it runs
   struct fiber* next_idle;
 } fiber_t;
 
 typedef struct lane {
   thread_state_t state;
   fiber_t* fiber;
-  unsigned line;  // of the barrier
+  unsigned line;  // the barrier's source line
   unsigned mask;
   bool is_fence;
   uint64_t value;
@@ -86,7 +89,8 @@ static _Thread_local runner_t* runner;
 static void run_threads(void);
 
 #if defined(__x86_64__)
-// Saves what a function keeps for its caller, changes stacks, and takes back what the other saved.
+// Switches stacks: saves the callee-saved registers on the old stack and restores those of the new
+// one.
 void fake_switch(void** save, void* load);
 __asm__(
     ".text\n"
@@ -114,7 +118,8 @@ __asm__(
 static void prepare(fiber_t* fiber) {
   void (*entry)(void) = run_threads;
   uint64_t* top = (uint64_t*)(void*)(fiber->stack + STACK_BYTES);
-  // Seven words are taken from the stack; a function finds it 8 bytes off 16.
+  // The switch pops seven words. At function entry the stack pointer is 8 bytes off a multiple of
+  // 16.
   uint64_t* sp = top - 8;
   memset(sp, 0, 8 * sizeof *sp);
   memcpy(&sp[6], &entry, sizeof entry);
@@ -141,7 +146,7 @@ static void to_runner(fiber_t* fiber) {
 }
 #endif
 
-// What a fiber does, for ever.
+// The main loop of a fiber.
 static void run_threads(void) {
   fiber_t* self = runner->current;
   for (;;) {
@@ -216,7 +221,7 @@ static bool is_inside(const void* address, const void* start, size_t size_bytes)
   return (size_t)((const unsigned char*)address - (const unsigned char*)start) < size_bytes;
 }
 
-// A thread's stack is its own, and what it reads of its coordinates is nobody's to write.
+// Ignores accesses to a thread's own stack and to its coordinates, which kernels only read.
 static void hook_access(const void* address, unsigned size, unsigned how) {
   const fiber_t* fiber = runner->current;
   if (!runner->races || is_inside(address, fiber->stack, STACK_BYTES) ||
@@ -248,7 +253,7 @@ static void shuffle(uint16_t* items, unsigned count) {
   }
 }
 
-// The order in which a block's threads begin, and go on after they have met.
+// Returns the order in which a block's threads begin and resume after a barrier.
 static void make_order(bool is_falling) {
   const unsigned count = runner->block_threads;
   for (unsigned i = 0; i < count; i++) {
@@ -257,7 +262,7 @@ static void make_order(bool is_falling) {
   if (runner->random != 0) shuffle(runner->order, count);
 }
 
-// Lets the lanes of a warp go that wait for each other.
+// Releases the lanes of a warp that wait for each other.
 static bool resolve_warp(unsigned first) {
   const unsigned end = first + WARP < runner->block_threads ? first + WARP : runner->block_threads;
   bool is_any = false;
@@ -294,8 +299,8 @@ static bool resolve_warp(unsigned first) {
   return is_any;
 }
 
-// 1: somebody may go on; 0: all are done; -1: they wait for different things. A barrier counts the
-// threads that have not ended, as CUDA's does.
+// Releases complete groups. Returns 1 if a thread can run, 0 if all have ended, -1 if they wait for
+// different groups. A barrier counts the threads that have not ended, as in CUDA.
 static int resolve(void) {
   bool is_any = false, is_done = true, is_barrier = true;
   for (unsigned first = 0; first < runner->block_threads; first += WARP) {
@@ -323,7 +328,7 @@ static int resolve(void) {
   return 1;
 }
 
-// Lets each warp run until it waits for others: in front of them all.
+// Runs each warp alone until it waits for other warps.
 static void run_ahead(void) {
   uint16_t warps[MAX_THREADS / WARP], lanes[WARP];
   const unsigned warp_count = (runner->block_threads + WARP - 1) / WARP;
@@ -375,7 +380,7 @@ static CUresult run_block(void) {
 
 // ---------------------------------------------------------------------------------- launches
 
-// The thread's variables of a kernel's module: its static shared memory.
+// Returns the thread-local storage of a kernel's module, which is its static shared memory.
 static int find_shared(struct dl_phdr_info* info, size_t size, void* own) {
   (void)size;
   for (unsigned i = 0; info->dlpi_tls_data && i < info->dlpi_phnum; i++) {
@@ -415,7 +420,7 @@ static CUresult run_blocks(unsigned grid, unsigned block, void* shared, unsigned
       runner->threads[t] =
           (fake_thread_t){{t, 0, 0}, {b, 0, 0}, {block, 1, 1}, {grid, 1, 1}, shared, shared_bytes};
     }
-    // Nobody has begun: what a block finds in its memory is what another left.
+    // Fill the memory with garbage: a block must not rely on its contents.
     memset(runner->shared, GARBAGE, runner->shared_bytes);
     memset(runner->dynamic, GARBAGE, runner->dynamic_bytes);
     if (runner->races) fake_races_block(runner->races, b);
@@ -433,7 +438,7 @@ CUresult fake_run(const fake_kernel_t* kernel, const fake_module_t* module, unsi
   runner->block_threads = block;
   runner->fault = QN__CU_OK;
   prepare_launch(kernel, module, number);
-  // Ends at a page that faults, too.
+  // This memory ends at an inaccessible page, too.
   const size_t pages = ((size_t)shared_bytes + 4095) / 4096 * 4096;
   unsigned char* map =
       mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -450,7 +455,7 @@ CUresult fake_run(const fake_kernel_t* kernel, const fake_module_t* module, unsi
   }
   runner->is_running = false;
   if (result != QN__CU_OK) {
-    // Fibers that stand somewhere begin anew.
+    // Reset suspended fibers.
     runner->idle = NULL;
     runner->fiber_count = 0;
   }

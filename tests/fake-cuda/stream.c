@@ -46,8 +46,8 @@ static bool is_ready(const op_t* op, const uint64_t done[MAX_MEMBERS]) {
   return true;
 }
 
-// Operations of a graph run one after another, each as soon as what it comes behind is done: with a
-// seed a random one of those, else the first.
+// Runs the operations of a graph one after another, each after its dependencies. With a seed it
+// picks a random operation that is ready, else the first.
 static CUresult run_graph(const struct CUgraph_st* graph, uint64_t number) {
   const op_t** left = calloc(graph->op_count + 1, sizeof *left);
   if (!left) return QN__CU_OUT_OF_MEMORY;
@@ -64,14 +64,14 @@ static CUresult run_graph(const struct CUgraph_st* graph, uint64_t number) {
     while (!is_ready(left[at], done)) at = (at + 1) % count;
     done[left[at]->member]++;
     result = run_op(left[at], number + step);
-    // In the order of their recording.
+    // In order of recording.
     memmove(left + at, left + at + 1, (--count - at) * sizeof *left);
   }
   free((void*)left);
   return result;
 }
 
-// Everything but waiting, with the lock free.
+// Runs any operation except a wait. Called without the lock.
 static CUresult run_op(const op_t* op, uint64_t number) {
   switch (op->kind) {
     case OP_KERNEL:
@@ -114,12 +114,12 @@ static bool is_pending(const struct CUevent_st* event, uint64_t sequence) {
   return at != NULL;
 }
 
-// Holds the lock, but while it waits.
+// Called with the lock, which is released during the wait.
 static void await_record(const struct CUevent_st* event, uint64_t sequence) {
   while (is_pending(event, sequence)) (void)pthread_cond_wait(&fake_changed, &fake_lock);
 }
 
-// Holds the lock, and lets go of it while the operation runs.
+// Called with the lock, which is released while the operation runs.
 static void perform(CUstream stream, op_t* op) {
   if (op->kind == OP_WAIT) {
     await_record(op->event, op->sequence);
@@ -140,7 +140,8 @@ static void perform(CUstream stream, op_t* op) {
   }
 }
 
-// Lets other streams and the host go ahead now and then. Holds the lock but meanwhile.
+// Sometimes yields to other streams and the host. Called with the lock, which is released
+// meanwhile.
 static void dawdle(uint64_t step) {
   const uint64_t random = (step * 31 + (uint64_t)fake_settings.seed) * 0x9e3779b97f4a7c15u >> 40;
   if (random % 4 != 0) return;
@@ -233,7 +234,8 @@ CUresult fake_enqueue(CUstream stream, op_t* op) {
   return QN__CU_OK;
 }
 
-// What is queued now, not what comes meanwhile: an operation of our own at the end says so.
+// Waits for the operations queued so far by adding one of its own. Later operations are not waited
+// for.
 void fake_stream_drain(CUstream stream) {
   if (!stream->first) return;
   struct CUevent_st done = {.use_count = 1};
@@ -280,7 +282,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
   return QN__CU_OK;
 }
 
-// A call that a stream that captures spoils its capture by.
+// Rejects a call that is forbidden during a capture, and invalidates the capture.
 static CUresult refuse_capturing(const struct CUstream_st* stream) {
   if (!stream->capture) return QN__CU_OK;
   fake_capture_invalidate(stream->capture);

@@ -1,7 +1,7 @@
-// tests/fuzz/fuzz_bytes.c: any bytes as the canonical bytes of a module.
+// tests/fuzz/fuzz_bytes.c: reads arbitrary bytes as the canonical bytes of a module.
 //
-// What decodes has those bytes as its own, can be copied, walked and printed, and what is printed
-// parses to the same bytes. What does not decode must say why. Read next: tests/fuzz/corpus/bytes.
+// A module that decodes must encode to the same bytes, and can be copied, walked and printed; its
+// text must parse to the same bytes. A failure to decode must give a message.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-// tests/fuzz/fuzz_entry.c: any bytes as an entry. What decodes must encode to the same bytes again.
+// tests/fuzz/fuzz_entry.c: reads arbitrary bytes as an entry. An entry that decodes must encode to
+// the same bytes.
 //
-// The first byte chooses how the rest is made an entry: as it is; with the checksum put right, so
-// that what lies behind it is reached; or with checksum and key put right. Read next:
-// cache/entry.c.
+// The first byte selects how the input is changed first: not at all, with a corrected checksum, or
+// with corrected checksum and key. Otherwise few inputs would pass the checksum.
 #include <stdlib.h>
 
 #include "cache/entry.h"

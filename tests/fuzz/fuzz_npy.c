@@ -1,8 +1,6 @@
-// tests/fuzz/fuzz_npy.c: any bytes as a .npy file.
-//
-// What is read must be consistent with itself: the size in bytes is that of dtype and shape.
+// tests/fuzz/fuzz_npy.c: reads arbitrary bytes as a .npy file. The size in bytes must be that of
+// dtype and shape.
 // sources: tools/cli/run/npy.c tools/cli/file.c
-// Read next: tests/fuzz/corpus/npy, tests/unit/tools/test_npy.c.
 #include "tools/cli/run/npy.h"
 
 #include <stdint.h>

@@ -1,8 +1,7 @@
-// tests/fuzz/fuzz_plan.c: any bytes as the launch plan of an artifact.
+// tests/fuzz/fuzz_plan.c: reads arbitrary bytes as the launch plan of an artifact.
 //
-// The first byte is the payload's size. What decodes is encoded again and must give the same bytes;
-// plans without loops are run with a backend that checks what it is given. Read next:
-// devices/gpu/plan.c, tests/fuzz/corpus/plan.
+// The first byte is the payload's size. A plan that decodes must encode to the same bytes. Plans
+// without loops run on a backend that checks its arguments.
 #include <stdlib.h>
 
 #include "devices/gpu/run.h"

@@ -1,11 +1,10 @@
-// tests/fuzz/fuzz_remote.c: any bytes as what a server answers, as a stored value, and as a URL.
+// tests/fuzz/fuzz_remote.c: reads arbitrary bytes as the replies of a server, as a stored value,
+// and as a URL.
 //
-// The first byte chooses: 0 a value as it is, 1 a value with its MAC put right, 2 a URL, otherwise
-// the answers of a server to everything that a store does, in pieces whose size is that byte. What
-// must hold: nothing larger than the limit is taken, what the server announced is what comes out,
-// no value without a right MAC gets through, masked URLs show nothing that stands before an "@".
-//
-// Thread rule: one thread, and the remote tier's. Read next: cache/redis/reply.c.
+// The first byte selects: 0 a plain value; 1 a value with a corrected MAC; 2 a URL; otherwise the
+// replies to all operations of a store, in pieces of that many bytes. Requirements: nothing above
+// the size limit is accepted; the result has the announced size; no value without a right MAC is
+// accepted; masked URLs show nothing before an "@".
 #include <poll.h>
 #include <stdlib.h>
 

@@ -1,7 +1,5 @@
-// tests/fuzz/fuzz_target.c: any text as a target, and any text as the needs of code.
-//
-// What parses must have a canonical form that is a fixed point. Also built without a fuzzer, as a
-// program that replays the files of its corpus. Read next: tests/fuzz/corpus/target.
+// tests/fuzz/fuzz_target.c: reads arbitrary text as a target and as the requirements of code. The
+// canonical form of a text that parses must be a fixed point.
 #include <stdint.h>
 #include <stdlib.h>
 

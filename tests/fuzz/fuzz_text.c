@@ -1,8 +1,8 @@
-// tests/fuzz/fuzz_text.c: any bytes as the text of a module.
+// tests/fuzz/fuzz_text.c: reads arbitrary bytes as the text of a module.
 //
-// What parses must print, and the print must parse to the same canonical bytes and print the same
-// text again. Formatting must be a fixed point and must not change the module either. What does not
-// parse must say why, with a place. Read next: tests/fuzz/corpus/text.
+// A module that parses must print, and its text must parse to the same canonical bytes and print
+// the same text. Formatting must be idempotent and keep the module. A failure to parse must give a
+// message with a place.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-// tests/fuzz/fuzz_warm.c: any bytes as a list to warm, as a recorded line and as a message between
-// coordinator and worker. What decodes must encode to the same bytes again.
+// tests/fuzz/fuzz_warm.c: reads arbitrary bytes as a list of qn_warm, as a recorded line, and as a
+// message between coordinator and worker. Input that decodes must encode to the same bytes.
 //
-// The first byte chooses. Files that a list names are looked for in a folder that does not exist.
-//
+// The first byte selects the format. Files named by a list are looked up in a folder that does not
+// exist.
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,7 +1,6 @@
-// tests/fuzz/replay.c: the main of a fuzz target where there is no fuzzer: feeds it every file of a
-// folder, each also cut short and with single bytes changed, all the same in every run.
-//
-// Not here: the targets (fuzz_*.c). Read next: fuzz_text.c.
+// tests/fuzz/replay.c: the main function of fuzz targets without a fuzzer: runs the target on every
+// file of a folder, and on truncated and single-byte changed versions of it. Every run uses the
+// same inputs.
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
-// tests/interface/test_null.c: every public function with each of its pointers NULL in turn: an
-// INVALID_ARGUMENT that names the argument where there is a status, a harmless answer elsewhere.
+// tests/interface/test_null.c: calls every public function with each of its pointers NULL in turn.
+// Functions with a status must return an INVALID_ARGUMENT that names the argument; others must
+// return a harmless value.
 //
-// The calls are generated from the headers (make_null_calls). Each runs in a child of its own.
+// The calls are generated from the headers (make_null_calls). Each runs in a child process.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-// tests/interface/test_sizes.c: structs with struct_size, of an older program (shorter) and a newer
-// one (longer): those that the program fills, those that the library fills for it, and those that
-// the library hands out. And the default streams.
+// tests/interface/test_sizes.c: tests structs with struct_size as an older program (shorter) and a
+// newer one (longer) use them: structs filled by the program, filled by the library, and returned
+// by the library. Also tests default streams.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// tests/interface/test_tables.c: tables of plugins, devices, generators and kinds of targets, and
-// artifacts, of an older header (shorter) and a newer one (longer).
+// tests/interface/test_tables.c: tests tables of plugins, devices, generators and target kinds, and
+// artifacts, from an older header (shorter) and a newer one (longer).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

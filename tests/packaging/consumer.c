@@ -1,5 +1,4 @@
-// A program of somebody else: built against an installed quern by CMake and by pkg-config, as C and
-// C++.
+// An external program, built against an installed quern by CMake and by pkg-config, as C and C++.
 #include <quern/quern.h>
 #include <stdio.h>
 #include <string.h>

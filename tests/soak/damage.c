@@ -1,8 +1,9 @@
-// tests/soak/damage.c: what happens to a directory from outside: bits flip, files are cut, grow,
-// vanish, change places, become directories, links and pipes, clocks go wrong, and all is wiped.
+// tests/soak/damage.c: damage to a directory from outside: flipped bits, truncated and grown files,
+// removed and exchanged files, directories, links and pipes in place of files, wrong clocks, and a
+// complete wipe.
 //
-// Nothing here goes through the library: it is what disks, administrators and other programs do.
-// Thread rule: the conductor's one thread. Read next: soak.c.
+// Does not use the library: it stands for disks, administrators and other programs. Thread rule:
+// the conductor's one thread.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -96,7 +97,7 @@ static void flip_bits(uint64_t* random, const char* path) {
   (void)close(fd);
 }
 
-// Writes `size` zeros at a random place, or behind the end.
+// Writes `size` zeros at a random offset or after the end.
 static void write_zeros(uint64_t* random, const char* path, bool is_behind) {
   int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   struct stat info;
@@ -151,7 +152,7 @@ void soak_age_temporaries(void) {
   each_in(path, ".t", age, NULL);
 }
 
-// As a writer that died leaves it; its age follows.
+// A file as a dead writer leaves it; its age is set below.
 static void leave_temporary(uint64_t* random) {
   char path[PATH_SIZE];
   (void)snprintf(path, sizeof path, "%s/v1/tmp/%08x-%08x%08x.t", soak_options.root,

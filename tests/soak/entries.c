@@ -1,6 +1,6 @@
-// tests/soak/entries.c: a worker's operations on entries by hand: gets, claims, scans and bundles.
+// tests/soak/entries.c: a worker's direct operations on entries: gets, claims, scans and bundles.
 //
-// The bytes of an entry follow from its number. Thread rule: in worker.h. Read next: lookups.c.
+// The bytes of an entry follow from its number. Thread rule: in worker.h.
 #include <stdio.h>
 #include <time.h>
 
@@ -96,7 +96,8 @@ void soak_bundle_path(unsigned number, char out[SOAK_PATH_SIZE]) {
   (void)snprintf(out, SOAK_PATH_SIZE, "%s.bundle%u", soak_options.root, number);
 }
 
-// Bundles are replaced, grown and damaged all the time; whatever opens gives right bytes or misses.
+// Bundles are replaced, grown and damaged all the time. A bundle that opens must give right bytes
+// or misses.
 void soak_read_bundle(soak_thread_t* thread) {
   char path[SOAK_PATH_SIZE];
   soak_bundle_path(soak_random(&thread->random, SOAK_BUNDLES), path);
@@ -117,7 +118,8 @@ void soak_read_bundle(soak_thread_t* thread) {
   qn__bundle_close(bundle);
 }
 
-// A status is an answer here: the directory may be empty, and another process at the same bundle.
+// A failure is allowed here: the directory may be empty, and another process may use the same
+// bundle.
 void soak_write_bundle(soak_thread_t* thread, qn__disk_t* disk, bool is_appending) {
   char path[SOAK_PATH_SIZE];
   soak_bundle_path(soak_random(&thread->random, SOAK_BUNDLES), path);

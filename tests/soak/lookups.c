@@ -1,7 +1,7 @@
-// tests/soak/lookups.c: a worker's operations on engines: lookups that wait, that are in a hurry,
-// that are cancelled, and calls of what they give.
+// tests/soak/lookups.c: a worker's operations on engines: lookups that wait, have a time limit or
+// are cancelled, and calls of the resulting functions.
 //
-// The results of a kernel follow from its number. Thread rule: in worker.h. Read next: worker.c.
+// The expected result of a kernel follows from its number. Thread rule: in worker.h.
 #include <stdio.h>
 #include <string.h>
 
@@ -125,14 +125,15 @@ void soak_look_up(soak_thread_t* thread, bool unloads) {
   soak_look_up_one(thread, engine, number, is_native, unloads);
 }
 
-// What a lookup may answer that waits for a bounded time, is cancelled, or may not compile.
+// Returns whether a status is allowed for a lookup that has a time limit, is cancelled, or may not
+// compile.
 static bool is_late(qn_status_t status) {
   qn_status_code_t code = qn_status_code(status);
   return code == QN_STATUS_DEADLINE_EXCEEDED || code == QN_STATUS_CANCELLED ||
          code == QN_STATUS_COMPILE_FORBIDDEN;
 }
 
-// Takes the status and the function.
+// Consumes the status and the function.
 static void judge_late(soak_thread_t* thread, const char* what, unsigned number, qn_status_t status,
                        qn_function_t* function) {
   if (qn_ok(status)) {
@@ -150,7 +151,7 @@ static void count_ready(void* self) {
   (void)self;
 }
 
-// Waits a little, cancels, or just goes away.
+// Waits briefly, cancels, or releases the future at once.
 static void ask_and_wait(soak_thread_t* thread, unsigned number, qn_future_t* future) {
   unsigned how = soak_random(&thread->random, 4);
   if (how == 0) qn_future_cancel(future);

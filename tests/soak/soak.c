@@ -1,19 +1,22 @@
-// tests/soak/soak.c: a soak: many processes and threads on one cache directory that is damaged,
-// wiped and swept all the time, while its users are killed and stopped.
+// tests/soak/soak.c: a stress test: many processes and threads use one cache directory that is
+// damaged, wiped and swept all the time, while users are killed and stopped.
 //
 //   soak --seconds 600 --processes 8 --threads 3 --seed 1 [--dir DIR] [--json FILE]
 //
-// The oracle knows the right bytes of every entry and the right result of every call, and compiles
-// again what engines have published. What must hold (a violation ends the soak with status 1, the
-// seed and what was seen): no wrong byte and no wrong result; no error from a lookup; no operation
-// beyond its patience (60 s, --patience); a directory that comes back below its bound; no
-// descriptor, no memory and no temporary file that stays. Patience is for a machine that gets on:
-// as long as fewer operations end than an idle core does in a second or two, it has not begun to
-// run out; ten times as long is too long on any machine.
+// The oracle knows the right bytes of every entry and the right result of every call, and
+// recompiles entries that engines published. A violation of a requirement ends the soak with status
+// 1, the seed and a description. Requirements:
+//   1. no wrong byte and no wrong result;
+//   2. no error from a lookup;
+//   3. no operation longer than --patience (60 s);
+//   4. the directory returns below its size bound;
+//   5. no leaked descriptor, memory or temporary file.
 //
-// This file is the conductor: it starts, kills, stops and reaps the workers, lets damage happen,
-// watches the clock, and prints one table and JSON. Not here: what workers do (worker.c), the
-// damage (damage.c). Read next: worker.c.
+// The time limit of 3 starts only after the machine has completed as many operations as an idle
+// core does in a second or two. Ten times the limit is a violation on any machine.
+//
+// This file starts, kills, stops and reaps the workers, triggers damage, watches the clock, and
+// prints one table and JSON. Elsewhere: the workers (worker.c), the damage (damage.c).
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -33,9 +36,10 @@
 
 #define TICK_NS 2000000
 #define SECOND_NS INT64_C(1000000000)
-// The bound is soft between two sweeps; beyond it for so long, nobody sweeps.
+// The size bound may be exceeded between two sweeps. Exceeding it for longer means that no sweep
+// runs.
 #define BOUND_PATIENCE_NS (30 * SECOND_NS)
-// So many operations have ended since then, or the machine is slow. It may be so slow.
+// A time limit counts only after so many operations have completed: a slow machine is not a defect.
 #define PATIENCE_OPERATIONS 5000
 #define SLOWNESS 10
 
@@ -49,7 +53,7 @@ soak_shared_t* soak_shared;
 
 typedef struct worker {
   pid_t pid;
-  bool is_doomed;     // it was killed by us
+  bool is_doomed;     // killed by this process
   int64_t resume_ns;  // stopped until then; 0: running
   int64_t started_ns;
 } worker_t;
@@ -98,11 +102,11 @@ static void start_worker(unsigned index) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(0);
     int status = soak_work(index, seed);
-    // Some leave with what they have queued, others at once.
+    // Some workers flush their queue before they exit, others exit at once.
     if (status == 0 && seed % 2) exit(0);
     _exit(status);
   }
-  if (pid < 0) return;  // a full table of processes: the next tick tries again
+  if (pid < 0) return;  // the process table is full; the next tick tries again
   workers[index] = (worker_t){.pid = pid, .started_ns = qn__now_ns()};
   SOAK_COUNT(starts);
 }
@@ -118,8 +122,8 @@ static void judge(pid_t pid, int status, bool is_doomed, const char* who) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   if (is_doomed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
-    // No defect of ours sends it; LeakSanitizer's helper of a worker that is killed while it looks
-    // for leaks gets it.
+    // This signal does not come from a defect: LeakSanitizer's helper process gets it if its worker
+    // is killed during the search for leaks.
     SOAK_COUNT(kills_by_others);
   } else if (WIFSIGNALED(status)) {
     soak_violation("%s %d ended by signal %d", who, (int)pid, WTERMSIG(status));
@@ -128,7 +132,7 @@ static void judge(pid_t pid, int status, bool is_doomed, const char* who) {
   }
 }
 
-// Whoever has ended: workers, and children of workers that were killed, which became ours.
+// Reaps processes that ended: workers, and orphaned children of killed workers.
 static void reap(void) {
   int status;
   pid_t pid;
@@ -178,7 +182,8 @@ static uint64_t count_operations(void) {
   return count;
 }
 
-// Whether what began then, when so many operations had ended, takes too long.
+// Returns whether an operation takes too long, by its start time and the number of operations
+// completed at that time.
 static bool is_too_long(int64_t since_ns, uint64_t since_operations, int64_t patience_ns,
                         int64_t now_ns) {
   if (now_ns - since_ns <= patience_ns) return false;
@@ -187,7 +192,7 @@ static bool is_too_long(int64_t since_ns, uint64_t since_operations, int64_t pat
 }
 
 static void watch_clocks(int64_t now_ns) {
-  // What each slot was at when it was looked at last, and how many operations had ended then.
+  // The last observed operation of each slot, and the number of operations completed at that time.
   static struct {
     int64_t since_ns;
     uint64_t operations;
@@ -208,7 +213,7 @@ static void watch_clocks(int64_t now_ns) {
       soak_violation("process %d, thread %u: %s takes longer than %lld s", (int)workers[i].pid, t,
                      operation_names[atomic_load(&slot->operation)],
                      (long long)((now_ns - since_ns) / SECOND_NS));
-      // What it waits for is in its core, if somebody wants one.
+      // Abort it, so that a core file shows where it waits.
       (void)kill(workers[i].pid, SIGABRT);
     }
   }
@@ -253,7 +258,7 @@ static void end_workers(void) {
     }
     pause_ns(10000000);
   }
-  // Children whose parents were killed end by themselves, or by their alarm.
+  // Orphaned children exit by themselves or by their alarm.
   while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {
   }
 }
@@ -409,7 +414,8 @@ int main(int argc, char** argv) {
   }
   char made[QN_TEST_PATH_SIZE] = "";
   if (!directory) {
-    // Thousands of fdatasync calls: what they do to a real disk is not what is tested here.
+    // Use a file system in memory: the effect of thousands of fdatasync calls on a real disk is not
+    // tested here.
     if (access("/dev/shm", W_OK) == 0) (void)setenv("TMPDIR", "/dev/shm", 0);
     if (!qn_test_tempdir_make(made)) {
       perror("soak: no directory to work in");

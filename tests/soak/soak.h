@@ -34,21 +34,21 @@
 #define SOAK_IS_SANITIZED 0
 #endif
 
-// Operations of the workers: name, and how often beside the others.
+// Operations of the workers with their relative frequencies.
 // clang-format off
 #define SOAK_OPERATIONS(X) \
   X(get, 400) X(put, 200) X(lookup, 150) X(unload, 40) X(claim, 60) X(flush, 10) X(remove, 20) \
   X(sweep, 4) X(scan, 4) X(clear, 1) X(inspect, 20) X(reopen, 4) X(fork, 4) X(bundle, 20) \
   X(export, 1) X(append, 1) X(hurry, 40) X(request, 40)
 
-// What the conductor does to the directory, and how often beside the others.
+// Kinds of damage with their relative frequencies.
 #define SOAK_DAMAGES(X) \
   X(flip, 60) X(truncate, 30) X(extend, 10) X(zeros, 10) X(exchange, 10) X(unlink, 20) \
   X(directory, 6) X(link, 6) X(fifo, 3) X(past, 20) X(future, 20) X(stamp, 6) X(temporaries, 6) \
   X(empty, 10) X(shard, 3) X(wipe, 1) X(aside, 1) X(bundle, 6)
 // clang-format on
 
-// What is counted besides: name and what it is.
+// Other counters: name and description.
 #define SOAK_EVENTS(X)                                                             \
   X(hits, "gets that found an entry with the right bytes")                         \
   X(bundle_hits, "gets from bundles that found an entry with the right bytes")     \
@@ -99,9 +99,9 @@ typedef enum soak_event {
       SOAK_EVENT_COUNT
 } soak_event_t;
 
-// What one thread is at: the watchdog's view.
+// The current operation of one thread, for the watchdog.
 typedef struct soak_slot {
-  _Atomic int64_t since_ns;  // qn__now_ns at the begin of the operation; 0: between two
+  _Atomic int64_t since_ns;  // qn__now_ns at the start of the operation; 0: none
   _Atomic int operation;
 } soak_slot_t;
 
@@ -133,9 +133,9 @@ extern soak_shared_t* soak_shared;
 
 // Records the first violation; the conductor ends the soak.
 void soak_violation(const char* format, ...) __attribute__((format(printf, 1, 2)));
-// xorshift: below `bound`.
+// Returns a random number below `bound` (xorshift).
 uint32_t soak_random(uint64_t* state, uint32_t bound);
-// An index into a table of weights.
+// Returns a random index into a table of weights.
 int soak_pick(uint64_t* state, const unsigned* weights, int count);
 
 // entries.c: the samples exist before the first fork.
@@ -143,8 +143,9 @@ void soak_make_samples(void);
 void soak_free_samples(void);
 // worker.c: the life of one worker process; gives its exit status.
 int soak_work(unsigned index, uint64_t seed);
-// verify.c. With nobody else at work: everything in the directory is right or refused, heals, and
-// agrees with what a fresh compile gives; nothing temporary outlives a sweep.
+// verify.c. With all workers stopped: checks that every entry in the directory is right or refused,
+// can be replaced, and equals the output of a fresh compile; and that no temporary file outlives a
+// sweep.
 void soak_verify_all(void);
 
 // The path of one of the bundles, which lie beside the directory.
@@ -152,11 +153,11 @@ void soak_bundle_path(unsigned number, char out[SOAK_PATH_SIZE]);
 
 // damage.c.
 void soak_damage_once(uint64_t* random);
-// Directories, links and pipes that lie where entries belong are nobody's to remove but ours.
+// Removes directories, links and pipes in the place of entries, which the library never removes.
 void soak_damage_undo(void);
 // Makes all temporary files look abandoned.
 void soak_age_temporaries(void);
-// Sum of the sizes and the number of the entries.
+// Returns the total size and the number of the entries.
 uint64_t soak_measure(uint64_t* out_count);
 
 #endif  // QUERN_TESTS_SOAK_SOAK_H_

@@ -1,7 +1,7 @@
-// tests/soak/verify.c: with nobody else at work, everything in the directory is right or refused,
-// and agrees with what a fresh compile gives.
+// tests/soak/verify.c: the final check: with all workers stopped, every entry in the directory must
+// be right or refused, and equal to the output of a fresh compile.
 //
-// Thread rule: one thread, in a process of its own. Read next: soak.c.
+// Thread rule: one thread, in a process of its own.
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -66,7 +66,7 @@ static bool compare_entry(void* self, const qn__disk_file_t* file) {
   return true;
 }
 
-// What engines have published in the soaked directory is what a compile now gives.
+// Checks that entries published by engines equal the output of a new compile.
 static void compare_with_fresh_compiles(void) {
   char directory[QN_TEST_PATH_SIZE];
   if (!qn_test_tempdir_make(directory)) return;
@@ -114,7 +114,7 @@ static void verify_again(void) {
 
 void soak_verify_all(void) {
   soak_damage_undo();
-  // In a child, so that this process stays one without threads and without a compiler.
+  // Runs in a child, so that this process has no threads and no compiler.
   (void)fflush(NULL);
   pid_t child = fork();
   if (child == 0) {

@@ -1,9 +1,8 @@
-// tests/soak/worker.c: what one process of a soak does: threads that get, put, look up, call,
-// claim, sweep and fork on one directory, in epochs, after each of which everything is closed and
-// counted.
+// tests/soak/worker.c: one worker process of a soak: threads that get, put, look up, call, claim,
+// sweep and fork on one directory. After each epoch everything is closed and counted.
 //
-// Every answer is held against the oracle. Not here: the operations (entries.c, lookups.c), the
-// verification in the end (verify.c). Thread rule: in worker.h. Read next: damage.c.
+// Every answer is compared with the oracle. Thread rule: in worker.h. Elsewhere: the operations
+// (entries.c, lookups.c), the final check (verify.c).
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,7 +25,7 @@ static qn__disk_t* open_disk(soak_process_t* process, uint64_t random) {
                                 .latch_ns = 50 * MILLISECOND_NS,
                                 .sweep_period_ns = 100 * MILLISECOND_NS};
   if (random % 4 == 0) options.max_queue_bytes = 100000;
-  // A wipe between the making of the root and the look at it is an error of the open, not of a get.
+  // If a wipe hits between creating and checking the root, the open fails, not a get.
   for (int attempt = 0;; attempt++) {
     qn__disk_t* disk;
     qn_status_t status = qn__disk_open(&options, &disk);
@@ -41,7 +40,7 @@ static qn__disk_t* open_disk(soak_process_t* process, uint64_t random) {
 
 static int work_in_child(soak_thread_t* thread, qn__disk_t* disk) {
   soak_process_t* process = thread->process;
-  (void)alarm(CHILD_SECONDS);  // a child that hangs is killed, and seen
+  (void)alarm(CHILD_SECONDS);  // kills a child that hangs, which is then reported
   bool is_flushed = qn__disk_flush(disk, GRACE_NS);
   if (SOAK_IS_SANITIZED) return is_flushed ? 0 : 41;
   const sample_t* sample = &soak_samples[soak_random(&thread->random, SOAK_SAMPLES)];
@@ -119,7 +118,7 @@ static void operate(soak_thread_t* thread, soak_operation_t operation) {
       soak_inspect_one(disk, sample, soak_random(&thread->random, 2) == 0);
       break;
     case SOAK_OP_reopen: {
-      // A short life beside the others: an object of its own, closed with what it has queued.
+      // A short-lived directory object, closed with queued puts.
       qn__disk_t* other = open_disk(process, thread->random);
       if (!other) break;
       (void)qn__disk_put(other, &sample->entry, NULL);
@@ -200,7 +199,7 @@ static bool run_epoch(soak_process_t* process) {
     qn__disk_close(process->disks[i], GRACE_NS);
     qn_engine_destroy(process->engines[i]);
   }
-  // A thread that was left behind, on a machine that did not let it end in time, frees what it has.
+  // On a slow machine an abandoned thread may still have to free its memory.
   for (int64_t end_ns = qn__now_ns() + GRACE_NS;
        process->heap.live_blocks > 0 && qn__now_ns() < end_ns;) {
     (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -222,7 +221,7 @@ int soak_work(unsigned index, uint64_t seed) {
     process.seed = seed + (uint64_t)epoch;
     process.rounds = 50 + soak_random(&seed, 400);
     if (!run_epoch(&process)) break;
-    // The first epoch may have opened what stays open, like the source of the system's entropy.
+    // The first epoch may open descriptors that stay open, such as the system's entropy source.
     int open_now = qn_test_descriptor_count();
     if (epoch == 0) descriptors = open_now;
     for (int64_t end_ns = qn__now_ns() + GRACE_NS;

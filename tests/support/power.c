@@ -1,8 +1,8 @@
 // tests/support/power.c: see power.h.
 //
-// The record is a list of events (a write, a sync, a name that from now on means a file, a
-// directory or nothing). A file is known by a number of its own, given when it is first seen; a
-// descriptor leads to it through a table. Nothing here is fast: recordings are short.
+// The record is a list of events: a write, a sync, or a name that now means a file, a directory or
+// nothing. Each file gets a number when it is first seen, and a table maps descriptors to files.
+// The code favours simplicity over speed, because recordings are short.
 #define _GNU_SOURCE
 #include "tests/support/power.h"
 
@@ -28,8 +28,8 @@ typedef struct event {
   int file;  // NO_FILE and A_DIRECTORY are possible for names
   size_t offset, size;
   uint8_t* bytes;
-  char path[PATH_SIZE];  // below the root, "" is the root
-  unsigned group;        // names that one call changes have the same; a journal keeps them together
+  char path[PATH_SIZE];  // relative to the root; "" is the root
+  unsigned group;        // the same for names changed by one call, which a journal keeps together
 } event_t;
 
 static struct {
@@ -39,7 +39,7 @@ static struct {
   qn_power_disk_t disk;
   qn__fs_t table;
   event_t* events;
-  size_t count, capacity, durable_count;  // the first are the state at the install
+  size_t count, capacity, durable_count;  // the first `durable_count` are the state at the install
   int file_count;
   unsigned group_count;
   struct {
@@ -66,7 +66,7 @@ static event_t* add_event(event_kind_t kind, int file) {
   return event;
 }
 
-// The part of a path below the root, or NULL for paths elsewhere.
+// Returns the part of a path below the root, or NULL for other paths.
 static const char* below_root(const char* path) {
   if (strncmp(path, power.root, power.root_size) != 0) return NULL;
   const char* rest = path + power.root_size;
@@ -87,7 +87,7 @@ static void add_write(int file, size_t offset, const void* bytes, size_t size) {
   memcpy(event->bytes, bytes, size);
 }
 
-// What a name means now; NO_FILE for nothing.
+// Returns the file of a name, or NO_FILE.
 static int file_of(const char* path) {
   for (size_t i = power.count; i-- > 0;) {
     const event_t* event = &power.events[i];
@@ -96,7 +96,7 @@ static int file_of(const char* path) {
   return NO_FILE;
 }
 
-// The bytes of a file as the calls before `end` left them. Owned by the caller.
+// Returns the bytes of a file after the events before `end`. Owned by the caller.
 static uint8_t* contents(int file, size_t end, size_t* out_size) {
   size_t size = 0;
   for (size_t i = 0; i < end; i++) {
@@ -138,7 +138,7 @@ static int power_open(const char* path, int flags, mode_t mode) {
       abort();  // the cache never empties a file in place; the model has no such event
     }
     track(fd, file);
-    // Where the next write goes: the end, as far as this record knows it.
+    // The next write goes to the end of the recorded bytes.
     if (flags & O_APPEND && fd < MAX_DESCRIPTORS) {
       free(contents(file, power.count, &power.descriptors[fd].offset));
     }
@@ -240,7 +240,7 @@ static void import_file(const char* path, const char* name) {
   (void)add_event(EVENT_SYNC, file);
 }
 
-// Depth first, so that a directory comes before what is in it.
+// Records a directory before its contents.
 static void import(const char* path) {
   DIR* dir = opendir(path);
   if (!dir) return;
@@ -304,7 +304,7 @@ static uint32_t random_below(uint64_t* state, size_t bound) {
   return (uint32_t)(bound ? x % bound : 0);
 }
 
-// The end of the events that are durable for the file: its last sync before the cut.
+// Returns the end of the durable events of a file: its last sync before the cut.
 static size_t synced_end(int file, size_t cut) {
   for (size_t i = cut; i-- > 0;) {
     if (power.events[i].kind == EVENT_SYNC && power.events[i].file == file) return i;
@@ -328,7 +328,7 @@ static void write_file(const char* path, int file, size_t cut, uint64_t* random,
   unsigned mood = random_below(random, 3);  // most there, most lost, or half of each
   for (size_t at = 0; at < size; at += block) {
     size_t end = at + block < size ? at + block : size;
-    // A block is written whole or not at all; where nothing changed nothing can be lost.
+    // A block is written as a whole or not at all. An unchanged block cannot be lost.
     bool is_there = mood == 0   ? random_below(random, 8) != 0
                     : mood == 1 ? random_below(random, 8) == 0
                                 : random_below(random, 2) == 0;
@@ -343,7 +343,7 @@ static void write_file(const char* path, int file, size_t cut, uint64_t* random,
   free(fresh);
 }
 
-// What a name means in the dark state: an index of one of its events before the cut, or SIZE_MAX.
+// Returns the event that gives a name its meaning after the power loss, or SIZE_MAX.
 static size_t choose_state(const char* path, size_t cut, size_t journal_end, bool is_journal,
                            uint64_t* random) {
   size_t latest = SIZE_MAX, durable = SIZE_MAX, count = 0, chosen = SIZE_MAX;
@@ -356,7 +356,7 @@ static size_t choose_state(const char* path, size_t cut, size_t journal_end, boo
     }
     if (is_journal && event->group > journal_end) continue;
     latest = i;
-    // Any of them with equal odds; the durable one is the first of all.
+    // Choose any of its events with equal probability, including the durable one, which is first.
     if (random_below(random, ++count + 1) != 0) chosen = i;
   }
   if (is_journal) return latest != SIZE_MAX ? latest : durable;
@@ -389,7 +389,7 @@ void qn_power_materialise(const char* directory, size_t cut, uint64_t seed,
   if (last_group >= first_group && random_below(&random, 3) != 0) {
     journal_end = first_group + random_below(&random, last_group - first_group + 1);
   }
-  // A name is made after the names above it, because those have their first event before.
+  // Parent directories are created first, because their first event comes first.
   for (size_t i = 0; i < cut; i++) {
     if (power.events[i].kind != EVENT_NAME || !is_first_of_name(i)) continue;
     const char* name = power.events[i].path;
@@ -403,7 +403,7 @@ void qn_power_materialise(const char* directory, size_t cut, uint64_t seed,
     char path[PATH_SIZE + QN_TEST_PATH_SIZE];
     (void)snprintf(path, sizeof path, "%s%s%s", directory, name[0] ? "/" : "", name);
     if (file == NO_FILE) continue;
-    // Below a directory that was lost there is nothing.
+    // The contents of a lost directory are lost, too.
     char* slash = strrchr(path, '/');
     *slash = '\0';
     bool has_parent = access(path, F_OK) == 0;

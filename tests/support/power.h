@@ -1,21 +1,18 @@
-// tests/support/power.h: a disk that loses power: what was written becomes durable late, in any
-// order, in parts, or never.
+// tests/support/power.h: a model of a disk that loses power: writes become durable late, in any
+// order, in part, or never.
 //
-// While installed, all file calls go to the real file system and are recorded. Afterwards the
-// states in which a disk may come back are made from the record, as many as one likes, for a loss
-// of power before any of the calls. The model, per file and name below the recorded root:
-//   - bytes are durable once fdatasync of that file has returned after they were written. Others
-//     are, block by block (512 or 4096 bytes), there, zero, or what was there before, and the size
-//     is anything between the last durable one and the newest.
-//   - names are durable at random: either all up to some earlier moment, as a journal has it, or
-//     each name by itself at any of the states that it has had, in no order. A rename may thus be
-//     there without the end of the older name, or be lost while a later one is there.
-//   - what existed at the install, or at a settle, is durable.
-// Times of modification and modes are not modelled. Directories are never synced: a name that must
-// not be lost has no place in the cache.
+// While installed, all file calls go to the real file system and are recorded. Afterwards any
+// number of possible states after a power loss can be generated, for a loss before any of the
+// calls. The model, for files and names below the recorded root:
+//   - Bytes are durable once fdatasync of their file has returned. Every other block (512 or 4096
+//     bytes) is new, zero or old, and the size is between the last durable and the newest one.
+//   - Names are durable at random: either all changes up to some moment, as with a journal, or each
+//     name independently in any of its states. A rename may thus persist without an earlier one.
+//   - Everything that existed at the install, or at a settle, is durable.
+//   - Modification times and modes are not modelled. Directories are never synced: the cache must
+//     not need a name to survive.
 //
-// Thread rule: calls from any threads are recorded in one order. One recording at a time.
-// Read next: power.c, tests/faults/test_power.c.
+// Thread rule: calls from any thread are recorded in one order. One recording at a time.
 #ifndef QUERN_TESTS_SUPPORT_POWER_H_
 #define QUERN_TESTS_SUPPORT_POWER_H_
 
@@ -28,22 +25,22 @@ typedef enum qn_power_disk {
   QN_POWER_LIES = 1,  // fdatasync says that it did, and did nothing
 } qn_power_disk_t;
 
-// Records what happens below `root` from now on; what is there is durable.
+// Starts to record changes below `root`. Its present state is durable.
 void qn_power_install(const char* root, qn_power_disk_t disk);
-// Ends the recording; the record stays until qn_power_forget.
+// Ends the recording. The record is kept until qn_power_forget.
 void qn_power_remove(void);
 void qn_power_forget(void);
-// The number of recorded calls that change anything: power may fail before each, and after all.
+// Returns the number of recorded changes. Power may fail before each of them and after the last.
 size_t qn_power_event_count(void);
 
 typedef struct qn_power_damage {
-  unsigned lost_names;     // names that have an older state, or none
-  unsigned torn_files;     // files whose bytes are not all those that were written
-  unsigned torn_in_place;  // of them: with the full size, so that only their bytes tell
+  unsigned lost_names;     // names in an older state or missing
+  unsigned torn_files;     // files without some of their written bytes
+  unsigned torn_in_place;  // of these: files with the full size, whose damage only the bytes show
 } qn_power_damage_t;
 
-// Makes in `directory` (which is emptied first) one state in which the disk may come back when
-// power fails before event `cut`. `out_damage` (may be NULL) says what was lost in it.
+// Builds in `directory`, which is emptied first, one possible state after a power loss before event
+// `cut`. `out_damage` (may be NULL) gets the losses.
 void qn_power_materialise(const char* directory, size_t cut, uint64_t seed,
                           qn_power_damage_t* out_damage);
 
