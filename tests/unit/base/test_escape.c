@@ -1,4 +1,4 @@
-// qn_text_escape, and that messages of statuses and of the log pass through it.
+// Tests qn_text_escape, and that messages of statuses and of the log are escaped.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

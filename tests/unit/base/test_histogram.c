@@ -1,5 +1,6 @@
-// Histograms: every value lies in the bucket that says so, quantiles against sorted values, and
-// snapshots while others add. ctest-labels: tsan
+// Tests histograms: every value lies in its bucket's range, quantiles agree with sorted values, and
+// snapshots work while other threads add values.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

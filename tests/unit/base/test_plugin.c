@@ -1,5 +1,5 @@
-// tests/unit/base/test_plugin.c: where modules are looked for, and what is said when they are not
-// there or are none.
+// tests/unit/base/test_plugin.c: tests the search path of plugins, and the messages for missing and
+// invalid ones.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

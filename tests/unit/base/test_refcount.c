@@ -1,6 +1,7 @@
-// The striped reference count: against a plain number in one thread, and with many threads that
-// retain, release, hand over, open and close at random: destroyed once, by who was last, never
-// before, and after all that holders did. ctest-labels: tsan
+// Tests the striped reference count against a plain number in one thread, and with many threads
+// that retain, release, transfer, open and close at random. The object must be destroyed once, by
+// the last release, and after all accesses of the holders.
+// ctest-labels: tsan
 #include "base/refcount.h"
 
 #include <setjmp.h>

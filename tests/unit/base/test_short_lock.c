@@ -1,5 +1,5 @@
-// The lock of one word: threads that count together lose nothing, also when a holder sleeps with
-// it. ctest-labels: tsan
+// Tests the one-word lock: concurrent increments are not lost, even when a holder sleeps.
+// ctest-labels: tsan
 #include "base/short_lock.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // tests/unit/cache/support_remote.h: a store in memory that fails, denies and hangs on demand, and
-// a keyed hash that is quick to make, in place of libquern-redis.so and libquern-sodium.so.
+// a fast keyed hash, as replacements for libquern-redis.so and libquern-sodium.so.
 //
-// Thread rule: everything of `fake` belongs to its mutex; the functions take it.
+// Thread rule: the functions lock the mutex of `fake`, which protects its members.
 #ifndef QUERN_TESTS_UNIT_CACHE_SUPPORT_REMOTE_H_
 #define QUERN_TESTS_UNIT_CACHE_SUPPORT_REMOTE_H_
 

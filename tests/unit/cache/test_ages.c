@@ -1,5 +1,5 @@
-// tests/unit/cache/test_ages.c: ages of entries: use that is recorded, bounds by which the oldest
-// go, sweeps that are claimed once a period.
+// tests/unit/cache/test_ages.c: tests ages of entries: recording of uses, eviction of the oldest
+// entries at the bounds, and sweeps claimed once a period.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

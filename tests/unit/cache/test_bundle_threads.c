@@ -1,5 +1,6 @@
-// tests/unit/cache/test_bundle_threads.c: many threads on one bundle, whole and cut under their
-// eyes. ctest-labels: tsan
+// tests/unit/cache/test_bundle_threads.c: tests many threads that read one bundle, whole and
+// truncated during the reads.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

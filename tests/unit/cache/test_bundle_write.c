@@ -1,5 +1,5 @@
-// tests/unit/cache/test_bundle_write.c: making bundles: the same bytes from the same entries, the
-// choice and the merge, keys, and the n-th file call or allocation failing.
+// tests/unit/cache/test_bundle_write.c: tests writing bundles: equal bytes from equal entries,
+// selection, merging, keys, and the n-th file call or allocation failing.
 #define _XOPEN_SOURCE 700
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-// tests/unit/cache/test_dir.c: what tools see of a cache directory (quern/cache.h): lists, entries,
-// damage, removal.
+// tests/unit/cache/test_dir.c: tests the functions for tools on a cache directory (quern/cache.h):
+// listing, reading, damage and removal.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// tests/unit/cache/test_disk.c: one process on a cache directory: trust, get, put, healing,
-// refusals.
+// tests/unit/cache/test_disk.c: tests one process on a cache directory: trust, get, put,
+// replacement of damaged entries, and refusals.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

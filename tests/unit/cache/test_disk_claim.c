@@ -1,5 +1,6 @@
-// tests/unit/cache/test_disk_claim.c: one compile per key among real processes: waiting, bounds,
-// dead and stopped holders, forks, places where there can be no lock. ctest-labels: tsan
+// tests/unit/cache/test_disk_claim.c: tests single compiles per key among processes: waits and
+// their limits, holders that died or are stopped, forks, and places without locks.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

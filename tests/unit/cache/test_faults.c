@@ -1,7 +1,8 @@
-// tests/unit/cache/test_faults.c: the n-th file call, and the n-th allocation, fails: for n = 1, 2,
-// ... until a run meets no failure, once and from then on. After each: the right bytes or a miss,
-// no leaked descriptor or memory, no temporary file that stays but by a failing unlink, and a next
-// run that works.
+// tests/unit/cache/test_faults.c: tests the cache directory with the n-th file call or allocation
+// failing, once or from then on, for n = 1, 2, ... until a run reaches no failure.
+//
+// After each run: the right bytes or a miss, no leaked descriptor or memory, no temporary file
+// unless an unlink failed, and a successful next run.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,8 @@
-// tests/unit/cache/test_remote.c: the remote tier over a store in memory: hits, options, refusals,
-// memory that runs out.
-//
+// tests/unit/cache/test_remote.c: tests the remote tier on a store in memory: hits, options,
+// refusals, and failing allocations.
 // ctest-labels: tsan
 //
-// Not here: the breaker (test_remote_breaker.c), claims and fork (test_remote_claims.c), the
+// Elsewhere: the breaker (test_remote_breaker.c), claims and fork (test_remote_claims.c), the
 // protocol (tests/remote).
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,7 @@
-// tests/unit/cache/test_remote_breaker.c: the remote tier when its store fails, hangs or denies:
-// the circuit breaker, callers that leave, threads that do not come back, puts, many threads.
-//
+// tests/unit/cache/test_remote_breaker.c: tests the remote tier with a store that fails, hangs or
+// denies: the circuit breaker, callers that time out, threads that never return, puts, and many
+// threads.
 // ctest-labels: tsan
-//
-// Not here: what is refused (test_remote.c), claims and fork (test_remote_claims.c).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

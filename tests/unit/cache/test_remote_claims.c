@@ -1,8 +1,8 @@
-// tests/unit/cache/test_remote_claims.c: the fleet's single flight, and fork.
+// tests/unit/cache/test_remote_claims.c: tests claims of the remote tier, by which machines avoid
+// duplicate compiles, and fork.
 //
-// Each object of the remote tier here plays a machine of its own. Not here: waiting for another
-// machine's entry (jit/). Thread rule: one thread, but for what a test starts; not for
-// ThreadSanitizer, which cannot fork with threads.
+// Each remote tier object here stands for one machine. Not for ThreadSanitizer, which does not
+// support fork with threads.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,7 @@
-// tests/unit/cache/test_sweep.c: space on the file system, refusals for space, work between steps,
-// forks and closes in the middle. (Bounds, ages and claims are in test_ages.c.) ctest-labels: tsan
+// tests/unit/cache/test_sweep.c: tests sweeps: free space on the file system, refusals for lack of
+// space, changes between steps, forks and closes during a sweep. Bounds, ages and claims are in
+// test_ages.c.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

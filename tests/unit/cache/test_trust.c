@@ -1,6 +1,6 @@
 #define _GNU_SOURCE  // setgroups
-// tests/unit/cache/test_trust.c: directories that several users share: who is trusted, with which
-// rights files are made, and real processes of two users at work. Needs root, who can be anybody.
+// tests/unit/cache/test_trust.c: tests cache directories shared by several users: trusted owners,
+// file modes, and processes of two users at work. Needs root, to switch users.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
-// The CUDA device on the fake driver: what it says of itself, memory, copies, loading and running,
-// the host's own context, several devices, forks.
+// Tests the CUDA device on the fake driver: attributes, memory, copies, loading and launching,
+// contexts of the host, several devices, and fork.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static void test_attributes(void** state) {
             "no device cuda:2");
 }
 
-// The memory of the device that is asked about, whichever is current.
+// Checks that memory is reported for the given device, whichever is current.
 static void test_available_memory(void** state) {
   (void)state;
   const int64_t first = attribute(0, QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY).int_value;
@@ -130,8 +130,8 @@ static qn_copy_t between(qn_device_t from_device, const void* from, qn_device_t 
 }
 static const qn_device_t cpu = {QN_DEVICE_CPU, 0};
 
-// The host's memory is changed as soon as the call has returned; work is held meanwhile where it
-// may be.
+// Checks copies whose host memory changes right after the call. Work is delayed where it may be
+// asynchronous.
 static void test_copy_unpinned(void** state) {
   (void)state;
   const size_t sizes[] = {1, 4096, 65536, 65537, 1 << 20};
@@ -159,7 +159,7 @@ static void test_copy_unpinned(void** state) {
   cuda_expect_clean(&before);
 }
 
-// More small copies than there are buffers to stage them in: the rest waits.
+// Checks more small copies than there are staging buffers: the rest waits.
 static void test_copy_storm(void** state) {
   (void)state;
   enum { COUNT = 200 };
@@ -179,7 +179,7 @@ static void test_copy_storm(void** state) {
   free(host);
 }
 
-// Pinned memory is read when the stream gets there.
+// Checks that pinned memory is read when the stream reaches the copy.
 static void test_copy_pinned(void** state) {
   (void)state;
   void *host, *device, *other;

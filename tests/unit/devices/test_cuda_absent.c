@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-// What the CUDA device says where there is no driver, too old a one or no device; how it does with
-// less of a driver (no pools, no peers), and on a device that failed for good. Each case is a
-// process of its own: this program with the case's name.
+// Tests the CUDA device without a driver, with a driver that is too old, without devices, with
+// driver features missing (pools, peer access), and on a device with a permanent failure. Each case
+// runs in its own process: this program with the case's name.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 // ---------------------------------------------------------------------------------- the cases
 
-// The settings say why; the environment has what is expected.
+// The message must name the reason. The environment holds the expected text.
 static void case_absent(void** state) {
   (void)state;
   const char* part = getenv("TEST_EXPECTED");
@@ -51,7 +51,8 @@ static void find_entry(const char* name, void* out) {
   memcpy(out, &address, sizeof address);
 }
 
-// Workspace from blocks: one stream has its own again at once, another one only when it is passed.
+// Checks workspace from blocks: a stream gets its own block again at once, another stream only
+// after the work is complete.
 static void case_blocks(void** state) {
   (void)state;
   fake_cuda_counts_t counts;
@@ -90,8 +91,8 @@ static void case_blocks(void** state) {
   must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
   must(qn_workspace_free(cuda_at(0), two, second));
   must_fail(qn_workspace_free(cuda_at(0), two, a), QN_STATUS_INVALID_ARGUMENT, "no workspace");
-  // The host records in the strictest mode: a block that must be made spoils nothing, and workspace
-  // of its own recording is refused.
+  // The host captures in the strictest mode. Allocating a block must not invalidate the capture.
+  // Workspace of a captured call is refused.
   CUresult (*begin)(CUstream, CUstreamCaptureMode);
   CUresult (*end)(CUstream, CUgraph*);
   CUresult (*destroy)(CUgraph);
@@ -124,7 +125,7 @@ static void case_blocks(void** state) {
   assert_int_equal(cuda_driver.calls("cuMemAlloc_v2"), 1);
   for (int i = 0; i < 4; i++) must(qn_workspace_free(cuda_at(0), one, taken[i]));
   must(qn_stream_sync(cuda_at(0), one));
-  // Without memory, what is kept is given back.
+  // When memory runs out, cached blocks are freed.
   must(qn_stream_sync(cuda_at(0), two));
   void* large;
   must(qn_device_allocate(cuda_at(0), ((size_t)64 << 20) - 16384, 0, &large));
@@ -139,7 +140,7 @@ static void case_blocks(void** state) {
   assert_int_equal(counts.modules, 0);
 }
 
-// Copies between devices without peer access, or refused by the driver.
+// Checks copies between devices without peer access, and copies that the driver refuses.
 static void case_peers(void** state) {
   (void)state;
   float* from = cuda_floats(0, 1000, 5);
@@ -173,15 +174,15 @@ static void case_older(void** state) {
   const qn_load_options_t options = {.struct_size = sizeof options};
   must_fail(cuda_table()->load(0, cuda_artifact(), &options, &executable), QN_STATUS_INCOMPATIBLE,
             "arch");
-  // What the check lets pass the driver still refuses.
+  // The driver still refuses copies that pass the check.
   qn_artifact_t other = cuda_artifact_copy();
   other.isa = "{\"kind\":\"cuda\"}";
   must_fail(cuda_table()->load(0, &other, &options, &executable), QN_STATUS_INCOMPATIBLE,
             "CUDA_ERROR_NO_BINARY_FOR_GPU");
 }
 
-// After an illegal address everything on the device says so, at once; the other device works, and
-// nobody who launched is kept.
+// Checks that after an illegal address every call on the device fails at once, the other device
+// works, and all owners of launches are released.
 static void case_fatal(void** state) {
   (void)state;
   void* executable = cuda_load(0);
@@ -215,8 +216,8 @@ static void case_fatal(void** state) {
   cuda_free(1, fine);
 }
 
-// The end of the process comes to the driver first: who lets go of things afterwards is told, and
-// nothing is called on what there is no more.
+// Checks that objects can be released after the driver has shut down at process exit: they get an
+// error, and no driver function is called on destroyed objects.
 static void case_shut_down(void** state) {
   (void)state;
   fake_cuda_shut_down_fn_t shut_down;
@@ -246,7 +247,7 @@ static void case_shut_down(void** state) {
   assert_int_equal(owner.reference_count, 0);
 }
 
-// A cubin of CUDA 13 on a driver of CUDA 12: the form is another one.
+// Checks that a CUDA 12 driver refuses a cubin of CUDA 13, whose format differs.
 static void case_older_driver(void** state) {
   (void)state;
   void* executable;

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
-// Error records of the CUDA device on the fake driver: when they are copied and cleared, what
-// surfaces where and how often, and what happens when the driver refuses either.
+// Tests error records of the CUDA device on the fake driver: when they are copied and cleared,
+// where and how often a failure is reported, and failures of the copying or clearing itself.
 // ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,15 +65,15 @@ static void expect_failure(qn_stream_t* on, const char* part) {
   must(qn_stream_sync(cuda_at(0), on));
 }
 
-// From the fourth on, which a call that fails with n = 3 leaves alone.
+// A range from the fourth element on, which a call that fails with n = 3 does not write.
 static void expect_floats(int first) {
   float host[10];
   cuda_read(0, NULL, x, host, sizeof host);
   for (int i = 3; i < 10; i++) assert_int_equal((int)host[i], first + i);
 }
 
-// Nothing is copied or cleared for work that cannot fail; a sync behind work that can copies once,
-// and only a record that is new or was told is cleared.
+// Checks that work without checks copies and clears nothing. A sync after work with checks copies
+// once. Only a record that is new or was reported is cleared.
 static void test_calls(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -108,7 +108,7 @@ static void test_calls(void** state) {
   must(qn_stream_sync(cuda_at(0), stream));
   assert_int_equal(cuda_driver.calls(COPY), 4);
   assert_int_equal(cuda_driver.calls(CLEAR), 2);
-  // Long rows: one copy in front of each mark at most.
+  // Long sequences: at most one copy before each mark.
   cuda_driver.fail_at(NULL, 0, 0, 0);
   for (int i = 0; i < 320; i++) must(check(stream, &owner, 10));
   must(qn_stream_sync(cuda_at(0), stream));
@@ -116,8 +116,8 @@ static void test_calls(void** state) {
   assert_int_equal(cuda_driver.calls(CLEAR), 0);
 }
 
-// A copy that the driver refuses: the sync says so, keeps who launched, and the next sync tells
-// what failed.
+// Checks a copy that the driver refuses: the sync fails and keeps the owners, and the next sync
+// reports the original failure.
 static void test_copy_fails(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -132,7 +132,7 @@ static void test_copy_fails(void** state) {
   expect_floats(100);
 }
 
-// In front of a mark: the mark is not made, nothing is lost.
+// Before a mark: the mark is not made, and nothing is lost.
 static void test_copy_at_mark_fails(void** state) {
   (void)state;
   enum { OWNERS = 200 };
@@ -147,7 +147,8 @@ static void test_copy_at_mark_fails(void** state) {
   for (int i = 0; i < OWNERS; i++) assert_int_equal(owners[i].reference_count, 0);
 }
 
-// A record that cannot be cleared: the call says so and is not done; the next one is.
+// Checks that a call fails without effect if the record cannot be cleared, and that the next call
+// runs.
 static void test_clear_fails(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -164,7 +165,8 @@ static void test_clear_fails(void** state) {
   expect_floats(0);
 }
 
-// Each stream tells its own, whoever waits for whom; a look tells nothing and takes nothing away.
+// Checks that each stream reports its own failure, even if streams wait for each other. A query
+// reports nothing and clears nothing.
 static void test_streams(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -183,8 +185,8 @@ static void test_streams(void** state) {
   assert_int_equal(owner.reference_count, 0);
 }
 
-// What was queued before the sync told the failure is skipped, what comes behind is done, and what
-// fails then is told then.
+// Checks that work queued before the sync that reports a failure is skipped. Later work runs, and
+// its failures are reported later.
 static void test_again(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -200,9 +202,9 @@ static void test_again(void** state) {
   assert_int_equal(owner.reference_count, 0);
 }
 
-// ---- tags: what lies behind a failure is skipped, however many kernels lie in between
+// ---- tags: all work after a failure is skipped, however many kernels are in between
 
-// The first launch of the call fails, and thousands follow within the same call, or in one graph.
+// Checks a call, or a graph, whose first launch fails and thousands of launches follow.
 static void test_many_kernels_of_a_call(void** state) {
   (void)state;
   enum { KERNELS = 2 * QN__CUDA_TAGS + 50 };
@@ -224,7 +226,7 @@ static void test_many_kernels_of_a_call(void** state) {
     qn_graph_destroy(graph);
   }
   assert_int_equal(owner.reference_count, 0);
-  // As many that are fine.
+  // As many launches without a failure.
   must(check(stream, &owner, 10));
   qn__cuda_stream_t* inner = qn__stream_inner(stream);
   for (int i = 0; i < 3; i++) {
@@ -236,7 +238,8 @@ static void test_many_kernels_of_a_call(void** state) {
   cuda_free(0, wide);
 }
 
-// Calls of one function share a batch: its last tag is used between them.
+// Checks that calls of one function share a batch, and that the batch's last tag is used between
+// them.
 static void test_many_calls_of_a_batch(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -251,7 +254,8 @@ static void test_many_calls_of_a_batch(void** state) {
   expect_floats(100);
 }
 
-// A call whose first kernels end a batch, with a mark after it, fails in the next one.
+// Checks that a call whose first kernels end a batch, with a mark after it, continues in the next
+// batch and can fail there.
 static void test_failure_in_the_rest_of_a_call(void** state) {
   (void)state;
   cuda_owner_t owner = {0}, sure = {0};
@@ -331,8 +335,8 @@ static void test_invariants(void** state) {
   must(qn_stream_sync(cuda_at(0), stream));
 }
 
-// A stream's failure and a recording are apart: the recording is not spoiled by what has failed,
-// nor does it hold the failure back, nor is the copying or the clearing recorded.
+// Checks that a stream's failure and a capture are independent: the failure does not invalidate the
+// capture, the capture does not delay the failure, and neither copy nor clearing is captured.
 static void test_capture_behind_failure(void** state) {
   (void)state;
   cuda_owner_t owner = {0}, recorded = {0};
@@ -349,7 +353,8 @@ static void test_capture_behind_failure(void** state) {
   must(check(stream, &owner, 10));
   must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(0);
-  // The graph's own record: several launches in a row tell one failure, and it works again.
+  // The graph has its own record: several launches in a row report one failure, and then the graph
+  // works again.
   for (int i = 0; i < 3; i++) {
     for (int k = 0; k < 3; k++) must(qn_graph_launch(graph, stream));
     must(check(stream, &owner, 10));
@@ -367,7 +372,8 @@ static void test_capture_behind_failure(void** state) {
   assert_int_equal(recorded.reference_count, 0);
 }
 
-// The copy behind a graph's launch is refused: the launch says so, and the next tells the failure.
+// Checks a graph launch whose copy is refused: the launch fails, and the next one reports the
+// failure.
 static void test_graph_copy_fails(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -382,7 +388,7 @@ static void test_graph_copy_fails(void** state) {
   must(qn_stream_sync(cuda_at(0), stream));
   must(qn_graph_launch(graph, stream));
   expect_failure(stream, "index 11");
-  // A graph that cannot fail costs neither.
+  // A graph without checks needs neither.
   qn_graph_t* sure;
   must(qn_stream_capture_begin(cuda_at(0), stream));
   must(scale(stream, &owner, 1));
@@ -396,8 +402,9 @@ static void test_graph_copy_fails(void** state) {
   qn_graph_destroy(graph);
 }
 
-// What comes between a graph's failure and its telling is skipped, the kernel that failed too. A
-// driver that refuses to see to that launches nothing; on another stream it is not asked.
+// Checks that work between a graph's failure and its report is skipped, including the failed
+// kernel. If the driver refuses the clearing, nothing is launched. On another stream no clearing is
+// needed.
 static void test_graph_between_failure_and_telling(void** state) {
   (void)state;
   static const char CLOSE[] = "cuMemcpyDtoDAsync_v2";
@@ -424,7 +431,7 @@ static void test_graph_between_failure_and_telling(void** state) {
     cuda_driver.fail_at(NULL, 0, 0, 0);
     expect_failure(stream, "index 11");
     expect_floats(50);
-    // Behind one that was looked at there is nothing to close.
+    // After a query of the stream there is no batch left to close.
     for (int i = 0; i < 2; i++) {
       must(qn_graph_launch(graph, i ? other : stream));
       expect_failure(i ? other : stream, "index 11");
@@ -449,8 +456,8 @@ static void* let_go_later(void* self) {
   return NULL;
 }
 
-// A failure that nobody asks for goes with its stream, and its record's place comes to the next one
-// clean.
+// Checks that an unreported failure is dropped with its stream, and that the next user of the
+// record gets it cleared.
 static void test_destroy(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -490,9 +497,9 @@ static void test_clear_fails_on_a_used_record(void** state) {
   assert_int_equal(owner.reference_count, 0);
 }
 
-// ---- what another thread does in the middle of a call
+// ---- other threads in the middle of a call
 
-// The driver's table, whose cuLaunchKernel asks `in_between` in front of the n-th launch.
+// A driver table whose cuLaunchKernel calls `in_between` before the n-th launch.
 static qn__cuda_driver_t* table;
 static long launches_left;
 static void* (*in_between)(void* self);
@@ -523,7 +530,7 @@ static int end_between(void** state) {
   return end(state);
 }
 
-// Stores into `to` with 3, 4, ... n - 1, a launch each; fails with the first odd one that is done.
+// Stores into `to` with 3, 4, ... n - 1, one launch each. Fails at the first odd one that runs.
 static qn_status_t count(float* to, cuda_owner_t* owner, uint64_t n) {
   const uint64_t words[] = {(uintptr_t)to, n};
   return cuda_run(executable, CUDA_COUNT, 0, stream, owner, words, 2);

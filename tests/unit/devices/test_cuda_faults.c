@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-// Every call into the driver fails once, with each of several results: what was asked for works or
-// ends in a status that has the driver's words, the host's context is as before, nobody who
-// launched is kept, and afterwards the device works as if nothing had been.
+// Tests each call into the CUDA driver failing once, with several results. The operation succeeds
+// or returns a status with the driver's message; the host's context is unchanged; all owners of
+// launches are released; and afterwards the device works normally.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { N = 300 };
 
-// What a scenario makes is let go of by the test, when calls work again.
+// Objects of a scenario. The test releases them after the faults.
 typedef struct things {
   void* executable;
   qn_stream_t* stream;
@@ -110,7 +110,7 @@ static CUcontext current(void) {
   return context;
 }
 
-// Entries whose failure loses what they were to give back: that much may be left.
+// Functions whose failure leaks the object that they should free.
 static bool gives_back(const char* entry) {
   static const char* const entries[] = {"cuMemFree_v2",   "cuMemFreeHost",  "cuMemFreeAsync",
                                         "cuModuleUnload", "cuGraphDestroy", "cuStreamDestroy_v2"};
@@ -171,7 +171,7 @@ static void test_memory(void** state) {
   walk(QN__CU_OUT_OF_MEMORY);
 }
 
-// From a call on, all fail: the same, and it ends.
+// All calls from the n-th on fail: the same conditions hold, and the test ends.
 static void test_lasting(void** state) {
   (void)state;
   for (long n = 1; n < 400; n += 7) {
@@ -179,7 +179,7 @@ static void test_lasting(void** state) {
     cuda_driver.fail_at(NULL, n, QN__CU_OUT_OF_MEMORY, 1);
     qn_status_free(run(&things));
     cuda_driver.fail_at(NULL, 0, 0, 0);
-    // Where leaving fails, too, the context stays current.
+    // If popping the context fails, too, the context stays current.
     while (current()) {
       CUresult (*pop)(CUcontext*);
       void* address = cuda_driver.entry("cuCtxPopCurrent_v2");
@@ -191,7 +191,7 @@ static void test_lasting(void** state) {
   }
 }
 
-// The first use of a device: whatever fails, the next use makes it good.
+// Checks that after any failure at the first use of a device the next use succeeds.
 static void test_first_use(void** state) {
   (void)state;
   assert_int_equal(qn_device_count(QN_DEVICE_CUDA), 2);  // the driver is opened once, or never

@@ -1,7 +1,8 @@
 #define _GNU_SOURCE
-// Graphs of the CUDA device on the fake driver: recording, replay, what a recording must not be
-// disturbed by (loads, unloads, memory, other threads), what it refuses, what the graph keeps
-// alive, failures in it, and functions in graphs of the host. ctest-labels: tsan
+// Tests graphs of the CUDA device on the fake driver: capture, replay, operations during a capture
+// that must not disturb it (loads, unloads, memory, other threads), refused operations, lifetimes,
+// failures, and functions in graphs of the host.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -64,7 +65,7 @@ static void test_replay(void** state) {
   assert_int_equal(owner.reference_count, 1);
   for (int i = 0; i < 4; i++) must(qn_graph_launch(graph, stream));
   expect_floats(1.5f * 1.5f * 1.5f * 1.5f);
-  // In the order of the stream, and on any stream.
+  // Replay follows the order of the stream, and works on any stream.
   qn_stream_t* other;
   must(qn_stream_create(cuda_at(0), &other));
   must(scale(stream, &owner, 1 / (1.5f * 1.5f * 1.5f * 1.5f * 2)));
@@ -94,7 +95,7 @@ static void test_empty(void** state) {
   qn_graph_destroy(graph);
 }
 
-// Everything that needs the driver while something is recorded works, and spoils nothing.
+// Checks that all operations work during a capture and do not invalidate it.
 static void use_everything(void) {
   cuda_owner_t owner = {0};
   void *memory, *host;
@@ -145,7 +146,7 @@ static void test_undisturbed(void** state) {
   assert_int_equal(pthread_create(&thread, NULL, use_everything_elsewhere, NULL), 0);
   assert_int_equal(pthread_join(thread, NULL), 0);
   must(scale(stream, &owner, 2));
-  // What was unloaded meanwhile waits for the end.
+  // Code unloaded during the capture is freed at its end.
   cuda_driver.counts(&after);
   assert_int_equal(after.modules, during.modules + 2);
   must(qn_stream_capture_end(cuda_at(0), stream, &graph));
@@ -184,7 +185,7 @@ static void test_refuses(void** state) {
             "does not record");
   must_fail(qn_stream_wait(cuda_at(0), stream, NULL), QN_STATUS_FAILED_PRECONDITION,
             "default stream");
-  // None of that spoiled it.
+  // The capture is still valid.
   must(scale(stream, &owner, 2));
   must(qn_stream_capture_end(cuda_at(0), stream, &graph));
   must(qn_stream_capture_begin(cuda_at(0), stream));
@@ -199,7 +200,8 @@ static void test_refuses(void** state) {
   qn_stream_destroy(other);
 }
 
-// Workspace of recorded calls lives with the graph, and calls one after another share it.
+// Checks that workspace of captured calls lives as long as the graph, and that consecutive calls
+// share it.
 static void test_workspace(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -246,7 +248,7 @@ static void test_failure(void** state) {
   assert_int_equal(second.reference_count, 0);
 }
 
-// A graph that is destroyed while a launch of it is queued stays until that is passed.
+// Checks that a graph destroyed with a queued launch stays alive until the launch is complete.
 static void test_destroy_early(void** state) {
   (void)state;
   cuda_owner_t owner = {0};
@@ -286,7 +288,7 @@ static void test_join(void** state) {
   expect_floats(30);
   must(qn_stream_sync(cuda_at(0), stream));
   qn_graph_destroy(graph);
-  // Not joined back: the end says so, and all is as before.
+  // A stream that is not joined back makes the end fail and leaves no trace.
   must(qn_stream_capture_begin(cuda_at(0), stream));
   must(qn_stream_wait(cuda_at(0), stream, other));
   must(scale(other, &owner, 3));
@@ -353,8 +355,8 @@ static void find_host(void) {
   assert_int_equal(host_push(primary), 0);
 }
 
-// The host records on its own stream, in the strictest mode, with functions of quern among its
-// work, and quern goes on with everything else meanwhile, on this thread and others.
+// Checks a capture by the host on its own stream in the strictest mode, with functions of quern in
+// it, while quern is used on this and other threads.
 static void test_host_graph(void** state) {
   (void)state;
   find_host();
@@ -386,7 +388,7 @@ static void test_host_graph(void** state) {
   float host[100];
   cuda_read(0, stream, to, host, sizeof host);
   for (int i = 0; i < 100; i++) assert_true(host[i] == 9.0f * (float)(i + 1));
-  // Behind the stream's own end the graph still keeps the function, until it goes itself.
+  // After the stream's end the graph still keeps the function, until the graph is destroyed.
   qn_stream_destroy(wrapped);
   assert_int_equal(owner.reference_count, 2);
   assert_int_equal(host_exec_destroy(exec), 0);
@@ -409,7 +411,8 @@ static qn_status_t copy_pageable(qn_stream_t* on) {
   return qn_device_copy(&copy, on);
 }
 
-// What would spoil the host's recording is refused, before the driver is asked.
+// Checks that operations that would invalidate the host's capture are refused before the driver is
+// called.
 static void test_host_graph_is_not_spoiled(void** state) {
   (void)state;
   find_host();
@@ -450,7 +453,7 @@ static void test_host_graph_is_not_spoiled(void** state) {
   assert_int_equal(host_pop(&popped), 0);
 }
 
-// The host records on a stream of quern's, and on one that waits for that.
+// Checks a capture by the host on a stream of quern, and on a stream that waits for it.
 static void test_host_records_our_streams(void** state) {
   (void)state;
   find_host();
@@ -484,8 +487,8 @@ static void test_host_records_our_streams(void** state) {
   assert_int_equal(host_pop(&popped), 0);
 }
 
-// The legacy stream waits for blocking ones, so it cannot be used while the host records on one:
-// that is refused, and the recording goes on.
+// Checks the legacy stream: it waits for blocking streams, so its use is refused while the host
+// captures on such a stream. The capture goes on.
 static void test_host_records_on_blocking_stream(void** state) {
   (void)state;
   find_host();

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-// Streams of the CUDA device on the fake driver: order, waits without events of their own, errors
-// that stick, owners that are kept as long as needed and no longer, streams of the host, many
-// threads. ctest-labels: tsan
+// Tests streams of the CUDA device on the fake driver: order, waits without events, sticky errors,
+// lifetimes of owners, streams of the host, and many threads.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -69,8 +69,8 @@ static void test_order(void** state) {
   qn_stream_destroy(stream);
 }
 
-// An event is recorded again while an earlier record of it is still to come, on a stream that gets
-// there first: each wait is for its own.
+// Checks an event that is recorded again, on a faster stream, before its earlier record is reached:
+// each wait covers its own record.
 static void test_waits_share_an_event(void** state) {
   (void)state;
   qn_stream_t *slow = make_stream(), *a = make_stream(), *b = make_stream(), *c = make_stream();
@@ -99,7 +99,7 @@ static void test_waits_share_an_event(void** state) {
   cuda_free(0, small);
 }
 
-// A stream waits for what another one had to do, and for nothing of it later; no call makes an
+// Checks that a wait covers the other stream's earlier work only, and that no call creates an
 // event.
 static void test_wait(void** state) {
   (void)state;
@@ -129,8 +129,8 @@ static void test_wait(void** state) {
   qn_stream_destroy(two);
 }
 
-// The first failure comes up at the next sync, once; work of functions that can fail behind it is
-// skipped; afterwards all is as before.
+// Checks that the next sync reports the first failure, once. Later work with checks is skipped
+// until then. Afterwards the stream works normally.
 static void test_error_sticks(void** state) {
   (void)state;
   qn_stream_t *stream = make_stream(), *other = make_stream();
@@ -156,7 +156,7 @@ static void test_error_sticks(void** state) {
   must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, even, 2));
   must(qn_stream_sync(cuda_at(0), stream));
   expect_floats(stream, x, 10, 0, 1);
-  // One that nobody asks for goes with its stream.
+  // An unreported failure is dropped with its stream.
   must(cuda_run(executable, CUDA_CHECK, 0, stream, &owner, odd, 2));
   qn_stream_destroy(stream);
   qn_stream_destroy(other);
@@ -165,7 +165,8 @@ static void test_error_sticks(void** state) {
   cuda_free(0, y);
 }
 
-// The error is found although its launch was passed, and its owner let go of, long before the sync.
+// Checks that a failure is reported even if the launch completed, and its owner was released, long
+// before the sync.
 static void test_error_behind_marks(void** state) {
   (void)state;
   qn_stream_t* stream = make_stream();
@@ -190,7 +191,7 @@ static void test_error_behind_marks(void** state) {
   cuda_free(0, x);
 }
 
-// Many launches of one owner are kept by few references, which go without a sync.
+// Checks that many launches of one owner need few references, which are released without a sync.
 static void test_owners_are_let_go(void** state) {
   (void)state;
   qn_stream_t* stream = make_stream();
@@ -225,7 +226,7 @@ static void* let_go_later(void* self) {
   return NULL;
 }
 
-// More owners in flight than the ring has slots: the launch waits.
+// Checks that a launch waits if more owners are in flight than the ring has slots.
 static void test_full_ring(void** state) {
   (void)state;
   enum { OWNERS = 700 };
@@ -311,7 +312,7 @@ static void test_wrap(void** state) {
   expect_floats(stream, c, 100, 4, 4);
   qn_stream_destroy(stream);
   assert_int_equal(owner.reference_count, 0);
-  // It is still the host's.
+  // The stream still belongs to the host.
   must(qn_stream_wrap(cuda_at(0), native, &stream));
   scale(stream, &owner, c, 100, 0.25f);
   expect_floats(stream, c, 100, 1, 1);
@@ -353,7 +354,7 @@ static void* work(void* self) {
   return NULL;
 }
 
-// Two threads to each of two streams.
+// Runs two threads on each of two streams.
 static void test_threads(void** state) {
   (void)state;
   qn_stream_t* streams[2] = {make_stream(), make_stream()};
@@ -373,7 +374,7 @@ static void test_threads(void** state) {
   for (int i = 0; i < 2; i++) qn_stream_destroy(streams[i]);
 }
 
-// A sync waits with no lock held: others enqueue on the stream meanwhile.
+// Checks that a sync holds no lock while it waits, so that other threads can enqueue.
 static void* sync_stream(void* stream) {
   must(qn_stream_sync(cuda_at(0), stream));
   return NULL;

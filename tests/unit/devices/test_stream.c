@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-// Streams of the CPU: order, cross-stream waits on few workers, errors that stick, destroying with
-// work queued, workspace in the order of streams. Everything through the public interface but for
-// the launch. ctest-labels: tsan
+// Tests CPU streams through the public interface, except for launches: order, waits between streams
+// with few workers, sticky errors, destruction with queued work, and workspace in stream order.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -65,7 +65,8 @@ static void enqueue(qn_stream_t* stream, qn__cpu_run_fn_t run, recorder_t* recor
 
 // ---- tests
 
-// Waits for the other one; far longer than it takes, so that a defect ends in a count.
+// Waits for the other stream with a generous limit. A defect thus ends the wait and shows in the
+// count.
 static qn_status_t meet(void* self, const qn_launch_t* launch) {
   (void)launch;
   recorder_t* recorder = self;
@@ -75,8 +76,8 @@ static qn_status_t meet(void* self, const qn_launch_t* launch) {
   return qn_status_make(QN_STATUS_INTERNAL, "the other one did not come");
 }
 
-// One worker that has nothing to do is not enough for two streams. The first test, because more
-// workers may be there later.
+// One idle worker cannot run two streams that wait for each other. Must be the first test: later
+// tests may add workers.
 static void test_two_streams_at_once(void** state) {
   (void)state;
   if (qn_cpu_core_count() < 3) skip();  // the pool has one worker then
@@ -176,7 +177,7 @@ static void test_errors_stick(void** state) {
   enqueue(stream, record, &recorder, 3);
   must(qn_stream_sync(cpu, stream));
   assert_int_equal(recorder.count, 2);
-  // An error that nobody asks for is dropped with the stream.
+  // An unreported error is dropped with the stream.
   enqueue(stream, fail_at, &recorder, 7);
   qn_stream_destroy(stream);
   assert_int_equal(recorder.reference_count, 0);
@@ -256,7 +257,7 @@ static void test_copies(void** state) {
   must(qn_stream_sync(cpu, stream));
   assert_int_equal(to[50000], 7);
   qn_stream_destroy(stream);
-  // What is wrong is said.
+  // The messages name the mistake.
   copy.to = from + 500;
   copy.to_offset_bytes = 0;
   qn_status_t status = qn_device_copy(&copy, NULL);
@@ -324,7 +325,7 @@ static void test_active_stream_and_device(void** state) {
   qn_status_free(status);
   must(qn_set_active_device(cpu));
   assert_null(qn_active_stream(cpu));
-  // A destroyed stream is nobody's active one.
+  // A destroyed stream is not the active one.
   must(qn_set_active_stream(cpu, stream));
   qn_stream_destroy(stream);
   assert_null(qn_active_stream(cpu));

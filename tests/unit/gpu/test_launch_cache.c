@@ -1,5 +1,6 @@
-// tests/unit/gpu/test_launch_cache.c: what launch steps remember gives what evaluating them gives,
-// also between threads. ctest-labels: tsan
+// tests/unit/gpu/test_launch_cache.c: tests that cached launch steps give the same results as
+// evaluating them, also between threads.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// tests/unit/gpu/test_plan.c: plans to bytes and back, bytes that are no plan, push constants,
-// needs.
+// tests/unit/gpu/test_plan.c: tests launch plans: encoding and decoding, invalid bytes, push
+// constants, and requirements.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
-// tests/unit/gpu/test_run.c: plans by hand, run with a backend that writes down what it is asked
-// for.
+// tests/unit/gpu/test_run.c: tests running hand-written plans on a backend that records its calls.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// tests/unit/gpu_codegen/test_cuda_text.c: how constructs are written in CUDA C: one row for each
-// rule, and what holds for whole texts.
+// tests/unit/gpu_codegen/test_cuda_text.c: tests the CUDA C text of each construct, one row for
+// each rule, and properties of whole texts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

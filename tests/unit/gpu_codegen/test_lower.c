@@ -1,5 +1,5 @@
-// tests/unit/gpu_codegen/test_lower.c: modules to plans, as text; what is refused; names, records,
-// sites, and memory that runs out. The modules are mapped by hand where they can be.
+// tests/unit/gpu_codegen/test_lower.c: tests lowering of modules to plans, as text: refusals,
+// names, error records, sites, and failing allocations. Most modules are mapped by hand.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,5 @@
-// tests/unit/gpu_codegen/test_messages.c: what a compiler says about a text, in terms of the
-// module, in the shapes that NVRTC and shaderc have.
-//
-// Read next: jit/gpu/messages.h.
+// tests/unit/gpu_codegen/test_messages.c: tests the translation of compiler messages, in the
+// formats of NVRTC and shaderc, into terms of the module.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

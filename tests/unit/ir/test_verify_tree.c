@@ -1,7 +1,7 @@
-// tests/unit/ir/test_verify_tree.c: trees that no text gives, such as a defect of a pass would
-// leave: the verifier finds them and never stumbles.
+// tests/unit/ir/test_verify_tree.c: tests the verifier on trees that no text gives, as a defect of
+// a pass could leave them. It must report them and never crash.
 //
-// Each test takes a body apart that is valid and breaks one thing. Read next: ir/verify.c.
+// Each test takes a valid body and breaks one thing.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-// tests/unit/jit/support_gate.h: an engine whose generator compiles when the test lets it.
+// tests/unit/jit/support_gate.h: an engine whose generator compiles only when the test opens a
+// gate.
 //
-// The generator stands in for that of the `interp` target, so that what it makes can be called and
-// gives numbers. Thread rule: any thread. Read next: support_gate.c.
+// The generator replaces that of the `interp` target, so that its code can be called.
 #ifndef QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_
 #define QUERN_TESTS_UNIT_JIT_SUPPORT_GATE_H_
 

@@ -1,6 +1,7 @@
-// Function cells whose variants come from other modules: what counts is the cell's own signature,
-// names in failures are the running code's, the better variant stays, and calls and publishes may
-// run at once. ctest-labels: tsan
+// Tests function cells with variants from other modules: the cell's own signature counts, failures
+// use names of the running code, the better variant stays, and calls and publishes may be
+// concurrent.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
-// What becomes of compiles: failures that are remembered, compiles that are forbidden, and who
-// hears of each and why it was needed. ctest-labels: tsan
+// Tests outcomes of compiles: remembered failures, forbidden compiles, and the events that report
+// each compile with its reason.
+// ctest-labels: tsan
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

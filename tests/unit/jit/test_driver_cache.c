@@ -1,5 +1,5 @@
-// The data that a driver makes for itself: kept beside the artifact's entry, given back to the same
-// driver alone, and to nobody once the engine is gone.
+// Tests the cache of driver data: stored beside the artifact's entry, returned only to the same
+// driver, and no longer used after the engine is destroyed.
 // ctest-labels: tsan
 #define _GNU_SOURCE
 #include <setjmp.h>

@@ -1,5 +1,6 @@
-// The policy FALLBACK: which variant is given when, with which numbers, that a better one follows
-// by itself, and what happens when it does not. ctest-labels: tsan
+// Tests the policy FALLBACK: which variant is returned when, its results, the later replacement by
+// a better variant, and a failure of that.
+// ctest-labels: tsan
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

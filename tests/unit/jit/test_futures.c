@@ -1,5 +1,6 @@
-// Lookups that come later: polled, waited for, told, cancelled before and while they are compiled,
-// out of time, released in any order, and after their engine. ctest-labels: tsan
+// Tests async lookups: polling, waiting, callbacks, cancelling before and during the compile,
+// timeouts, release in any order, and use after the engine's end.
+// ctest-labels: tsan
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-// A process that sees ever new modules does not grow: many modules through a small bound, by
-// several threads, on the interpreter and as code; results stay right, bytes stay bounded, the code
-// pool gives back what is unloaded, and what was unloaded comes back from the directory.
+// Tests that a process that sees ever new modules does not grow. Several threads run many modules
+// within a small bound, interpreted and compiled. Results stay right, bytes stay bounded, the code
+// pool frees unloaded code, and unloaded entries load again from the directory.
 // ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-// Nonsense given to the engine's public functions is an error with words, never a crash; and two
-// corners of a call's checks: products of extents that only an empty tensor has, and empty tensors
-// inside of others.
+// Tests invalid arguments to the engine's public functions: each gives an error with a message,
+// never a crash. Also tests two edge cases of a call's checks: products of extents that only an
+// empty tensor can have, and empty tensors inside others.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

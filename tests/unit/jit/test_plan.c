@@ -1,6 +1,5 @@
-// Every check of a packed call (promise 5): called wrongly, each gives the error that names the
-// function, the argument, what was expected and what came; and the fast half agrees with the slow
-// half on random calls.
+// Tests every check of a packed call (promise 5): an error names the function, the argument, the
+// expected and the actual value. The fast and the slow path agree on random calls.
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>

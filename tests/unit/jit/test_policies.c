@@ -1,6 +1,6 @@
-// Who waits for what: one compile per key, compiles in parallel and by priority, lookups that must
-// not wait or only so long, hanging file systems and other processes, memory that runs out.
-// Nothing is timed: what must not be waited for hangs until the call has returned.
+// Tests waiting in lookups: one compile per key, parallel compiles and priorities, lookups with a
+// time limit or without waiting, hanging file systems and other processes, and failing allocations.
+// Nothing is timed: operations that must not be waited for hang until the call returns.
 // ctest-labels: tsan
 #define _GNU_SOURCE
 #include <setjmp.h>

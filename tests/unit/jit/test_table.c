@@ -1,6 +1,7 @@
-// The memory table by itself: its bounds, what counts against them and who goes first; threads that
-// find, hold, give back, put and remove at random; fork; memory that runs out. The executables are
-// of the null device, which loads anything. ctest-labels: tsan
+// Tests the memory table: its bounds, what counts against them, the order of eviction, random
+// concurrent operations, fork, and failing allocations. The executables are of the null device,
+// which loads anything.
+// ctest-labels: tsan
 #include "jit/engine/table.h"
 
 #include <setjmp.h>

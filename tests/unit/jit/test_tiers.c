@@ -1,5 +1,5 @@
-// The tiers behind the memory table: their order, bundles without a directory, what cannot be
-// opened, what the modes switch off, a store that a fleet shares, and its claims.
+// Tests the tiers below the memory table: their order, bundles without a directory, unreadable
+// files, modes that switch tiers off, a shared remote store, and its claims.
 // ctest-labels: tsan
 #define _GNU_SOURCE
 #include <setjmp.h>

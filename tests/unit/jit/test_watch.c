@@ -1,5 +1,6 @@
-// The watch: what is recorded comes out, spans are never torn and never more than are kept, and
-// without memory there is none. ctest-labels: tsan
+// Tests the watch: recorded spans are returned, are never torn, never exceed the capacity, and
+// recording is off without memory.
+// ctest-labels: tsan
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// Explaining a lookup: where it would be found, the section by which it misses in words, which
-// entry counts as the nearest, damage, bundles; and that nothing changes by asking.
+// Tests explanations of a lookup: the tier that would answer, the differing section as text, the
+// choice of the nearest entry, damage, and bundles. An explanation must change nothing.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,13 +1,12 @@
 #define _GNU_SOURCE  // personality
-// tests/unit/llvm/test_determinism.c: equal inputs give equal bytes, whatever surrounds the
-// compile.
+// tests/unit/llvm/test_determinism.c: tests that equal inputs give equal bytes in any environment.
 //
-// The same modules, targets and tiers are compiled in processes that differ in everything that must
-// not matter: locale, time zone, working directory, size of the environment, addresses (with and
-// without randomisation), contents of fresh memory, order of the modules, and the number of threads
-// that compile at once. Each tells a digest of everything that an entry would hold, and all must
-// agree. A longer run: llvm_test_determinism --seed 1000 --count 5000
-// Read next: tests/support/generate.h, docs/warm.md. ctest-labels: slow
+// The same modules, targets and tiers are compiled in processes that differ in locale, time zone,
+// working directory, size of the environment, address layout, contents of fresh memory, order of
+// the modules, and number of compile threads. Each process prints a digest of the entries'
+// contents; all must agree. A longer run:
+//   llvm_test_determinism --seed 1000 --count 5000
+// ctest-labels: slow
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

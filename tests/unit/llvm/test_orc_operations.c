@@ -1,8 +1,7 @@
-// tests/unit/llvm/test_orc_operations.c: every operation, conversion, reduction and atomic in every
-// dtype becomes an image, for processors with few and with many extensions, in both tiers: none of
-// them turns into a call of a library, a table of addresses or writable data.
-//
-// What the code computes is not asked here (test_emit.c). Read next: test_orc_generator.c.
+// tests/unit/llvm/test_orc_operations.c: tests that every operation, conversion, reduction and
+// atomic in every dtype compiles to an image, for processors with few and many extensions, in both
+// tiers. None may become a library call, an address table or writable data. Results are tested in
+// test_emit.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

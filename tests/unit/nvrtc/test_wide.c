@@ -1,5 +1,5 @@
-// tests/unit/nvrtc/test_wide.c: NVRTC makes one access of what a thread moves together: in the PTX
-// of three architectures.
+// tests/unit/nvrtc/test_wide.c: tests that NVRTC emits one access for elements that a thread moves
+// together, in the PTX of three architectures.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,5 @@
-// tests/unit/shaderc/test_messages.c: what is said when a target lacks something, and what shaderc
-// says in terms of the module.
-//
-// Read next: support_shaderc.h.
+// tests/unit/shaderc/test_messages.c: tests messages about features that a target lacks, and the
+// translation of shaderc's messages into terms of the module.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,6 @@
-// tests/unit/shaderc/test_operators.c: every operator on every dtype that it takes, every
-// conversion, reduction, atomic, statement and scope becomes SPIR-V that the validator takes.
-//
-// That it computes the right thing is the business of the tests on devices. Read next:
-// support_shaderc.h.
+// tests/unit/shaderc/test_operators.c: tests that every operator on every dtype, and every
+// conversion, reduction, atomic, statement and scope, becomes valid SPIR-V. Results are tested on
+// devices.
 // ctest-labels: slow
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,6 @@
-// tests/unit/shaderc/test_threads.c: many threads compile at once on one generator, from its first
-// moment on, and get the bytes that one thread gets; a fork meanwhile leaves a child that compiles.
-//
+// tests/unit/shaderc/test_threads.c: tests many threads that compile at once on one new generator:
+// they get the same bytes as one thread, and a child forked meanwhile can compile.
 // ctest-labels: tsan
-// Read next: support_shaderc.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
-// What QUERN_RECORD writes: each key once, whole lines from many threads and processes, half lines
-// that a full disk leaves, and no error to anybody. ctest-labels: tsan
+// Tests the file of QUERN_RECORD: each key once, whole lines from many threads and processes,
+// partial lines after a full disk, and no errors for callers.
+// ctest-labels: tsan
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -55,7 +56,7 @@ static char* read_text(const char* path, size_t* out_size) {
   return text;
 }
 
-// Counts the lines that are whole, and those that are not.
+// Counts whole and partial lines.
 static void count_lines(const char* path, size_t* out_good, size_t* out_bad) {
   size_t size;
   char* text = read_text(path, &size);
@@ -190,7 +191,7 @@ static void* note_in_thread(void* arg) {
   return NULL;
 }
 
-// Threads note overlapping keys: each is there once.
+// Checks that each key is recorded once when threads record overlapping keys.
 static void note_by_threads(qn__record_t* record, unsigned first) {
   noter_t noters[THREADS];
   for (unsigned i = 0; i < THREADS; i++) {
@@ -269,7 +270,7 @@ static void test_child_of_fork_goes_on(void** state) {
   assert_int_equal(bad, 0);
 }
 
-// A disk that is full for a while costs the lines of that while, and none after it.
+// Checks that only lines written while the disk is full are lost.
 static void test_half_a_line(void** state) {
   fixture_t* f = *state;
   qn_fault_fs_install();
@@ -281,7 +282,7 @@ static void test_half_a_line(void** state) {
   qn_fault_fs_arm(0, QN_FAULT_ONCE, QN_FAULT_ERRNO, 0);
   note_many(record, 4, 3);
   qn__record_close(record);
-  // Half a line that another process left.
+  // A partial line of another process.
   int fd = open(f->path, O_WRONLY | O_APPEND | O_CLOEXEC);
   assert_true(fd >= 0 && write(fd, "{\"vers", 6) == 6 && close(fd) == 0);
   must(qn__record_open(qn_allocator_default(), f->path, &record));
@@ -340,7 +341,7 @@ static void test_places_that_are_no_file(void** state) {
   assert_null(record);
   must(qn__record_open(qn_allocator_default(), "/nowhere/at/all", &record));
   assert_null(record);
-  // A FIFO that nobody reads would hold the service.
+  // A FIFO without a reader would block the service.
   char fifo[QN_TEST_PATH_SIZE + 16];
   (void)snprintf(fifo, sizeof fifo, "%s/fifo", f->directory);
   assert_int_equal(mkfifo(fifo, 0600), 0);
@@ -350,7 +351,7 @@ static void test_places_that_are_no_file(void** state) {
   assert_null(record);
 }
 
-// Whoever hears the log notes another key, as a lookup of his would.
+// The log callback records another key, as a lookup in it would.
 static void note_again(void* self, qn_log_level_t level, const char* message) {
   (void)level;
   assert_non_null(strstr(message, "65536"));

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-// qn_warm as a program with threads and children of its own meets it: outcomes, cancelling, workers
-// that are none, and nothing left behind. The worker is this program itself; WARM_TEST_WORKER says
-// how it behaves. The command has its own tests (tests/cli/test_warm.sh).
+// Tests qn_warm in a program with its own threads and children: outcomes, cancelling, invalid
+// workers, and cleanup. The worker is this program itself; WARM_TEST_WORKER selects its behaviour.
+// tests/cli/test_warm.sh tests the command.
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -175,7 +175,7 @@ static qn_warm_options_t options_with(heard_t* heard) {
                              .on_progress_self = heard};
 }
 
-// No child of this program is left, and no descriptor more than before.
+// Checks that no child is left, and no more descriptors than before.
 static void check_nothing_left(int descriptor_count) {
   assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
   assert_int_equal(qn_test_descriptor_count(), descriptor_count);
@@ -238,7 +238,7 @@ static void test_dry_run_and_modes(void** state) {
   qn_engine_destroy(refresh);
 }
 
-// Nothing of the list is done, and everybody is told why.
+// Checks that no item is done and each callback gets the reason.
 static void check_no_worker(fixture_t* f, const char* command, const char* how,
                             qn_status_code_t code, const char* text) {
   (void)setenv("WARM_TEST_WORKER", how, 1);
@@ -317,8 +317,8 @@ static void test_cancelling(void** state) {
   check_nothing_left(descriptor_count);
 }
 
-// Whichever allocation of the coordinator fails: the call ends, with each key told once at most,
-// and nothing is left.
+// Checks that with any allocation of the coordinator failing the call ends, reports each key at
+// most once, and leaves nothing behind.
 static void test_any_allocation_may_fail(void** state) {
   fixture_t* f = *state;
   for (unsigned i = 0; i < 2; i++) add_function(f->list, i);
@@ -377,7 +377,7 @@ static void count_sigchld(int number) {
   sigchld_count++;
 }
 
-// In a server: other threads, a child of its own, a handler of SIGCHLD, SIGPIPE at its default.
+// Runs in a program like a server: other threads, a child, a SIGCHLD handler, default SIGPIPE.
 static void test_manners(void** state) {
   fixture_t* f = *state;
   for (unsigned i = 0; i < 30; i++) add_function(f->list, i);
