@@ -1,12 +1,9 @@
-// The operations of mathematics with their bounds, references and arguments: what every sweep of
-// them shares.
+// The math operations with their error bounds, reference functions and arguments, shared by all
+// sweeps. Included by those programs: every function here is static.
 //
-// What it is: included by the programs that sweep (it is one file of static functions): the table
-// CASES, arguments of every exponent, at the edges of the ranges and random ones, and the error of
-// a result in units in the last place; f32 against libm in double, f64 in long double.
-// What it is not: a way to run anything.
-// Threads: none.
-// Next: tests/unit/llvm/test_math.c, tests/unit/gpu_codegen/test_prelude_math.c.
+// Holds the table CASES, arguments of every exponent, at the edges of the ranges and at random, and
+// the error of a result in units in the last place. The reference is libm: double for f32, long
+// double for f64.
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>

@@ -1,10 +1,5 @@
-// A loop over one math operation, compiled in memory: see math_sweep.h.
-//
-// What it is: plain LLVM: a target machine, an object in memory, a look at its symbols, LLJIT to
-// link it. It is included by the programs that use it, because it needs LLVM.
-// What it is not: a test.
-// Threads: as math_sweep.h says.
-// Next: tests/unit/llvm/test_math.c.
+// A loop over one math operation, compiled in memory with LLVM: see math_sweep.h. Included by the
+// programs that use it, because it needs LLVM.
 #include "tests/math_sweep.h"
 
 #include <elf.h>

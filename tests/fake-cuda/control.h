@@ -1,13 +1,14 @@
-// tests/fake-cuda/control.h: what tests ask of the fake driver beside the driver's own interface.
-// The functions are symbols of the fake libcuda.so.1, found with dlsym.
+// tests/fake-cuda/control.h: functions by which tests control and observe the fake driver. They are
+// symbols of the fake libcuda.so.1, found with dlsym.
 //
-// Read once, when the driver is initialised, from the environment:
-//   FAKE_CUDA_DEVICES (2), FAKE_CUDA_VERSION (13000), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_POOLS
-//   (1), FAKE_CUDA_PEER (1: direct; 0: no peer access, but copies; -1: copies are refused, too),
-//   FAKE_CUDA_INIT (a status that cuInit gives), FAKE_CUDA_MEMORY (bytes of a device, 2 GiB),
-//   FAKE_CUDA_SEED (0: threads go on in rising and falling order; else in random ones), and, which
-//   the fake NVRTC reads, too, FAKE_CUDA_RACES (1: kernels whose threads race are violations).
-// Thread rule: any thread. Read next: fake.h.
+// Environment variables, read once at the driver's initialisation, with their defaults:
+//   FAKE_CUDA_DEVICES (2), FAKE_CUDA_VERSION (13000), FAKE_CUDA_CAPABILITY (90),
+//   FAKE_CUDA_POOLS (1)
+//   FAKE_CUDA_PEER (1)     1: direct access; 0: copies only; -1: copies are refused, too
+//   FAKE_CUDA_INIT         the status that cuInit returns
+//   FAKE_CUDA_MEMORY       bytes of a device (2 GiB)
+//   FAKE_CUDA_SEED (0)     0: threads run in ascending and descending order; else: random order
+//   FAKE_CUDA_RACES        1: data races in kernels are violations; also read by the fake NVRTC
 #ifndef QUERN_TESTS_FAKE_CUDA_CONTROL_H_
 #define QUERN_TESTS_FAKE_CUDA_CONTROL_H_
 
@@ -38,7 +39,7 @@ typedef const char* (*fake_cuda_failed_fn_t)(void);
 // Calls of an entry (NULL: of all) since the last fake_cuda_fail.
 typedef long (*fake_cuda_calls_fn_t)(const char* entry);
 typedef void (*fake_cuda_counts_fn_t)(fake_cuda_counts_t* out_counts);
-// Work on all streams waits until it is let go again.
+// Suspends the work on all streams until it is resumed.
 typedef void (*fake_cuda_hold_fn_t)(int is_held);
 // The driver shuts down, as at the end of a process (1), or comes back (0).
 typedef void (*fake_cuda_shut_down_fn_t)(int is_shut_down);

@@ -45,7 +45,7 @@ enum { MAX_DEVICES = 8, MAX_MEMBERS = 16 };
 
 typedef struct fake_capture fake_capture_t;
 
-// What every handle points to; `kind` tells them apart.
+// The common first members of all objects. `kind` distinguishes their types.
 typedef enum fake_kind {
   KIND_CONTEXT = 1,
   KIND_STREAM,
@@ -223,7 +223,8 @@ enum {
   NEEDS_CONTEXT = 1,  // a current one that is not broken
   UNSAFE = 2,         // a capture may forbid it
 };
-// Counts the call, fails it on demand, checks what it needs. Takes the lock on success alone.
+// Counts the call, returns a requested failure, and checks the call's preconditions. Takes the lock
+// on success only.
 CUresult fake_enter(const char* entry, unsigned needs);
 static inline CUresult fake_leave(CUresult result) {
   (void)pthread_mutex_unlock(&fake_lock);
@@ -254,7 +255,7 @@ bool fake_memory_has(const void* address, size_t size_bytes, unsigned kinds, int
 // ---- stream.c
 
 CUresult fake_stream_find(CUstream handle, CUstream* out_stream);
-// The same for who only asks: does not spoil what another stream captures.
+// The same for queries: does not invalidate another stream's capture.
 CUresult fake_stream_ask(CUstream handle, CUstream* out_stream);
 // Queues the operation, or records it. Consumed.
 CUresult fake_enqueue(CUstream stream, op_t* op);
@@ -269,7 +270,7 @@ CUresult fake_capture_check_unsafe(void);
 void fake_capture_invalidate(fake_capture_t* capture);
 // The legacy stream waits for all blocking ones: while one of the context captures it is unusable.
 CUresult fake_capture_check_legacy(const struct CUctx_st* context, bool is_asked);
-// Calls what may not call the driver.
+// Calls a function that must not call the driver.
 void fake_call_host(CUhostFn function, void* self);
 void fake_capture_append(CUstream stream, op_t* op);
 CUresult fake_capture_wait(CUstream stream, CUevent event);
@@ -278,7 +279,7 @@ void fake_exec_release(CUgraphExec exec);
 // ---- run.c
 
 extern const fake_hooks_t fake_run_hooks;
-// Runs all blocks. What stopped it, or QN__CU_OK.
+// Runs all blocks. Returns the error that stopped them, or QN__CU_OK.
 CUresult fake_run(const fake_kernel_t* kernel, const fake_module_t* module, unsigned grid,
                   unsigned block, unsigned shared_bytes, void** params, uint64_t number);
 // Of a thread that runs work; freed when the thread ends.

@@ -1,14 +1,13 @@
 #define _GNU_SOURCE
-// tests/fake-cuda/nvrtc.c: an NVRTC that compiles CUDA C as C++ with the system's compiler, for
-// tests. What it calls a cubin is a shared object for the fake driver.
+// tests/fake-cuda/nvrtc.c: an NVRTC for tests that compiles CUDA C as C++ with the system's
+// compiler. Its "cubin" is a shared object for the fake driver.
 //
-// Of the text it looks at three things only: the names and launch bounds of kernels, which are told
-// to the driver, declarations of dynamic shared memory, and the tag of error records. It is
-// compiled so that what C leaves undefined and hardware does otherwise than this processor (shifts
-// by too much, sums that overflow, misaligned accesses, conversions out of range) is a trap, which
-// is an illegal instruction, and so that a thread's variables begin as garbage. Options of NVRTC
-// are checked by form. Messages come in NVRTC's form, "name(line): error: text". Thread rule: any
-// thread. Read next: kernel.hpp.
+// It parses only three things: names and launch bounds of kernels, which the driver needs;
+// declarations of dynamic shared memory; and the tag of error records. Operations that are
+// undefined in C and differ between GPUs and this processor (too large shifts, signed overflow,
+// misaligned accesses, conversions out of range) trap as an illegal instruction. Local variables
+// start with garbage. Options are checked by form. Messages have NVRTC's form, "name(line): error:
+// text".
 #include <ctype.h>
 #include <fcntl.h>
 #include <spawn.h>

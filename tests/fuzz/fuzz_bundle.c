@@ -1,10 +1,9 @@
 #define _XOPEN_SOURCE 700  // S_IFREG
-// tests/fuzz/fuzz_bundle.c: any bytes as the file of a bundle.
+// tests/fuzz/fuzz_bundle.c: reads arbitrary bytes as the file of a bundle.
 //
-// What opens has rising keys, and each of its entries is refused or is the one that its key asks
-// for. The first byte chooses what is put right before, so that what lies behind a checksum is
-// reached: 1 the entries, 2 the index, 4 the trailer. Files are bytes in memory, through the seam
-// of base/fs.h. Read next: cache/bundle_open.c, tests/fuzz/corpus/bundle.
+// A bundle that opens must have ascending keys, and each entry is refused or belongs to its key.
+// Bits of the first byte select corrections, so that inputs pass the checksums: 1 the entries, 2
+// the index, 4 the trailer. Files are in memory, below base/fs.h.
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

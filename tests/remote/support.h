@@ -18,8 +18,8 @@ typedef enum peer_kind {
   PEER_TRICKLE,    // begins a value of PEER_TRICKLE_BYTES and sends a byte of it now and then
   PEER_SILENT,     // reads, never answers
   PEER_DEAF,       // accepts, never reads
-  PEER_GREETS,     // sends `reply` as soon as somebody connects
-  PEER_ANSWERS,    // sends `reply` to whatever comes, whole, then stays
+  PEER_GREETS,     // sends `reply` at each connection
+  PEER_ANSWERS,    // sends the whole `reply` to any command, then stays open
   PEER_SAYS_LESS,  // sends `reply` and closes
   PEER_NO_ACCEPT,  // its backlog is full
   PEER_FORGETFUL,  // good, but closes after each answer

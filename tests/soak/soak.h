@@ -1,8 +1,8 @@
-// tests/soak/soak.h: what the conductor (soak.c), the workers (worker.c), the damage (damage.c) and
-// the verification (verify.c) of a soak share: the options, the tables of what is counted, and a
-// page of shared memory.
+// tests/soak/soak.h: shared by the conductor (soak.c), the workers (worker.c), the damage
+// (damage.c) and the final check (verify.c) of a soak: options, tables of operations and counters,
+// and a page of shared memory.
 //
-// Thread rule: soak_shared_t is written by all processes, by atomics only. Read next: soak.c.
+// Thread rule: all processes write soak_shared_t, with atomics only.
 #ifndef QUERN_TESTS_SOAK_SOAK_H_
 #define QUERN_TESTS_SOAK_SOAK_H_
 

@@ -1,8 +1,8 @@
-// tests/soak/worker.h: what the files of a worker share: a process, its threads, and the operations
+// tests/soak/worker.h: shared by the files of a worker: a process, its threads, and the operations
 // on entries (entries.c) and engines (lookups.c).
 //
-// Thread rule: a worker's threads share two directory objects and two engines; a soak_thread_t is
-// one thread's own. Read next: worker.c.
+// Thread rule: a worker's threads share two directory objects and two engines. Each soak_thread_t
+// belongs to one thread.
 #ifndef QUERN_TESTS_SOAK_WORKER_H_
 #define QUERN_TESTS_SOAK_WORKER_H_
 
@@ -13,7 +13,7 @@
 #include "tests/unit/cache/support.h"
 
 #define MILLISECOND_NS INT64_C(1000000)
-// What takes longer hangs: shorter than what the conductor bears on a slow machine.
+// A worker's limit for a hang, below the conductor's limit on slow machines.
 #define GRACE_NS (INT64_C(400000) * MILLISECOND_NS)
 
 typedef struct soak_process {
@@ -51,7 +51,7 @@ void soak_write_bundle(soak_thread_t* thread, qn__disk_t* disk, bool is_appendin
 
 // An engine on the soaked directory; NULL, and a violation, without one.
 qn_engine_t* soak_open_engine(soak_process_t* process);
-// `unloads`: the engine forgets it first, so that the directory is asked.
+// With `unloads` the engine unloads it first, so that the lookup reads the directory.
 void soak_look_up_one(soak_thread_t* thread, qn_engine_t* engine, unsigned number, bool is_native,
                       bool unloads);
 void soak_look_up(soak_thread_t* thread, bool unloads);

@@ -1,10 +1,9 @@
 // tests/support/generate_launch.c: random modules: the launches of a function: element-wise code,
 // scans, atomics, blocks of threads, products.
 //
-// What keeps a launch deterministic: the buffer that it stores to is not read in it but at the
-// element that the iteration itself owns, and each iteration of a concurrent loop owns one element
-// or row. Not here: what stands in a body (generate_stmt.c). Thread rule: one thread per generator.
-// Read next: generate_stmt.c.
+// A launch is deterministic because each iteration of a concurrent loop owns one element or row,
+// and a launch reads the buffer that it stores to only at the element owned by the iteration.
+// Elsewhere: loop bodies (generate_stmt.c). Thread rule: one thread per generator.
 #include "tests/support/generator.h"
 
 typedef struct scope {

@@ -74,7 +74,7 @@ gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth);
 // An i64 expression in 0..extent.
 const char* gen_index(gen_t* g, gen_extent_t extent, int depth);
 gen_value_t gen_load(gen_t* g, const gen_buffer_t* buffer, int depth);
-// Brings magnitude and error back to what further arithmetic can bear.
+// Limits magnitude and error so that further arithmetic stays useful.
 gen_value_t gen_tame(gen_t* g, gen_value_t value);
 // A value that is the same everywhere up to order: a reduction over 0..extent.
 gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth);
@@ -88,19 +88,18 @@ void gen_open(gen_t* g, const char* head);  // "HEAD {"
 void gen_close(gen_t* g);
 gen_buffer_t* gen_add_buffer(gen_t* g, const char* prefix, qn_dtype_t dtype);
 const char* gen_shape_text(gen_t* g, const gen_buffer_t* buffer);  // "f32[n, 8]"
-// What a store of `value` makes of the bounds of a buffer.
+// Updates the bounds of a buffer for a store of `value`.
 void gen_absorb(gen_buffer_t* buffer, gen_value_t value);
 gen_extent_t gen_constant_extent(gen_t* g, uint32_t value);
 extern const char* const gen_loop_words[3];  // of loops that may stand in a body
-// Statements of a body. What they declare is in scope until the counts are put back.
+// Generate statements of a body. Their declarations stay in scope until the counts are restored.
 void gen_let(gen_t* g);
 void gen_statements(gen_t* g, uint32_t count);
 // Stores to `target` at `where`, perhaps under a condition. `is_fresh`: every element must be
 // written.
 void gen_store(gen_t* g, gen_buffer_t* target, const char* where, bool is_fresh);
 
-// ---- generate_launch.c
-// A launch that writes `target`, all of it if nobody has yet.
+// Generates a launch that writes `target`, all of it if no launch has written it yet.
 void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options);
 
 #endif  // QUERN_TESTS_SUPPORT_GENERATOR_H_

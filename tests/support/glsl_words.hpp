@@ -1,7 +1,7 @@
-// tests/support/glsl_words.hpp: what the GLSL of the prelude needs to be C++.
+// tests/support/glsl_words.hpp: definitions that make the prelude's GLSL compile as C++.
 //
-// What Vulkan promises less of than IEEE 754 is worse here: quotients and roots that are put right
-// afterwards are off by as much as they may be. Thread rule: none. Read next: support_prelude.c.
+// Where Vulkan guarantees less than IEEE 754, results here have the largest permitted error:
+// quotients and roots that the prelude corrects afterwards.
 #pragma once
 #include <math.h>
 #include <stdint.h>

@@ -1,8 +1,6 @@
 // tests/support/gpu_programs.h: modules with every operator, conversion, reduction, kind of memory,
-// atomic and exchange on every dtype, for tests of code generators that print text.
-//
-// Only texts: what they give is compared elsewhere (conformance). Thread rule: any thread.
-// Read next: gpu_programs.c.
+// atomic and exchange on every dtype, for tests of code generators that print text. Their results
+// are tested in conformance.
 #ifndef QUERN_TESTS_SUPPORT_GPU_PROGRAMS_H_
 #define QUERN_TESTS_SUPPORT_GPU_PROGRAMS_H_
 

@@ -1,10 +1,8 @@
-// tests/support/rounding.h: what every conversion to f16 and bf16 must give, known without any
-// arithmetic of the library: values on, just below and just above the middle of each two
-// neighbours.
+// tests/support/rounding.h: the expected results of conversions to f16 and bf16, derived without
+// the library's arithmetic: values on, just below and just above the middle of each two neighbours.
 //
-// Two patterns that follow each other are neighbours, the middle belongs to the even one, and what
-// is below or above it, by however little, to the lower or upper one. Thread rule: any thread. Read
-// next: rounding.c.
+// Consecutive bit patterns are neighbours. The middle rounds to the even one; values below or above
+// it, by however little, round to the lower or upper one.
 #ifndef QUERN_TESTS_SUPPORT_ROUNDING_H_
 #define QUERN_TESTS_SUPPORT_ROUNDING_H_
 

@@ -1,4 +1,5 @@
-// tests/unit/base/test_bytes.c: reader against buffer, digests against published vectors, hex.
+// tests/unit/base/test_bytes.c: tests the reader on bytes from the buffer, digests against
+// published vectors, and hex.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

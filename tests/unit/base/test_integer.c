@@ -1,7 +1,7 @@
-// tests/unit/base/test_integer.c: what every operator computes on integers: edge cases, random
+// tests/unit/base/test_integer.c: tests the integer results of every operator: edge cases, random
 // values against 128-bit integers, and every operator of every small dtype against i64.
 //
-// Not here: floats and conversions (tests/unit/ir/test_arith.c). Read next: base/integer.c.
+// Elsewhere: floats and conversions (tests/unit/ir/test_arith.c).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #include "cache/disk.h"
 #include "tests/support/tempdir.h"
 
-// The bound of a wait for what must come: who waits in vain is ended by ctest.
+// The time limit of waits that must succeed. ctest ends a test that waits longer.
 #define FOREVER_NS INT64_C(3600000000000)
 
 // An entry whose contents follow from `number`: preimage, metadata, module (none when `number` is a

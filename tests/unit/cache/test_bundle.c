@@ -202,7 +202,7 @@ static void cut_anywhere(void** state) {
     if (whole == SAMPLES) assert_int_equal(qn__bundle_identity_count(bundle), 3);
     qn__bundle_close(bundle);
   }
-  // Bytes behind the end are as bad as missing ones.
+  // Bytes after the end are as bad as missing ones.
   file_bytes[file_size] = 0;
   assert_true(qn_test_write_file(other, file_bytes, file_size + 1));
   qn__bundle_t* bundle = open_bundle(other, NULL, NULL);
@@ -512,7 +512,7 @@ static void files_that_are_not_trusted(void** state) {
   }
   assert_int_equal(chmod(path, 0444), 0);
   assert_int_equal(code_of(path, NULL, 0), QN_STATUS_OK);
-  // A place where anybody could put another file.
+  // A directory that is writable for all users.
   assert_int_equal(chmod(cache_root, 0777), 0);
   assert_int_equal(code_of(path, NULL, 0), QN_STATUS_PERMISSION_DENIED);
   assert_int_equal(code_of(inside, NULL, 0), QN_STATUS_PERMISSION_DENIED);

@@ -123,7 +123,7 @@ static void leases_end_with_the_put(void** state) {
   static const char* const ways[] = {"full",   "size",   "space", "latched",
                                      "memory", "closed", "done"};
   for (size_t i = 0; i < QN_COUNT_OF(ways); i++) {
-    static qn_fault_heap_t heap;  // of a writer that was left behind by the close, too
+    static qn_fault_heap_t heap;  // also used by a writer that the close abandoned
     qn_fault_heap_init(&heap);
     qn__disk_options_t options = {.allocator = qn_fault_heap_allocator(&heap),
                                   .max_queue_bytes = i == 0 ? 100 : 0,
@@ -184,7 +184,7 @@ static void a_lease_that_hangs_holds_no_close_up(void** state) {
   qn__fs_t table = qn__fs_posix;
   table.unlock = hanging_unlock;
   (void)qn__fs_install(&table);
-  static qn_fault_heap_t heap;  // of the writers that are left behind
+  static qn_fault_heap_t heap;  // used by the abandoned writers
   qn_fault_heap_init(&heap);
   for (int i = 0; i < 20; i++) {
     qn__disk_options_t options = {.allocator = qn_fault_heap_allocator(&heap),
@@ -375,7 +375,7 @@ static void forks_while_holding(void** state) {
   assert_true(child >= 0);
   if (child == 0) {
     if (has_lock_open()) _exit(30);
-    // What the parent holds is the parent's, whatever the child does with its copies.
+    // The parent keeps its claims, whatever the child does with its copies.
     qn__disk_claim_release(claim);
     if (claim_now(disk, &sample)) _exit(31);
     qn__disk_close(disk, FOREVER_NS);
@@ -480,7 +480,7 @@ static void locks_go_where_they_work(void** state) {
   qn__disk_close(disk, FOREVER_NS);
 }
 
-// Whatever stands in the way of a lock: no claim, no error, no wait.
+// Checks that any obstacle to a lock gives no claim, no error and no wait.
 static void no_lock_is_no_error(void** state) {
   (void)state;
   static const int errors[] = {ENOSPC, EDQUOT, EIO,   EACCES, EROFS,  ESTALE,

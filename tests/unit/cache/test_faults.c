@@ -259,7 +259,8 @@ int main(void) {
       TEST(reads_and_writes_may_be_short), TEST(every_allocation_may_fail),
       TEST(tools_report_failing_calls),
   };
-  // Thousands of fdatasync calls: what they do to a real disk is not what is tested here.
+  // Use a file system in memory: the effect of thousands of fdatasync calls on a real disk is not
+  // tested here.
   if (access("/dev/shm", W_OK) == 0) (void)setenv("TMPDIR", "/dev/shm", 0);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 #include "tests/unit/cache/support.h"
 #include "tests/unit/cache/support_remote.h"
 
-// Between two looks at what others do.
+// The interval between two polls.
 static void sleep_ms(long ms) {
   const struct timespec time = {ms / 1000, ms % 1000 * 1000000};
   (void)nanosleep(&time, NULL);
@@ -134,7 +134,7 @@ static void test_one_probe(void** state) {
   assert_int_equal(remote_get(remote, &sample), QN__GET_TIMEOUT);
   pass_time(remote);
   remote_is_breaker(remote, QN__BREAKER_HALF_OPEN, HOUR);
-  // The probe is on its way; whoever comes meanwhile is sent off at once.
+  // The probe is in flight. Other callers return at once.
   fake_hold(FAKE_GET);
   asker_t prober;
   start_asker(&prober, remote, &sample);
@@ -213,7 +213,8 @@ static void test_probe_without_memory(void** state) {
   sample_free(&sample);
 }
 
-// What waits in the queue when the breaker opens is sent off, not made to wait in turn.
+// Checks that queued operations are dropped when the breaker opens, instead of each waiting in
+// turn.
 static void test_queue_is_refused(void** state) {
   (void)state;
   enum { askers = 8 };
@@ -289,7 +290,7 @@ static void test_orphan(void** state) {
   sample_free(&sample);
 }
 
-// The thread is lost in a lookup of a name: the first caller pays its deadline, nobody else pays.
+// Checks a thread that hangs in a name resolution: only the first caller waits until its deadline.
 static void test_thread_hangs(void** state) {
   (void)state;
   qn__remote_options_t options = remote_usual();
@@ -307,10 +308,10 @@ static void test_thread_hangs(void** state) {
   } while (fake_held(FAKE_CONNECT) == 0);
   for (int i = 0; i < 1000; i++) assert_int_equal(remote_get(remote, &sample), QN__GET_OFF);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_opened"), 1);
-  // Its time has come long ago, but there is nobody who could probe.
+  // A probe is long due, but there is no thread for it.
   remote_is_breaker(remote, QN__BREAKER_HALF_OPEN, 1);
   assert_int_equal(qn__remote_counter(remote, "remote_breaker_probes"), 0);
-  // The thread comes back; what it was asked for nobody waits for any more.
+  // The thread returns. Its operation has no waiter any more.
   remote->timeout_ns = HOUR;
   fake_release(FAKE_CONNECT);
   qn__get_result_t result = QN__GET_OFF;
@@ -325,7 +326,7 @@ static void test_thread_hangs(void** state) {
 
 static void test_destroy_while_hanging(void** state) {
   (void)state;
-  // The thread that was left behind may be the last to look at its heap.
+  // The abandoned thread may be the last user of its heap.
   static qn_fault_heap_t heaps[2];
   for (int call = 0; call < 2; call++) {
     qn_fault_heap_t* heap = &heaps[call];

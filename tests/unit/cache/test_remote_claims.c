@@ -170,7 +170,7 @@ static void test_give_up_while_denied(void** state) {
   sample_free(&other);
 }
 
-// Whatever goes wrong with a claim means: make it yourself.
+// Checks that after any failure of a claim the caller compiles.
 static void test_failing_claims(void** state) {
   (void)state;
   static const qn__store_result_t results[] = {QN__STORE_ERROR, QN__STORE_NO_MEMORY,
@@ -187,7 +187,7 @@ static void test_failing_claims(void** state) {
   assert_false(is_made_elsewhere(remote));
   assert_int_equal(fake_calls(FAKE_CLAIM), 3);
   atomic_store(&remote->denied_until_ns, 0);
-  // Nobody else waits behind a claim for which its caller did not wait: it is given back.
+  // A claim that its caller did not wait for is released, so that no other machine waits for it.
   fake_hold(FAKE_CLAIM);
   do {
     assert_false(qn__remote_is_being_made(remote, sample.entry.key, 1000, qn__now_ns() + 1000000));

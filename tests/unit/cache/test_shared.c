@@ -270,7 +270,7 @@ static void a_hanging_disk_holds_nobody(void** state) {
   assert_int_equal(heap.size_errors, 0);
   assert_int_equal(qn_fault_fs_open_count(), 0);
   qn_fault_fs_remove();
-  // What was under way is in place, what was queued was dropped.
+  // The put in flight is complete; queued ones were dropped.
   assert_int_equal(count_verified(), 1);
 }
 

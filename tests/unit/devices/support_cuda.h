@@ -48,7 +48,7 @@ const qn_artifact_t* cuda_artifact(void);
 // One with other ISA needs, payload or plan: a copy whose members may be changed.
 qn_artifact_t cuda_artifact_copy(void);
 
-// Who owns launches: counts references, and tells what failed.
+// An owner of launches: counts references and explains failures.
 typedef struct cuda_owner {
   _Atomic int reference_count;
   int retain_count;
@@ -63,7 +63,8 @@ void* cuda_load(int32_t id);
 float* cuda_floats(int32_t id, size_t count, float first);
 void cuda_read(int32_t id, qn_stream_t* stream, const void* from, void* to, size_t size_bytes);
 void cuda_free(int32_t id, void* pointer);
-// Nothing of the driver's is left but what lives as long as the process; no rule was broken.
+// Checks that only objects with the lifetime of the process are left in the driver, and that no
+// rule was violated.
 void cuda_expect_clean(const fake_cuda_counts_t* before);
 
 // Runs this program anew with `argument`, and with `settings` ("NAME=VALUE NAME=VALUE") in its

@@ -1,7 +1,7 @@
-// tests/unit/devices/support_vulkan.h: what the tests of the Vulkan device share: the validation
-// layer and its messages, an executable of small kernels, calls of them.
+// tests/unit/devices/support_vulkan.h: shared by the tests of the Vulkan device: the validation
+// layer and its messages, an executable of small kernels, and calls of them.
 //
-// Thread rule: begin and end are for one thread, calls for any. Read next: support_vulkan.c.
+// Thread rule: begin and end are for one thread, calls for any.
 #ifndef QUERN_TESTS_UNIT_DEVICES_SUPPORT_VULKAN_H_
 #define QUERN_TESTS_UNIT_DEVICES_SUPPORT_VULKAN_H_
 

@@ -574,7 +574,7 @@ static void test_telling_in_the_middle_of_a_call(void** state) {
     expect_floats(100);
     expect_y(0);
     assert_int_equal(owner.reference_count + others.reference_count, 0);
-    // What is left of a call does not keep its record: there are never more than two.
+    // The rest of a call does not keep its record, so there are never more than two.
     const qn__cuda_error_record_t* records = inner->records;
     assert_true(records->next && !records->next->next);
     assert_int_equal(records->call_count + records->next->call_count, 0);
@@ -584,7 +584,7 @@ static void test_telling_in_the_middle_of_a_call(void** state) {
   cuda_free(0, y);
 }
 
-// The middle of a call again and again: each is in the middle when the next fails and is told.
+// Nests the case: each call is interrupted in its middle by the next one, which fails and reports.
 enum { DEEPEST = 5 };
 static cuda_owner_t deep[DEEPEST];
 static int depth;

@@ -1,10 +1,10 @@
-// tests/unit/gpu_codegen/test_narrow.c: 32-bit arithmetic under its guard against 64-bit
-// arithmetic.
+// tests/unit/gpu_codegen/test_narrow.c: tests 32-bit index arithmetic under its guard against
+// 64-bit arithmetic.
 //
-// Random index expressions are lowered; for random shapes and scalars, small, huge, negative and
-// zero, every launch whose guard holds is run twice in one walk: as the IR means it, and as the
-// printer prints it. Values that count must be equal, indices in their low 32 bits. Loops are
-// sampled: their first, last and a middle round.
+// Random index expressions are lowered. For random shapes and scalars (small, huge, negative, zero)
+// every launch whose guard holds is evaluated twice: with the IR's semantics and as the printer
+// prints it. Used values must be equal, indices in their low 32 bits. Of loops only the first, the
+// last and a middle iteration are evaluated.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-// The prelude's integer helpers, conversions and what is exact of the floats, compiled as C++,
-// against the interpreter's arithmetic; and the writer.
+// Tests the prelude's integer helpers, conversions and exact float functions, compiled as C++,
+// against the interpreter's arithmetic; and the prelude's writer.
 //
-// What it is: every helper that qn__gpu_prelude_op names and every conversion, for CUDA and GLSL
-// with each set of features, over small numbers, edges and random bits. What it is not: the
-// functions with an error bound (test_prelude_math.c). Threads: none. Next: jit/gpu/prelude.c.
+// Every helper of qn__gpu_prelude_op and every conversion runs for CUDA and GLSL with each set of
+// features, on small numbers, edge cases and random bits. Functions with an error bound:
+// test_prelude_math.c.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

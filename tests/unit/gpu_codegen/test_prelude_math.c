@@ -1,17 +1,14 @@
-// The mathematical functions of GPU kernels, compiled as C++, against libm in higher precision, and
-// the command that measures their error.
+// Tests the math functions of GPU kernels, compiled as C++, against libm in higher precision. Also
+// a command that measures their error.
 //
-// What it is: every operation of tests/math_cases.c through the prelude's text for CUDA and for
-// GLSL, with and without a fused fma, 64-bit integers and doubles. With arguments it prints the
-// largest errors found:
+// Every operation of tests/math_cases.c runs through the prelude's text for CUDA and GLSL, with and
+// without a fused fma, 64-bit integers and doubles. With arguments it prints the largest errors:
 //
 //   gpu_codegen_test_prelude_math --measure [--op NAME] [--type f32|f64] [--mode 0123]
 //                                 [--all [--stride N] | --count N]
 //
-// --all takes each of the 2^32 arguments of the f32 functions of one argument, or each N-th.
-// What it is not: a test of a device: conformance runs kernels.
-// Threads: none.
-// Next: docs/ir.md, whose bounds these are.
+// --all takes each of the 2^32 arguments of the unary f32 functions, or each N-th. The bounds are
+// in docs/ir.md. Kernels on devices are tested in conformance.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,5 @@
-// tests/unit/ir/support_gpu.h: what the tests of mapping to GPUs share: does a function have the
-// shape that code generators expect?
-//
-// Thread rule: one thread. Read next: support_gpu.c.
+// tests/unit/ir/support_gpu.h: shared by the tests of mapping to GPUs: checks that a function has
+// the shape that code generators expect.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_GPU_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_GPU_H_
 
@@ -11,7 +9,7 @@
 bool qn_test_is_mapped(qn__ir_func_t* function, const qn__pass_options_t* options, char* message,
                        size_t message_size);
 
-// Prints the text of a body, for whoever looks at a test that failed.
+// Prints the text of a body, for the output of a failed test.
 void qn_test_show(const qn__ir_body_t* body);
 
 #endif  // QUERN_TESTS_UNIT_IR_SUPPORT_GPU_H_

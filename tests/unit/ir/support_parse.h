@@ -1,7 +1,5 @@
-// tests/unit/ir/support_parse.h: what the tests of the parser share: a text parsed, and one that is
-// refused for one reason.
-//
-// Thread rule: one thread. Read next: support_parse.c.
+// tests/unit/ir/support_parse.h: helpers for tests of the parser: a text that parses, and a text
+// that must be refused for one reason.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_PARSE_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_PARSE_H_
 

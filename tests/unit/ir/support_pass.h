@@ -1,4 +1,4 @@
-// tests/unit/ir/support_pass.h: a text through passes, and what its text is afterwards.
+// tests/unit/ir/support_pass.h: runs passes on a text and returns the resulting text.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_PASS_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_PASS_H_
 

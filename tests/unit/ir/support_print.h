@@ -1,7 +1,5 @@
-// tests/unit/ir/support_print.h: what the tests of printer and formatter share.
-//
-// Texts that are returned are owned by the caller. Thread rule: one thread. Read next:
-// support_print.c.
+// tests/unit/ir/support_print.h: helpers for tests of the printer and the formatter. The caller
+// owns the returned texts.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_PRINT_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_PRINT_H_
 

@@ -1,6 +1,4 @@
-// tests/unit/ir/support_verify.c: programs and what the verifier says about them.
-//
-// Thread rule: one thread. Read next: test_verify.c.
+// tests/unit/ir/support_verify.c: see support_verify.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// tests/unit/ir/support_verify.h: programs and what the verifier says about them.
+// tests/unit/ir/support_verify.h: checks the verifier's messages for programs.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_VERIFY_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_VERIFY_H_
 

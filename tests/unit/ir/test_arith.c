@@ -1,8 +1,7 @@
-// tests/unit/ir/test_arith.c: what every operator and conversion computes: edge cases, and random
-// values against the compiler's own f32 and exact rounding by hand.
+// tests/unit/ir/test_arith.c: tests the results of every operator and conversion: edge cases, and
+// random values against the compiler's own f32 and against exact rounding.
 //
-// Not here: integers (tests/unit/base/test_integer.c), operators among threads (test_interpret.c).
-// Read next: ir/arith.c.
+// Elsewhere: integers (tests/unit/base/test_integer.c), operators among threads (test_interpret.c).
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,5 @@
-// tests/unit/ir/test_encode.c: canonical bytes: what they depend on, what is refused, and that they
-// are the same in every process.
-//
-// Not here: random bytes (tests/fuzz/fuzz_bytes.c). Read next: ir/encode.c.
+// tests/unit/ir/test_encode.c: tests canonical bytes: the properties that they depend on, refused
+// input, and equality in every process. Random bytes: tests/fuzz/fuzz_bytes.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

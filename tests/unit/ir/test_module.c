@@ -1,4 +1,4 @@
-// tests/unit/ir/test_module.c: the life of a module and what its public calls say.
+// tests/unit/ir/test_module.c: tests the life cycle of a module and its public functions.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

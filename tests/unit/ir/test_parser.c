@@ -1,8 +1,8 @@
-// tests/unit/ir/test_parser.c: what texts mean: dtypes of literals, operators, scopes, names,
-// places, strings.
+// tests/unit/ir/test_parser.c: tests the meaning of texts: dtypes of literals, operators, scopes,
+// names, places, strings.
 //
-// Not here: limits and messages (test_parser_errors.c; with carets in tests/diagnostics), numbers
-// (test_decimal.c), print-and-parse (test_printer.c).
+// Elsewhere: limits and messages (test_parser_errors.c; with carets in tests/diagnostics), numbers
+// (test_decimal.c), printing and parsing (test_printer.c).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

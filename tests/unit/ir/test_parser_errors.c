@@ -1,7 +1,5 @@
-// tests/unit/ir/test_parser_errors.c: what the parser does with texts that it refuses, and without
-// memory: limits, diagnostics, codes.
-//
-// Not here: each mistake with its message (tests/diagnostics). Read next: test_parser.c.
+// tests/unit/ir/test_parser_errors.c: tests the parser on refused texts and without memory: limits,
+// diagnostics, codes. Each mistake with its message: tests/diagnostics.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,5 @@
-// tests/unit/ir/test_pass_gpu.c: what the mapping to a GPU makes of the main shapes, as text.
-//
-// That it means the same: test_pass_gpu_run.c and test_pass_gpu_random.c.
+// tests/unit/ir/test_pass_gpu.c: tests the mapping to a GPU: the resulting text of the main shapes.
+// Equal results are tested in test_pass_gpu_run.c and test_pass_gpu_random.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

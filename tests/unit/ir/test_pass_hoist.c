@@ -1,4 +1,4 @@
-// tests/unit/ir/test_pass_hoist.c: what moves out of loops, and what stays.
+// tests/unit/ir/test_pass_hoist.c: tests which statements move out of loops and which stay.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-// tests/unit/ir/test_pass_reuse.c: rows that threads keep in registers mean the same, of every
-// length and element type, and only rows that may be kept are.
+// tests/unit/ir/test_pass_reuse.c: tests that rows kept in registers give the same results, for
+// every length and element type, and that only permitted rows are kept.
 //
-// The data are small integers, whose sums are exact in any order, so that the results of the mapped
-// program and of the program as written are compared bit for bit. Texts: test_pass_gpu.c.
+// The data are small integers, whose sums are exact in any order, so mapped and original programs
+// must agree bit for bit. Texts: test_pass_gpu.c.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// tests/unit/ir/test_pass_simplify.c: what the simplify pass makes of texts.
+// tests/unit/ir/test_pass_simplify.c: tests the text after the simplify pass.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

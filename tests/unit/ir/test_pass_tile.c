@@ -1,8 +1,8 @@
-// tests/unit/ir/test_pass_tile.c: products written as sums become tiles, mean the same, and
-// nothing else becomes one.
+// tests/unit/ir/test_pass_tile.c: tests that products written as sums become tiles with the same
+// results, and that other code does not.
 //
 // Each program runs as written and mapped, in the interpreter, with extents around those of a tile.
-// A sum is added up in its order, so that all results agree bit for bit.
+// Sums keep their order, so all results agree bit for bit.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-// tests/unit/ir/test_tables.c: look-ups in the tables, operand rules, and what must never change.
+// tests/unit/ir/test_tables.c: tests lookups in the tables, operand rules, and values that must
+// never change.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,5 @@
-// tests/unit/ir/test_verify_flow.c: races that can be proven, and threads that control flow
-// divides; beside each program that is refused, neighbours that must not be.
-//
-// Read next: ir/verify_race.c, ir/verify_uniform.c.
+// tests/unit/ir/test_verify_flow.c: tests detection of provable races and of divergent control
+// flow. Each refused program has valid neighbours.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,5 @@
-// tests/unit/llvm/test_emit_fail.c: what a kernel reports when a check fails, in scalar code and in
-// lanes, and that it releases its workspace then.
-//
-// Thread rule: one thread. Read next: test_differential.c.
+// tests/unit/llvm/test_emit_fail.c: tests failing checks in kernels: the reported failure, in
+// scalar code and in lanes, and the release of workspace.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +75,7 @@ static void test_index(void** state) {
   assert_true(y[50] == 0.0F);
 }
 
-// In a vector the first lane that fails is reported; what lanes that are off would do is not.
+// The first failing lane of a vector is reported. Failures of inactive lanes are not.
 static void test_gathered_index(void** state) {
   (void)state;
   enum { COUNT = 40 };

@@ -1,17 +1,16 @@
-// The math functions against libm in higher precision, and the command that measures their error.
+// Tests the math functions against libm in higher precision. Also a command that measures their
+// error.
 //
-// What it is: every operation, compiled for the processors and lanes of CONFIGS, over values of
-// every exponent, values at the edges of its range and random ones; f32 against double, f64
-// against long double. An object that refers to anything outside itself fails, see
-// tests/math_sweep.c. With arguments it prints the largest errors found:
+// Every operation is compiled for the processors and lanes of CONFIGS, and runs on values of every
+// exponent, at the edges of its range and at random; f32 against double, f64 against long double.
+// An object with external references fails, see tests/math_sweep.c. With arguments it prints the
+// largest errors:
 //
 //   llvm_test_math --measure [--op NAME] [--type f32|f64] [--cpu CPU] [--lanes N]
 //                  [--level 0|1|2] [--fast] [--all | --count N]
 //
-// --all takes each of the 2^32 arguments of the f32 functions of one argument.
-// What it is not: a benchmark (bench/bench_exp.c).
-// Threads: none.
-// Next: docs/ir.md, whose bounds these are. ctest-labels: slow
+// --all takes each of the 2^32 arguments of the unary f32 functions. The bounds are in docs/ir.md.
+// ctest-labels: slow
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

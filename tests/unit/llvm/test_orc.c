@@ -1,6 +1,5 @@
-// tests/unit/llvm/test_orc.c: from LLVM modules written by hand to images: what becomes one, and
-// what is refused by name.
-//
+// tests/unit/llvm/test_orc.c: tests the way from hand-written LLVM modules to images: accepted
+// modules, and refused ones with the name of the reason.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,5 @@
-// tests/unit/target/test_devices.c: targets and devices: from_device, bare kinds, checks of what
-// code needs, registered kinds; against devices that this file makes up.
-//
-// Read next: target/devices.c.
+// tests/unit/target/test_devices.c: tests targets and devices: from_device, bare kinds, requirement
+// checks and registered kinds, on devices invented by this file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
