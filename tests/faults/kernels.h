@@ -1,6 +1,6 @@
 // tests/faults/kernels.h: small modules whose results are known, for tests of whole lookups.
 //
-// Thread rule: any thread. Nothing here asserts, so that children of fork can use it.
+// Nothing here asserts, so that children of fork can use it.
 #ifndef QUERN_TESTS_FAULTS_KERNELS_H_
 #define QUERN_TESTS_FAULTS_KERNELS_H_
 

@@ -1,6 +1,4 @@
 // tests/support/fault_alloc.c: the failing, counting allocator of fault.h.
-//
-// Thread rule: in the header. Read next: fault.c.
 #include <stdlib.h>
 
 #include "tests/support/fault.h"

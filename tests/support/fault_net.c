@@ -1,6 +1,4 @@
 // tests/support/fault_net.c: the table of failing network calls of fault_net.h.
-//
-// Thread rule: in the header. Read next: tests/remote/test_redis_faults.c.
 #include "tests/support/fault_net.h"
 
 #include <errno.h>

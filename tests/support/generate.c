@@ -1,8 +1,7 @@
 // tests/support/generate.c: random modules: the signature and the order of launches.
 //
 // Not here: launches (generate_launch.c), statements (generate_stmt.c), expressions
-// (generate_expr.c), arguments (generate_args.c). Thread rule: one thread per generator. Read next:
-// generate_launch.c.
+// (generate_expr.c), arguments (generate_args.c). Thread rule: one thread per generator.
 #include "tests/support/generate.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 // implementations that round each operation, or fuse and reorder sums, differ by less.
 //
 // A seed means one module as long as one compiler builds the tests: C leaves open in which order
-// arguments are evaluated. Thread rule: pure functions of the seed. Read next: generate.c.
+// arguments are evaluated. Thread rule: pure functions of the seed.
 #ifndef QUERN_TESTS_SUPPORT_GENERATE_H_
 #define QUERN_TESTS_SUPPORT_GENERATE_H_
 

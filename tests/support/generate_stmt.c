@@ -1,7 +1,7 @@
 // tests/support/generate_stmt.c: random modules: the lines of a text, and the statements of a body.
 //
 // Not here: expressions (generate_expr.c), loops that are launches (generate_launch.c). Thread
-// rule: one thread per generator. Read next: generate_launch.c.
+// rule: one thread per generator.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // tests/support/generator.h: the state of the generator, shared by its files.
 //
-// Text of expressions comes from a pool that lives as long as the generator. Read next: generate.c.
+// Text of expressions comes from a pool that lives as long as the generator.
 #ifndef QUERN_TESTS_SUPPORT_GENERATOR_H_
 #define QUERN_TESTS_SUPPORT_GENERATOR_H_
 

@@ -1,7 +1,6 @@
 // tests/support/tempdir.h: a private directory for one test, and its removal.
 //
-// Thread rule: any thread. The calls go past the seam of base/fs.h, so armed faults do not hit
-// them.
+// The calls go past the seam of base/fs.h, so armed faults do not hit them.
 #ifndef QUERN_TESTS_SUPPORT_TEMPDIR_H_
 #define QUERN_TESTS_SUPPORT_TEMPDIR_H_
 

@@ -1,7 +1,7 @@
 // tests/unit/devices/support_cuda.h: a CUDA device on the fake driver (tests/fake-cuda), and
 // kernels to run on it: for the tests of devices/cuda.
 //
-// Thread rule: setting up is for one thread. Read next: support_cuda.c.
+// Thread rule: setting up is for one thread.
 #ifndef QUERN_TESTS_UNIT_DEVICES_SUPPORT_CUDA_H_
 #define QUERN_TESTS_UNIT_DEVICES_SUPPORT_CUDA_H_
 

@@ -1,6 +1,4 @@
 // tests/unit/gpu_codegen/support_plan.c: see support_plan.h.
-//
-// Thread rule: as the header says.
 #include "tests/unit/gpu_codegen/support_plan.h"
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
 // support_prelude.c: see support_prelude.h.
 //
 // CUDA's words come from tests/fake-cuda/kernel.hpp, GLSL's from tests/support/glsl_words.hpp.
-// Thread rule: one thread. Read next: test_prelude.c.
 #include "tests/unit/gpu_codegen/support_prelude.h"
 
 #include <dlfcn.h>

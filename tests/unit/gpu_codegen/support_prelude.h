@@ -1,6 +1,6 @@
 // support_prelude.h: the prelude compiled as C++ for the processor that tests run on.
 //
-// Thread rule: one thread. Read next: support_prelude.c.
+// Thread rule: one thread.
 #ifndef QN_TESTS_SUPPORT_PRELUDE_H_
 #define QN_TESTS_SUPPORT_PRELUDE_H_
 

@@ -1,7 +1,7 @@
 // tests/unit/gpu_codegen/support_text.h: modules to texts of kernels, without a compiler
 // underneath.
 //
-// Thread rule: one thread. Read next: test_cuda_text.c.
+// Thread rule: one thread.
 #ifndef QUERN_TESTS_UNIT_GPU_CODEGEN_SUPPORT_TEXT_H_
 #define QUERN_TESTS_UNIT_GPU_CODEGEN_SUPPORT_TEXT_H_
 

@@ -1,6 +1,4 @@
 // tests/unit/ir/support_build.c: the programs of examples/ir as calls of the builder.
-//
-// Thread rule: one thread. Read next: test_build.c.
 #include "base/base.h"
 #include "tests/unit/ir/support_ir.h"
 

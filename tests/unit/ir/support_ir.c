@@ -1,6 +1,4 @@
 // tests/unit/ir/support_ir.c: samples, parsing, comparing bytes.
-//
-// Thread rule: one thread. Read next: support_build.c.
 #include "tests/unit/ir/support_ir.h"
 
 #include <stdio.h>

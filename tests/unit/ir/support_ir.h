@@ -1,6 +1,6 @@
 // tests/unit/ir/support_ir.h: what the tests of modules share: samples, parsing, comparing bytes.
 //
-// Thread rule: one thread. Read next: support_build.c.
+// Thread rule: one thread.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_IR_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_IR_H_
 

@@ -1,4 +1,4 @@
-// tests/unit/ir/support_parse.c: see support_parse.h. Thread rule: one thread.
+// tests/unit/ir/support_parse.c: see support_parse.h.
 #include "tests/unit/ir/support_parse.h"
 
 #include <setjmp.h>

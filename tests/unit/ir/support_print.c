@@ -1,4 +1,4 @@
-// tests/unit/ir/support_print.c: see support_print.h. Thread rule: one thread.
+// tests/unit/ir/support_print.c: see support_print.h.
 #include "tests/unit/ir/support_print.h"
 
 #include <setjmp.h>

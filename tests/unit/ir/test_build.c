@@ -1,7 +1,7 @@
 // tests/unit/ir/test_build.c: the builder: the same modules as the text gives, its mistakes and
 // their messages, and running out of memory.
 //
-// Not here: what the verifier says (test_verify.c). Read next: support_build.c.
+// Not here: what the verifier says (test_verify.c).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

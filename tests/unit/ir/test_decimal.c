@@ -1,7 +1,5 @@
 // tests/unit/ir/test_decimal.c: decimals are rounded once when read, and printed as short as they
 // can be to come back.
-//
-// Read next: ir/decimal.h.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

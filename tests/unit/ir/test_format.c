@@ -1,7 +1,5 @@
 // tests/unit/ir/test_format.c: formatting keeps comments and meaning, breaks long lines and names
 // mistakes.
-//
-// Read next: ir/format.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

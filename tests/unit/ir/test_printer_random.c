@@ -1,6 +1,4 @@
 // tests/unit/ir/test_printer_random.c: random expressions, printed and parsed, are the same trees.
-//
-// Read next: test_printer.c.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

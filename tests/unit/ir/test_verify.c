@@ -2,7 +2,7 @@
 // and the message, and neighbours that keep it.
 //
 // Not here: races and divergence (test_verify_flow.c), broken trees that no text gives
-// (test_verify_tree.c), how messages look (tests/diagnostics). Read next: ir/verify.c.
+// (test_verify_tree.c), how messages look (tests/diagnostics).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

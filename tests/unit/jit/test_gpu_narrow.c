@@ -3,8 +3,7 @@
 //
 // Such a target computes them in 32 bits, where counts of shifts go up to 63 all the same and bits
 // are counted among 64. Each case goes the whole way: lookup, code generator, device, call. It runs
-// on the first Vulkan device (lavapipe does), and says that it did not where there is none. Thread
-// rule: one thread. Read next: jit/gpu/print_int.c.
+// on the first Vulkan device (lavapipe does), and says that it did not where there is none.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,4 @@
 // tests/unit/llvm/support_emit.c: see support_emit.h.
-//
-// Thread rule: one thread.
 #include "support_emit.h"
 
 #include <llvm-c/Analysis.h>

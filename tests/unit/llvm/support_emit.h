@@ -2,8 +2,7 @@
 // and run in this process against a table of our own.
 //
 // The object is linked by LLJIT without any symbols of the process: a reference to anything
-// outside, such as a libcall, makes the build fail. Thread rule: one thread. Read next:
-// support_emit.c.
+// outside, such as a libcall, makes the build fail. Thread rule: one thread.
 #ifndef QUERN_TESTS_UNIT_LLVM_SUPPORT_EMIT_H_
 #define QUERN_TESTS_UNIT_LLVM_SUPPORT_EMIT_H_
 

@@ -1,6 +1,4 @@
 // tests/unit/llvm/support_oracle.c: see support_oracle.h.
-//
-// Thread rule: one thread.
 #define _GNU_SOURCE  // MAP_ANONYMOUS
 #include "support_oracle.h"
 

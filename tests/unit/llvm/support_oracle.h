@@ -2,7 +2,7 @@
 // kernel with the interpreter.
 //
 // Each buffer lies against an inaccessible page, before or behind it, so that reading one element
-// too many stops the test. Thread rule: one thread. Read next: support_oracle.c.
+// too many stops the test. Thread rule: one thread.
 #ifndef QUERN_TESTS_UNIT_LLVM_SUPPORT_ORACLE_H_
 #define QUERN_TESTS_UNIT_LLVM_SUPPORT_ORACLE_H_
 

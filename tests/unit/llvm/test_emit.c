@@ -2,7 +2,7 @@
 // both tiers, checked and not, in lanes and as scalar code, against the interpreter.
 //
 // Each program runs over several extents, so that there are full vectors, tails and empty ranges.
-// Failures and workspace: test_emit_fail.c. Thread rule: one thread. Read next: test_emit_fail.c.
+// Failures and workspace: test_emit_fail.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,7 @@
 // tests/unit/llvm/test_orc_generator.c: the generator from canonical bytes to artifacts: every
 // sample, both tiers, several targets; equal bytes in every thread and process; forms; faults;
 // identity.
-//
 // ctest-labels: tsan
-// Read next: test_orc.c.
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // tests/unit/nvrtc/support_nvrtc.h: the generator with a real NVRTC, and requests from text.
 //
 // A machine without NVRTC skips: tools/dev/get-nvrtc fetches one into the build folder. Thread
-// rule: one thread. Read next: test_compile.c.
+// rule: one thread.
 #ifndef QUERN_TESTS_UNIT_NVRTC_SUPPORT_NVRTC_H_
 #define QUERN_TESTS_UNIT_NVRTC_SUPPORT_NVRTC_H_
 

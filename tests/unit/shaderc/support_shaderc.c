@@ -1,6 +1,4 @@
 // tests/unit/shaderc/support_shaderc.c: see support_shaderc.h.
-//
-// Thread rule: as the header says.
 #include "support_shaderc.h"
 
 #include <pthread.h>

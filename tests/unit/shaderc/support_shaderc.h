@@ -1,6 +1,6 @@
 // tests/unit/shaderc/support_shaderc.h: modules compiled for Vulkan, and what came out.
 //
-// Thread rule: `compile` from any thread. Read next: support_shaderc.c.
+// Thread rule: `compile` from any thread.
 #ifndef QUERN_TESTS_UNIT_SHADERC_SUPPORT_SHADERC_H_
 #define QUERN_TESTS_UNIT_SHADERC_SUPPORT_SHADERC_H_
 

@@ -1,7 +1,5 @@
 // tests/unit/shaderc/test_prelude.c: all helpers of the prelude at once become valid SPIR-V, for
 // every set of features, and their arithmetic may not be contracted.
-//
-// Thread rule: none. Read next: jit/gpu/prelude.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // tests/unit/shaderc/test_samples.c: every example compiles for every kind of target, in both
 // tiers, checked and not, to SPIR-V that the validator takes; and its GLSL is what it was.
 //
-// `shaderc_test_samples --update` writes the texts in golden/ anew. Read next: support_shaderc.h.
+// `shaderc_test_samples --update` writes the texts in golden/ anew.
 // ctest-labels: slow
 #include <setjmp.h>
 #include <stdarg.h>

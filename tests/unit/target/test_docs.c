@@ -1,6 +1,6 @@
 // tests/unit/target/test_docs.c: the tables in docs/targets.md are those of the .inc files.
 //
-// `target_test_docs --update` rewrites them. Read next: docs/targets.md.
+// `target_test_docs --update` rewrites them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

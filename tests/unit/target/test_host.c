@@ -1,6 +1,4 @@
 // tests/unit/target/test_host.c: detection on invented machines, the tables, and the check on load.
-//
-// Read next: test_target.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,4 @@
 // tests/unit/target/test_target.c: written forms, canonical form, errors, getters, memory faults.
-//
-// Read next: test_host.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

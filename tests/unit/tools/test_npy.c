@@ -1,6 +1,4 @@
 // tests/unit/tools/test_npy.c: .npy files: round trips, every kind of malformed file, each cut.
-//
-// Thread rule: one thread. Read next: tests/fuzz/fuzz_npy.c.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

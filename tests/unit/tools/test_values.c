@@ -1,6 +1,4 @@
 // tests/unit/tools/test_values.c: what --arg takes, and the elements of arrays of every dtype.
-//
-// Thread rule: one thread. Read next: tools/cli/run/values.h.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
