@@ -1,9 +1,9 @@
-// tests/fake-cuda/kernel.hpp: what CUDA C needs to be C++: the words of the language, the threads'
-// coordinates, barriers, lanes, atomics and intrinsics that kernels of quern use.
+// tests/fake-cuda/kernel.hpp: definitions that make CUDA C compile as C++: keywords, coordinates of
+// threads, barriers, lanes, atomics and the intrinsics that quern's kernels use.
 //
-// Included in front of a kernel's text by the fake NVRTC. Shared memory is a variable of the thread
-// on which a block's threads run as fibers. No header of the library is needed: a kernel compiles
-// in a tenth of a second.
+// The fake NVRTC includes it before a kernel's text. Shared memory is a thread-local variable of the
+// thread that runs a block's threads as fibers. No header of the library is needed, so a kernel
+// compiles in a tenth of a second.
 #pragma once
 #include "tests/fake-cuda/kernel.h"
 
@@ -123,8 +123,7 @@ FAKE_FN T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
 FAKE_FN unsigned __ballot_sync(unsigned mask, int predicate) {
   uint64_t values[32];
   unsigned came = fake_gather(mask, predicate != 0, values), result = 0;
-  for (unsigned i = 0; i < 32; i++)
-    result |= (unsigned)((came >> i) & 1 & (unsigned)values[i]) << i;
+  for (unsigned i = 0; i < 32; i++) result |= (unsigned)((came >> i) & 1 & (unsigned)values[i]) << i;
   return result;
 }
 FAKE_FN int __any_sync(unsigned mask, int predicate) {
@@ -304,17 +303,11 @@ FAKE_FN T __ldg(const T* address) {
   return *address;
 }
 #define FAKE_UNARY(name, builtin, type) \
-  FAKE_FN type name(type x) {           \
-    return builtin(x);                  \
-  }
+  FAKE_FN type name(type x) { return builtin(x); }
 #define FAKE_BINARY(name, builtin, type) \
-  FAKE_FN type name(type x, type y) {    \
-    return builtin(x, y);                \
-  }
+  FAKE_FN type name(type x, type y) { return builtin(x, y); }
 #define FAKE_OPERATOR(name, op, type) \
-  FAKE_FN type name(type x, type y) { \
-    return x op y;                    \
-  }
+  FAKE_FN type name(type x, type y) { return x op y; }
 FAKE_OPERATOR(__fadd_rn, +, float)
 FAKE_OPERATOR(__fsub_rn, -, float)
 FAKE_OPERATOR(__fmul_rn, *, float)
@@ -351,9 +344,7 @@ FAKE_FN I fake_truncate(F x) {
   return x <= (F)least ? least : (I)x;
 }
 #define FAKE_TRUNCATE(name, from, to) \
-  FAKE_FN to name(from x) {           \
-    return fake_truncate<to>(x);      \
-  }
+  FAKE_FN to name(from x) { return fake_truncate<to>(x); }
 FAKE_TRUNCATE(__float2int_rz, float, int)
 FAKE_TRUNCATE(__float2uint_rz, float, unsigned)
 FAKE_TRUNCATE(__float2ll_rz, float, long long)
@@ -363,9 +354,7 @@ FAKE_TRUNCATE(__double2uint_rz, double, unsigned)
 FAKE_TRUNCATE(__double2ll_rz, double, long long)
 FAKE_TRUNCATE(__double2ull_rz, double, unsigned long long)
 #define FAKE_CONVERT(name, from, to) \
-  FAKE_FN to name(from x) {          \
-    return (to)x;                    \
-  }
+  FAKE_FN to name(from x) { return (to)x; }
 FAKE_CONVERT(__ll2float_rn, long long, float)
 FAKE_CONVERT(__ull2float_rn, unsigned long long, float)
 FAKE_CONVERT(__ll2double_rn, long long, double)
@@ -425,33 +414,21 @@ FAKE_FN T abs(T a) {
 FAKE_NOTE void fake_note(const void* address, unsigned size, unsigned how) {
   if (address != &fake_self) fake_hooks()->access(address, size, how);
 }
-#define FAKE_TSAN(size)                                  \
-  FAKE_NOTE void __tsan_read##size(void* a) {            \
-    fake_note(a, size, 0);                               \
-  }                                                      \
-  FAKE_NOTE void __tsan_write##size(void* a) {           \
-    fake_note(a, size, FAKE_WRITES);                     \
-  }                                                      \
-  FAKE_NOTE void __tsan_unaligned_read##size(void* a) {  \
-    fake_note(a, size, 0);                               \
-  }                                                      \
-  FAKE_NOTE void __tsan_unaligned_write##size(void* a) { \
-    fake_note(a, size, FAKE_WRITES);                     \
-  }                                                      \
-  FAKE_NOTE void __tsan_volatile_read##size(void* a) {   \
-    fake_note(a, size, FAKE_IS_ATOMIC);                  \
-  }                                                      \
-  FAKE_NOTE void __tsan_volatile_write##size(void* a) {  \
-    fake_note(a, size, FAKE_WRITES | FAKE_IS_ATOMIC);    \
+#define FAKE_TSAN(size)                                                                     \
+  FAKE_NOTE void __tsan_read##size(void* a) { fake_note(a, size, 0); }                      \
+  FAKE_NOTE void __tsan_write##size(void* a) { fake_note(a, size, FAKE_WRITES); }           \
+  FAKE_NOTE void __tsan_unaligned_read##size(void* a) { fake_note(a, size, 0); }            \
+  FAKE_NOTE void __tsan_unaligned_write##size(void* a) { fake_note(a, size, FAKE_WRITES); } \
+  FAKE_NOTE void __tsan_volatile_read##size(void* a) { fake_note(a, size, FAKE_IS_ATOMIC); }\
+  FAKE_NOTE void __tsan_volatile_write##size(void* a) {                                     \
+    fake_note(a, size, FAKE_WRITES | FAKE_IS_ATOMIC);                                       \
   }
 FAKE_TSAN(1)
 FAKE_TSAN(2)
 FAKE_TSAN(4)
 FAKE_TSAN(8)
 FAKE_TSAN(16)
-FAKE_NOTE void __tsan_read_range(void* a, unsigned long n) {
-  fake_note(a, (unsigned)n, 0);
-}
+FAKE_NOTE void __tsan_read_range(void* a, unsigned long n) { fake_note(a, (unsigned)n, 0); }
 FAKE_NOTE void __tsan_write_range(void* a, unsigned long n) {
   fake_note(a, (unsigned)n, FAKE_WRITES);
 }
@@ -459,24 +436,24 @@ FAKE_NOTE void __tsan_func_entry(void*) {}
 FAKE_NOTE void __tsan_func_exit() {}
 FAKE_NOTE void __tsan_init() {}
 FAKE_NOTE void __tsan_atomic_thread_fence(int) {}
-#define FAKE_TSAN_ATOMIC(bits, type)                                                        \
-  FAKE_NOTE type __tsan_atomic##bits##_load(const volatile type* a, int) {                  \
-    fake_note((const void*)a, bits / 8, FAKE_IS_ATOMIC);                                    \
-    return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                            \
-  }                                                                                         \
-  FAKE_NOTE void __tsan_atomic##bits##_store(volatile type* a, type value, int) {           \
-    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                      \
-    __atomic_store_n(a, value, __ATOMIC_SEQ_CST);                                           \
-  }                                                                                         \
-  FAKE_NOTE type __tsan_atomic##bits##_exchange(volatile type* a, type value, int) {        \
-    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                      \
-    return __atomic_exchange_n(a, value, __ATOMIC_SEQ_CST);                                 \
-  }                                                                                         \
-  FAKE_NOTE bool __tsan_atomic##bits##_compare_exchange_strong(volatile type* a, void* old, \
-                                                               type value, int, int) {      \
-    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                      \
-    return __atomic_compare_exchange_n(a, (type*)old, value, false, __ATOMIC_SEQ_CST,       \
-                                       __ATOMIC_SEQ_CST);                                   \
+#define FAKE_TSAN_ATOMIC(bits, type)                                                         \
+  FAKE_NOTE type __tsan_atomic##bits##_load(const volatile type* a, int) {                   \
+    fake_note((const void*)a, bits / 8, FAKE_IS_ATOMIC);                                     \
+    return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                             \
+  }                                                                                          \
+  FAKE_NOTE void __tsan_atomic##bits##_store(volatile type* a, type value, int) {            \
+    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                       \
+    __atomic_store_n(a, value, __ATOMIC_SEQ_CST);                                            \
+  }                                                                                          \
+  FAKE_NOTE type __tsan_atomic##bits##_exchange(volatile type* a, type value, int) {         \
+    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                       \
+    return __atomic_exchange_n(a, value, __ATOMIC_SEQ_CST);                                  \
+  }                                                                                          \
+  FAKE_NOTE bool __tsan_atomic##bits##_compare_exchange_strong(volatile type* a, void* old,  \
+                                                               type value, int, int) {       \
+    fake_note((const void*)a, bits / 8, FAKE_WRITES | FAKE_IS_ATOMIC);                       \
+    return __atomic_compare_exchange_n(a, (type*)old, value, false, __ATOMIC_SEQ_CST,        \
+                                       __ATOMIC_SEQ_CST);                                    \
   }
 FAKE_TSAN_ATOMIC(8, unsigned char)
 FAKE_TSAN_ATOMIC(16, unsigned short)
@@ -511,22 +488,18 @@ struct fake_entry<F> {
   }
 };
 #define FAKE_MODULE_BEGIN static const fake_kernel_t fake_kernels[] = {
-#define FAKE_KERNEL(name, max_threads) \
-  {#name, fake_entry<name>::call, fake_entry<name>::sizes, fake_entry<name>::count, max_threads},
-#define FAKE_MODULE_END(arch, toolkit)                                             \
+#define FAKE_KERNEL(name, max_threads)                                             \
+  {#name, fake_entry<name>::call, fake_entry<name>::sizes, fake_entry<name>::count, \
+   max_threads},
+#define FAKE_MODULE_END(arch, toolkit)                                                             \
   {nullptr, nullptr, nullptr, 0, 0}                                                       \
-  }                                                                                \
-  ;                                                                                \
-  extern "C" __attribute__((visibility("default"))) fake_module_t fake_module = {  \
-      FAKE_MODULE_VERSION,                                                         \
-      arch,                                                                        \
-      toolkit,                                                                     \
-      fake_kernels,                                                                \
-      sizeof fake_kernels / sizeof fake_kernels[0] - 1,                            \
-      nullptr,                                                                     \
-      fake_own};                                                                   \
-  __attribute__((no_sanitize("thread"))) static const fake_hooks_t* fake_hooks() { \
-    return fake_module.hooks;                                                      \
+  }                                                                                       \
+  ;                                                                                       \
+  extern "C" __attribute__((visibility("default"))) fake_module_t fake_module = {         \
+      FAKE_MODULE_VERSION, arch, toolkit, fake_kernels,                                            \
+      sizeof fake_kernels / sizeof fake_kernels[0] - 1, nullptr, fake_own};               \
+  __attribute__((no_sanitize("thread"))) static const fake_hooks_t* fake_hooks() {         \
+    return fake_module.hooks;                                                              \
   }
 
 // ---- casts

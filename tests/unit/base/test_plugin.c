@@ -65,7 +65,7 @@ static void the_search_begins_beside_the_library(void** state) {
   assert_non_null(entry);
 }
 
-// What a program is called as is anybody's choice: modules are not looked for there.
+// Checks that plugins are not searched relative to argv[0], which the caller can choose freely.
 static void the_name_of_a_program_leads_nowhere(void** state) {
   (void)state;
   char own[PATH_MAX], called[QN_TEST_PATH_SIZE + 16], answer[PATH_MAX] = "";

@@ -20,7 +20,7 @@ static void* count_up(void* arg) {
   for (uint32_t turn = 0; turn < TURNS; turn++) {
     qn__short_lock(&lock);
     count++;
-    // Now and then longer than who waits spins and yields.
+    // Sometimes holds the lock for longer than a waiter spins and yields.
     if (*index == 0 && turn % 1000 == 0) (void)nanosleep(&(struct timespec){0, 300000}, NULL);
     qn__short_unlock(&lock);
   }

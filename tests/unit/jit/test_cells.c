@@ -127,7 +127,7 @@ static void test_contract(void** state) {
     fill(&a, 4, 9);
     must_fail(qn_function_call(function, a.values, 3, NULL), QN_STATUS_OUT_OF_BOUNDS,
               "buffer 'x' dim 0: index 9");
-    // What is worse, or no better, lands later and changes nothing.
+    // A variant that is worse, or no better, completes later and changes nothing.
     must(qn__function_publish(function, generic.executable, generic.module, QN__RANK_GENERIC));
     must(qn__function_publish(function, generic.executable, generic.module, QN__RANK_ASKED));
     assert_int_equal(qn__function_rank(function), QN__RANK_ASKED);

@@ -34,7 +34,7 @@ static void test_failures_are_remembered(void** state) {
   assert_int_equal(gate_started(&gated.gate), 2);
   assert_int_equal(counter_of(gated.engine, "compiles_failed"), 2);
   assert_int_equal(counter_of(gated.engine, "failed_remembered"), 2);
-  // Whoever may not compile hears that it is forbidden.
+  // A lookup that may not compile gets COMPILE_FORBIDDEN.
   qn_lookup_options_t fail = lookup_with(QN_MISS_FAIL, 0, 0);
   must_fail(gated_look_up(&gated, module, "f", &fail, NULL), QN_STATUS_COMPILE_FORBIDDEN, "f@");
   // Unloading forgets; so does time.

@@ -217,7 +217,7 @@ static void test_modes(void** state) {
   assert_non_null(driver.kept.put);
   assert_int_equal(counter_of(engine, "driver_puts"), 1);
   qn_engine_destroy(engine);
-  // The device still has the store: what it puts now goes nowhere.
+  // The device still has the store, but its puts have no effect.
   driver.kept.put(driver.kept.self, "driver 1", "late", 4);
   let_go();
   engine = look_up(directory, "rw");

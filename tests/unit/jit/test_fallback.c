@@ -275,7 +275,7 @@ static void test_release_before_the_better_one(void** state) {
       gate_set(&gated.gate, true);
       gate_await_ended(&gated.gate, 4);
     } else {
-      // The queued one is cancelled, the running one is left behind and lands later.
+      // The queued compile is cancelled. The running one is abandoned and completes later.
       gated.engine->compile_grace_ns = 1000000;
       qn__engine_retain(gated.engine);
       qn_engine_destroy(gated.engine);
@@ -316,7 +316,7 @@ static void test_fast_wanted_full_there(void** state) {
   gated_end(&gated);
 }
 
-// Where nothing may be compiled, what is ready still serves.
+// Checks that finished variants are still used where compiling is forbidden.
 static void test_forbidden(void** state) {
   (void)state;
   gated_t gated, open;

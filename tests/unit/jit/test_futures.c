@@ -133,7 +133,8 @@ static void test_errors(void** state) {
   qn_module_release(other);
   gated_end(&gated);
 }
-// What was cancelled before it began is never compiled, unless somebody else wants it too.
+// Checks that a lookup cancelled before its compile began is not compiled, unless another lookup
+// waits for the same key.
 static void test_cancel_before_it_begins(void** state) {
   (void)state;
   gated_t gated;
@@ -191,7 +192,7 @@ static void test_cancel_while_it_compiles(void** state) {
   must_fail(qn_future_wait(future, -1, NULL, &function), QN_STATUS_CANCELLED, "'f'");
   qn_future_release(future);
   gate_set(&gated.gate, true);
-  // The compile goes on into memory and into the cache.
+  // The compile continues; its result goes to memory and the cache.
   qn_lookup_info_t info = {.struct_size = sizeof info};
   must(qn_engine_function(gated.engine, module, gated.target, "f", NULL, &info, &function));
   assert_int_equal(call(function), 6);
@@ -206,7 +207,7 @@ static void test_cancel_while_it_compiles(void** state) {
   gated_end(&gated);
 }
 
-// Released without a cancel, the lookup goes on.
+// Checks that a lookup continues when its future is released without a cancel.
 static void test_release_is_no_cancel(void** state) {
   (void)state;
   gated_t gated;
@@ -248,7 +249,7 @@ static void test_notify(void** state) {
   gated_end(&gated);
 }
 
-// The time is over while the compile hangs: whoever waits, polls or listens hears of it.
+// Checks a timeout while the compile hangs: waiters, polls and callbacks get it.
 static void test_out_of_time(void** state) {
   (void)state;
   gated_t gated;
@@ -270,7 +271,7 @@ static void test_out_of_time(void** state) {
     must_fail(qn_future_wait(futures[i], -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED,
               "continues in the background");
   }
-  // Without anybody who listens it is known as soon as somebody asks.
+  // Without a callback the timeout is detected at the next query.
   qn_future_t* late = request(&gated, modules[0], "hangs", QN_MISS_BLOCK, 1);
   must_fail(qn_future_wait(late, -1, NULL, &function), QN_STATUS_DEADLINE_EXCEEDED, "0.000 ms");
   qn_future_release(late);

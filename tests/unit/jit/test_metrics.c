@@ -1,6 +1,6 @@
-// Times, counters and traces of an engine: what happened is counted once and under its own name, a
-// memory hit costs no clock, texts are what their readers expect, and docs/metrics.md has every
-// row. tests/support/prometheus.py reads the text more strictly, in the test of the command.
+// Tests times, counters and traces of an engine: each event is counted once under its own name, a
+// memory hit reads no clock, texts have the expected format, and docs/metrics.md has every row.
+// tests/support/prometheus.py checks the text more strictly, in the test of the command.
 // ctest-labels: tsan
 #include <jansson.h>
 #include <sched.h>

@@ -201,7 +201,8 @@ static void test_broken_artifacts(void** state) {
   must_fail(qn__artifact_check(&artifact), QN_STATUS_DATA_LOSS, "isa");
 }
 
-// What is predicted from the file of a generator is what the generator says of itself.
+// Checks that the identity predicted from a generator's file equals the one that the generator
+// reports.
 static void test_identity_of_others(void** state) {
   (void)state;
   char id[QN__BUILD_ID_HEX_BYTES], predicted[QN_IDENTITY_BYTES], said[QN_IDENTITY_BYTES];

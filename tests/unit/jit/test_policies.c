@@ -76,7 +76,7 @@ static void test_priorities(void** state) {
     if (i == 0) gate_await_started(&gated.gate, 1);
     if (i > 0) await_queued(gated.engine, (uint32_t)i);
   }
-  // Somebody in more of a hurry waits for one that is queued already.
+  // A lookup with a higher priority waits for a compile that is already queued.
   qn_future_t* hurried = gated_request(&gated, modules[3], "raised", 9);
   gate_set(&gated.gate, true);
   for (int i = 0; i < 4; i++) await_value(futures[i], i);
@@ -125,7 +125,7 @@ static void test_deadline_and_then_the_cache(void** state) {
   must_fail(gated_look_up(&gated, module, "f", &soon, NULL), QN_STATUS_DEADLINE_EXCEEDED,
             "continues in the background");
   assert_int_equal(counter_of(gated.engine, "deadline_exceeded"), 1);
-  // What it started goes on, although nobody waits for it.
+  // The compile continues without a waiter.
   gate_await_started(&gated.gate, 1);
   seeker_t patient;
   seeker_start(&patient, &gated, module, "f", NULL);
@@ -200,7 +200,7 @@ static void test_hanging_file_system(void** state) {
     must_fail(gated_look_up(&gated, module, "f", &soon, NULL), QN_STATUS_DEADLINE_EXCEEDED, "'f'");
     must(gated_look_up(&gated, ready, "ready", &soon, NULL));  // from memory
   }
-  // What was begun goes on although nobody waits for it any more, and hangs.
+  // The operation continues without a waiter, and hangs.
   while (files.held_count == 0) usleep(100);
   qn_lookup_options_t soon = lookup_with(QN_MISS_BLOCK, 2000000, 0);
   qn_future_t* future;
@@ -244,8 +244,8 @@ static void test_hanging_holder(void** state) {
   gated_end(&holder);
 }
 
-// While one waits for another process, its thread's slot serves other keys; and what that process
-// has made in the end is not made again.
+// Checks that while a task waits for another process its slot serves other keys, and that the other
+// process's result is not compiled again.
 static void test_waiting_for_a_holder_stops_nobody(void** state) {
   (void)state;
   gated_t holder, other;

@@ -68,7 +68,7 @@ static void await_run(bench_t* bench, int count) {
   while (bench->run_count < count) qn__cond_wait(&bench->moved, &bench->mutex);
   qn__mutex_unlock(&bench->mutex);
 }
-// Until so many jobs have ended.
+// Waits until so many jobs have ended.
 static void await_end(bench_t* bench, int count) {
   qn__mutex_lock(&bench->mutex);
   while (bench->run_count - bench->running_count < count) {
@@ -149,7 +149,7 @@ static void test_raise_and_withdraw(void** state) {
   end(&bench);
 }
 
-// What reads does not wait for what compiles, and two compiles run at once where two may.
+// Checks that reads do not wait for compiles, and that two compiles run at once where permitted.
 static void test_queues(void** state) {
   (void)state;
   bench_t bench;
@@ -189,7 +189,8 @@ static void test_lent_slots(void** state) {
   end(&bench);
 }
 
-// Has the slot until somebody wants his back, and then lends it until that one has ended.
+// Keeps the slot until another task waits for its own slot, then lends it until that task has
+// ended.
 static void run_and_lend(qn__task_t* self) {
   bench_t* bench = ((job_t*)(void*)self)->bench;
   open_gate(bench);
@@ -209,7 +210,7 @@ static void run_and_lend(qn__task_t* self) {
   qn__mutex_unlock(&bench->mutex);
 }
 
-// A slot that is lent goes to whoever waits to have his back.
+// Checks that a lent slot goes to a task that waits to get its own slot back.
 static void test_lent_to_a_lender(void** state) {
   (void)state;
   bench_t bench;
@@ -237,7 +238,7 @@ static void test_stop(void** state) {
     jobs[i] = make(&bench, 1 + i, QN__QUEUE_COMPUTE, 0, false);
     assert_true(qn__pool_submit(&bench.pool, &jobs[i].task));
   }
-  // It hangs for longer than the stop waits; what was queued is dropped all the same.
+  // The task hangs for longer than the stop waits. Queued tasks are dropped all the same.
   assert_false(qn__pool_stop(&bench.pool, 1000000));
   assert_int_equal(bench.drop_count, 3);
   assert_false(qn__pool_submit(&bench.pool, &jobs[0].task));
@@ -326,8 +327,8 @@ static void test_no_thread(void** state) {
   end(&bench);
 }
 
-// At the end of a process what runs is waited for, once and for a bounded time; a job that only
-// waits for the clock is not.
+// Checks that process exit waits for running tasks, once and for a bounded time, but not for tasks
+// that only wait for the clock.
 static bench_t* ending;
 static bool is_hanging;
 static int64_t deadlines_ns[4];
@@ -373,7 +374,7 @@ static void check_exit(qn__queue_id_t queue, bool hangs) {
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-// The same without a process that ends: a deadline that never comes shows what is waited for.
+// The same without an exit: a deadline that never comes shows which tasks are waited for.
 static void test_what_an_exit_waits_for(void** state) {
   (void)state;
   bench_t bench;

@@ -115,7 +115,7 @@ static void test_bytes(void** state) {
   }
   // Beyond the bound at most by the one that was just put.
   assert_true(largest > 250000 && largest < 300000 + 70000);
-  // What is larger than the bound alone is kept until the next one comes.
+  // An entry larger than the bound is kept until the next one is added.
   qn__table_deinit(&f.table);
   open_table(&f, 1000, UNBOUNDED);
   put(&f.table, 1, 50000);
@@ -192,7 +192,7 @@ static void test_replace_and_end(void** state) {
   qn_executable_t* found = qn__table_get(&f.table, &ident);
   assert_ptr_equal(found, first);
   qn_executable_release(found);
-  // Under two names at once, which nobody does, it lives as long as both.
+  // An executable with two keys, which no engine creates, lives as long as both.
   qn__ident_t other = ident_of(7);
   must(qn__table_put(&f.table, &other, first));
   qn_executable_release(first);
@@ -246,7 +246,7 @@ static void* work(void* arg) {
       must(load(number, number * 100, worker->table->allocator, place));
       must(qn__table_put(worker->table, &ident, *place));
     }
-    // Whatever was found is what was asked for, and alive.
+    // Each executable that was found is the right one and alive.
     char expected[3];
     (void)snprintf(expected, sizeof expected, "%02x", number);
     assert_memory_equal((*place)->key.hex, expected, 2);
@@ -276,7 +276,7 @@ static void test_threads(void** state) {
       hit_count += workers[i].hit_count;
     }
     assert_int_equal(qn__table_stats(&f.table).hit_count, hit_count);
-    // Nobody holds anything now: a few puts, and the bounds are kept.
+    // Nothing is retained now. After a few puts the bounds are kept.
     for (uint32_t i = 0; i < 80; i++) put(&f.table, 1000 + i, 0);
     qn__table_stats_t stats = qn__table_stats(&f.table);
     if (bounds[b].max_entries != UNBOUNDED) {

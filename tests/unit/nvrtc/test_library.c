@@ -112,7 +112,7 @@ static int open_version(const char* path, int flags, mode_t mode) {
                        mode);
 }
 
-// What is too new for the machine's driver is taken only when there is no other.
+// Checks that a library too new for the machine's driver is used only if there is no other.
 static void driver_is_looked_at(void** state) {
   (void)state;
   char folder[QN_TEST_PATH_SIZE], path[PATH_MAX], command[8 * QN_TEST_PATH_SIZE];

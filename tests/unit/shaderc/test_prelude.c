@@ -58,7 +58,7 @@ static void test_every_set_of_features(void** state) {
   }
 }
 
-// Every product and sum of floats stands under NoContraction.
+// Checks that every float product and sum is decorated with NoContraction.
 static void test_nothing_is_contracted(void** state) {
   (void)state;
   qn__buffer_t text, assembly, messages;
