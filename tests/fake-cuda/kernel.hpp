@@ -1,9 +1,9 @@
 // tests/fake-cuda/kernel.hpp: definitions that make CUDA C compile as C++: keywords, coordinates of
 // threads, barriers, lanes, atomics and the intrinsics that quern's kernels use.
 //
-// The fake NVRTC includes it before a kernel's text. Shared memory is a thread-local variable of the
-// thread that runs a block's threads as fibers. No header of the library is needed, so a kernel
-// compiles in a tenth of a second.
+// The fake NVRTC includes it before the text of a kernel. Shared memory is a thread-local variable
+// of the thread that runs the threads of a block as fibers. No header of the library is needed, so
+// a kernel compiles in a tenth of a second.
 #pragma once
 #include "tests/fake-cuda/kernel.h"
 
