@@ -14,8 +14,8 @@
 //  - bind_plain accepts the usual calls on the CPU's default stream: tensors that are compact, with
 //    values of the parameters' own types. Nothing else is on its way: no function but the kernel is
 //    called, so that its values stay in registers, no lock, no allocation, one acquire load. Its
-//    cost is its instructions (about 36 a tensor), because every branch goes the same way in call
-//    after call. bench/bench_call.c measures it.
+//    cost is its instructions, because every branch goes the same way in call after call.
+//    bench/bench_call.c measures it.
 //  - bind_all accepts every right call. It says only yes or no.
 //  - qn__plan_explain (explain.c) finds the reason of a no.
 // Debug builds compare the words of bind_plain with those of bind_all. Read next: explain.c.
