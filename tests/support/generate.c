@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/env.h"
 #include "tests/support/generator.h"
 
 static void choose_shape(gen_t* g, gen_buffer_t* buffer) {
@@ -121,6 +122,14 @@ static void make_text(gen_t* g, const qn_generate_options_t* options) {
     if (buffer->param < 0) continue;
     result->params[buffer->param].tolerance = 4 * buffer->err;
   }
+}
+
+void qn_generate_seeds(uint64_t* inout_first, uint64_t* inout_count) {
+  const char* seeds = qn__env_get("QUERN_TEST_SEEDS");
+  if (!seeds) return;
+  char* end;
+  *inout_first = strtoull(seeds, &end, 10);
+  if (*end == ':') *inout_count = strtoull(end + 1, NULL, 10);
 }
 
 bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generated_t* out,

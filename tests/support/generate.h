@@ -54,6 +54,9 @@ typedef struct qn_generate_options {
   bool allows_faults;  // some indices may leave their buffer, some divisors may be zero
 } qn_generate_options_t;
 
+// Reads QUERN_TEST_SEEDS=FIRST[:COUNT], which runs other seeds than a test's own.
+void qn_generate_seeds(uint64_t* inout_first, uint64_t* inout_count);
+
 // False when the text that was made is refused: then `module` is NULL and `*out_error` is the
 // status of the parser, owned by the caller. Call qn_generated_release in every case.
 bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generated_t* out,

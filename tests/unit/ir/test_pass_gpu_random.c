@@ -7,11 +7,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "base/env.h"
 #include "ir/interpret.h"
 #include "ir/passes/passes.h"
 #include "ir/text.h"
@@ -61,6 +59,14 @@ static void give_up(const qn_generated_t* generated, const qn__ir_body_t* body, 
   fail_msg("seed %" PRIu64 ", %s: %s", generated->seed, what, message);
 }
 
+static void generate(uint64_t seed, qn_generated_t* out_generated) {
+  const qn_generate_options_t make = {.size = 4, .allows_fast = true, .allows_threads = true};
+  qn_status_t status;
+  if (!qn_generate(seed, &make, out_generated, &status)) {
+    give_up(out_generated, NULL, "parse", qn_status_message(status));
+  }
+}
+
 static void interpret(const qn_generated_t* generated, const qn__ir_body_t* body,
                       uint32_t warp_size, const char* what, qn_generated_args_t* args) {
   qn_generated_args_init(generated, args);
@@ -96,12 +102,8 @@ static void compare(const qn_generated_t* generated, const qn_generated_args_t* 
 static void mapping_keeps_the_meaning(void** state) {
   (void)state;
   for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
-    qn_generate_options_t make = {.size = 4, .allows_fast = true, .allows_threads = true};
     qn_generated_t generated;
-    qn_status_t status;
-    if (!qn_generate(seed, &make, &generated, &status)) {
-      give_up(&generated, NULL, "parse", qn_status_message(status));
-    }
+    generate(seed, &generated);
     qn_generated_args_t expected;
     qn__pass_options_t options = targets[seed % QN_COUNT_OF(targets)];
     interpret(&generated, &generated.module->body, options.warp_size, "as written", &expected);
@@ -121,12 +123,8 @@ static void mapping_keeps_the_meaning(void** state) {
 static void every_pass_keeps_the_meaning(void** state) {
   (void)state;
   for (uint64_t seed = first_seed; seed < first_seed + seed_count; seed += 8) {
-    qn_generate_options_t make = {.size = 4, .allows_fast = true, .allows_threads = true};
     qn_generated_t generated;
-    qn_status_t status;
-    if (!qn_generate(seed, &make, &generated, &status)) {
-      give_up(&generated, NULL, "parse", qn_status_message(status));
-    }
+    generate(seed, &generated);
     qn_generated_args_t expected;
     interpret(&generated, &generated.module->body, 32, "as written", &expected);
     for (size_t i = 0; qn__passes_gpu[i] != &qn__pass_cooperative; ++i) {
@@ -139,12 +137,7 @@ static void every_pass_keeps_the_meaning(void** state) {
 }
 
 int main(void) {
-  const char* seeds = qn__env_get("QUERN_TEST_SEEDS");
-  if (seeds) {
-    char* end;
-    first_seed = strtoull(seeds, &end, 10);
-    if (*end == ':') seed_count = strtoull(end + 1, NULL, 10);
-  }
+  qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mapping_keeps_the_meaning),
       cmocka_unit_test(every_pass_keeps_the_meaning),

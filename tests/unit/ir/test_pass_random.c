@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "base/env.h"
 #include "ir/interpret.h"
 #include "ir/passes/passes.h"
 #include "ir/text.h"
@@ -172,12 +171,7 @@ static void checks_are_kept(void** state) {
 }
 
 int main(void) {
-  const char* seeds = qn__env_get("QUERN_TEST_SEEDS");
-  if (seeds) {
-    char* end;
-    first_seed = strtoull(seeds, &end, 10);
-    if (*end == ':') seed_count = strtoull(end + 1, NULL, 10);
-  }
+  qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trips),
       cmocka_unit_test(passes_keep_the_meaning),
