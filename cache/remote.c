@@ -243,8 +243,9 @@ static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__remote_op_t* op) {
                         ? atomic_load(&remote->breaker.open_until_ns) != 0
                         : qn__remote_is_writing_off(remote);
   if (is_off_now) return &remote->counters[QN__REMOTE_COUNTER_remote_put_dropped_off];
-  if (!qn__remote_queue_start(queue))
+  if (!qn__remote_queue_start(queue)) {
     return &remote->counters[QN__REMOTE_COUNTER_remote_put_dropped_memory];
+  }
   remote->queue_bytes += op->size_bytes;
   remote->put_count++;
   qn__remote_queue_push(queue, op);
