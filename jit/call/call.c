@@ -39,7 +39,7 @@ typedef struct words {
 #define UNLIKELY(x) __builtin_expect((x), 0)
 
 // Binds a symbol or compares; expressions come later.
-static inline bool bind_dim(const qn__dim_t* dim, int64_t value, uint64_t* symbols) {
+static inline bool bind_dim(const qn__plan_dim_t* dim, int64_t value, uint64_t* symbols) {
   // The order, and the hint, keep the usual way through a call free of jumps.
   if (LIKELY(dim->kind == QN__DIM_SYMBOL)) return symbols[dim->symbol] == (uint64_t)value;
   if (dim->kind == QN__DIM_BIND) {
@@ -50,7 +50,7 @@ static inline bool bind_dim(const qn__dim_t* dim, int64_t value, uint64_t* symbo
 }
 
 // Returns 0 when the tensor has the parameter's rank and dtype and is on the plan's device.
-static inline uint64_t type_difference(const qn__arg_t* arg, uint64_t plan_device,
+static inline uint64_t type_difference(const qn__plan_arg_t* arg, uint64_t plan_device,
                                        const qn_tensor_t* tensor) {
   uint64_t device, ndim_and_dtype;
   memcpy(&device, &tensor->device, sizeof device);
@@ -59,12 +59,12 @@ static inline uint64_t type_difference(const qn__arg_t* arg, uint64_t plan_devic
 }
 
 // Binds the extents of a tensor; gives their product.
-static inline bool bind_shape(const qn__arg_t* arg, const int64_t* shape, uint64_t* symbols,
+static inline bool bind_shape(const qn__plan_arg_t* arg, const int64_t* shape, uint64_t* symbols,
                               int64_t* out_count) {
   int64_t count = 1, signs = 0;
   const uint32_t rank = arg->rank;
   if (UNLIKELY(!shape && rank != 0)) return false;
-  const qn__dim_t* dim = arg->shape;
+  const qn__plan_dim_t* dim = arg->shape;
   for (uint32_t d = 0; d < rank; d++) {
     const int64_t extent = shape[d];
     signs |= extent;
@@ -79,7 +79,7 @@ static inline bool bind_shape(const qn__arg_t* arg, const int64_t* shape, uint64
 
 // Checks declared strides. A tensor without strides is row-major. Gives the elements from the first
 // to one past the last.
-static bool bind_strides(const qn__arg_t* arg, const qn_tensor_t* tensor, uint64_t* symbols,
+static bool bind_strides(const qn__plan_arg_t* arg, const qn_tensor_t* tensor, uint64_t* symbols,
                          int64_t* out_span) {
   int64_t compact_strides[QN__MAX_RANK];
   int64_t compact = 1, span = 1;
@@ -119,7 +119,7 @@ static bool is_row_major(const qn_tensor_t* tensor, uint32_t rank, int64_t count
 // Binds any tensor. Writes the address of the first element, and the one after the last where its
 // end belongs (words_t). Only an empty tensor may be null or not aligned. The span is counted in
 // elements from the first to one past the last.
-static bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device, const qn_tensor_t* tensor,
+static bool bind_tensor(const qn__plan_arg_t* arg, uint64_t plan_device, const qn_tensor_t* tensor,
                         uint64_t* symbols, uint64_t* out_word) {
   int64_t count;
   if (type_difference(arg, plan_device, tensor) != 0 ||
@@ -141,7 +141,7 @@ static bool bind_tensor(const qn__arg_t* arg, uint64_t plan_device, const qn_ten
   return span == 0 || !is_bad;
 }
 
-static inline bool bind_int(const qn__arg_t* arg, int64_t value, uint64_t* out_word) {
+static inline bool bind_int(const qn__plan_arg_t* arg, int64_t value, uint64_t* out_word) {
   *out_word = (uint64_t)value & arg->bit_mask;
   return value >= arg->min_value && value <= arg->max_value;
 }
@@ -156,7 +156,7 @@ static inline bool bind_f32(double value, uint64_t* out_word) {
 
 // Binds any scalar. Integers that become floats are rounded once: the nearest f64 of one might be a
 // tie between two f32.
-static bool bind_scalar(const qn__arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
+static bool bind_scalar(const qn__plan_arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
   const bool is_unsigned = value->type == QN_VALUE_UINT;
   const bool is_integer = is_unsigned || value->type == QN_VALUE_INT;
   const int64_t number = value->int_value;
@@ -178,7 +178,7 @@ static bool bind_scalar(const qn__arg_t* arg, const qn_value_t* value, uint64_t*
 // Checks extents and strides that are expressions, once every symbol is bound.
 static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const uint64_t* words) {
   for (uint32_t i = 0; i < plan->arg_count; i++) {
-    const qn__arg_t* arg = &plan->args[i];
+    const qn__plan_arg_t* arg = &plan->args[i];
     if (!qn__plan_is_tensor(arg)) continue;
     const qn_tensor_t* tensor = args[i].tensor;
     int64_t compact = 1;
@@ -227,7 +227,7 @@ static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t coun
   if (count != plan->arg_count || (!args && count != 0)) return false;
   uint64_t *words = out->words, *symbols = words + count;
   for (uint32_t i = 0; i < plan->arg_count; i++) {
-    const qn__arg_t* arg = &plan->args[i];
+    const qn__plan_arg_t* arg = &plan->args[i];
     if (!qn__plan_is_tensor(arg)) {
       if (!bind_scalar(arg, &args[i], &words[i])) return false;
     } else if (args[i].type != QN_VALUE_TENSOR || !args[i].tensor ||
@@ -241,7 +241,7 @@ static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t coun
 
 // Binds a tensor that is not null, has no strides (neither declared nor given) and no byte offset,
 // and lies, aligned, below 2^62, where nothing wraps: a tensor has fewer than 2^63 bytes.
-static inline bool bind_plain_tensor(const qn__arg_t* arg, uint64_t plan_device,
+static inline bool bind_plain_tensor(const qn__plan_arg_t* arg, uint64_t plan_device,
                                      const qn_tensor_t* tensor, uint64_t* restrict symbols,
                                      uint64_t* restrict out_word) {
   const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
@@ -271,7 +271,7 @@ static inline bool bind_plain_tensor(const qn__arg_t* arg, uint64_t plan_device,
   return true;
 }
 
-static inline bool bind_plain_value(const qn__arg_t* arg, uint64_t plan_device,
+static inline bool bind_plain_value(const qn__plan_arg_t* arg, uint64_t plan_device,
                                     const qn_value_t* value, uint64_t* restrict symbols,
                                     uint64_t* restrict out_word) {
   if (UNLIKELY(value->type != arg->tag)) return false;
@@ -294,7 +294,7 @@ static inline __attribute__((always_inline)) bool bind_plain(const qn__plan_t* p
   if (UNLIKELY(count != arg_count) || UNLIKELY(!args)) return false;
   const uint64_t device = plan->device_word;
   uint64_t* symbols = words + arg_count;
-  const qn__arg_t* arg = plan->args;
+  const qn__plan_arg_t* arg = plan->args;
   uint64_t* word = words;
   do {
     if (UNLIKELY(!bind_plain_value(arg, device, args, symbols, word))) return false;

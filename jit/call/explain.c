@@ -69,7 +69,7 @@ static const char* symbol_name(const explain_t* e, uint32_t symbol) {
 
 // Binds or compares the extent or stride (`what`) of dimension `d`. Expressions come later.
 static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
-                             const qn__dim_t* dim, int64_t value) {
+                             const qn__plan_dim_t* dim, int64_t value) {
   uint64_t* symbols = e->words + e->plan->arg_count;
   switch (dim->kind) {
     case QN__DIM_BIND:
@@ -94,7 +94,7 @@ static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uin
 
 static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t* tensor,
                                  int64_t count, int64_t* out_span) {
-  const qn__arg_t* arg = &e->plan->args[index];
+  const qn__plan_arg_t* arg = &e->plan->args[index];
   int64_t compact_strides[QN__MAX_RANK];
   int64_t compact = 1, span = 1;
   for (uint32_t d = arg->rank; d-- > 0;) {
@@ -139,7 +139,7 @@ static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t
 
 static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t* tensor,
                                 int64_t span) {
-  const qn__arg_t* arg = &e->plan->args[index];
+  const qn__plan_arg_t* arg = &e->plan->args[index];
   if (span > arg->max_elements) {
     return wrong(e, index, QN_STATUS_VALUE_ERROR,
                  e->plan->has_32_bit_indices
@@ -173,7 +173,7 @@ static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t*
 
 static qn_status_t check_tensor(explain_t* e, uint32_t index) {
   const qn__plan_t* plan = e->plan;
-  const qn__arg_t* arg = &plan->args[index];
+  const qn__plan_arg_t* arg = &plan->args[index];
   const qn_value_t* value = &e->args[index];
   if (value->type != QN_VALUE_TENSOR) {
     return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor of %s, got %s",
@@ -244,7 +244,7 @@ static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
 }
 
 static qn_status_t check_scalar(explain_t* e, uint32_t index) {
-  const qn__arg_t* arg = &e->plan->args[index];
+  const qn__plan_arg_t* arg = &e->plan->args[index];
   const qn_value_t* value = &e->args[index];
   bool is_uint = value->type == QN_VALUE_UINT;
   bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL || is_uint;
@@ -285,7 +285,7 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
 }
 
 static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
-                                      const qn__dim_t* dim, int64_t value) {
+                                      const qn__plan_dim_t* dim, int64_t value) {
   if (dim->kind != QN__DIM_EXPR) return QN_OK;
   const qn__plan_expr_t* expr = &e->plan->exprs[dim->expr];
   int64_t expected = 0;
@@ -309,7 +309,7 @@ static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* 
 
 static qn_status_t check_deferred(explain_t* e) {
   for (uint32_t i = 0; i < e->plan->arg_count; i++) {
-    const qn__arg_t* arg = &e->plan->args[i];
+    const qn__plan_arg_t* arg = &e->plan->args[i];
     if (!qn__plan_is_tensor(arg)) continue;
     const qn_tensor_t* tensor = e->args[i].tensor;
     int64_t compact = 1;

@@ -119,15 +119,16 @@ bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* 
 
 // Determines how to check an extent or stride. Appends new expressions to the plan.
 static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* is_bound,
-                            qn__dim_t* out) {
+                            qn__plan_dim_t* out) {
   const qn__ir_func_t* function = plan->function;
   if (expr->kind == QN__EXPR_INT) {
-    *out = (qn__dim_t){.kind = QN__DIM_CONST, .value = expr->int_value};
+    *out = (qn__plan_dim_t){.kind = QN__DIM_CONST, .value = expr->int_value};
     return QN_OK;
   }
   if (is_var_of_kind(expr, QN__VAR_SYMBOL)) {
     uint32_t symbol = word_of(function, expr->var) - (uint32_t)function->param_count;
-    *out = (qn__dim_t){.kind = is_bound[symbol] ? QN__DIM_SYMBOL : QN__DIM_BIND, .symbol = symbol};
+    *out = (qn__plan_dim_t){.kind = is_bound[symbol] ? QN__DIM_SYMBOL : QN__DIM_BIND,
+                            .symbol = symbol};
     is_bound[symbol] = true;
     return QN_OK;
   }
@@ -136,14 +137,15 @@ static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* i
   compiled->ops = qn__arena_alloc_array(&plan->arena, count_nodes(expr), sizeof(qn__plan_op_t));
   if (!compiled->ops) return qn__out_of_memory("a call plan");
   QN_TRY(compile(function, expr, 0, compiled));
-  *out = (qn__dim_t){.kind = QN__DIM_EXPR, .expr = plan->expr_count++};
+  *out = (qn__plan_dim_t){.kind = QN__DIM_EXPR, .expr = plan->expr_count++};
   plan->deferred_count++;
   return QN_OK;
 }
 
 static qn_status_t make_dims(qn__plan_t* plan, qn__ir_expr_t* const* exprs, uint32_t rank,
-                             bool* is_bound, const qn__dim_t** out_dims) {
-  qn__dim_t* dims = qn__arena_alloc_array(&plan->arena, rank ? rank : 1, sizeof(qn__dim_t));
+                             bool* is_bound, const qn__plan_dim_t** out_dims) {
+  qn__plan_dim_t* dims =
+      qn__arena_alloc_array(&plan->arena, rank ? rank : 1, sizeof(qn__plan_dim_t));
   if (!dims) return qn__out_of_memory("a call plan");
   for (uint32_t d = 0; d < rank; d++) QN_TRY(make_dim(plan, exprs[d], is_bound, &dims[d]));
   *out_dims = dims;
@@ -177,7 +179,7 @@ static uint64_t ndim_and_dtype(uint32_t rank, qn_dtype_t dtype) {
 }
 
 static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool* is_bound,
-                            qn__arg_t* out) {
+                            qn__plan_arg_t* out) {
   if (param->scalar) {
     out->name = param->scalar->name;
     out->dtype = param->scalar->dtype;
@@ -223,14 +225,14 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
 // one that binds compares with the least limit of all.
 static void make_vectors(qn__plan_t* plan) {
   for (uint32_t i = 0; i < plan->arg_count; i++) {
-    qn__arg_t* bind = &plan->args[i];
+    qn__plan_arg_t* bind = &plan->args[i];
     if (!qn__plan_is_tensor(bind) || bind->rank != 1 || bind->shape[0].kind != QN__DIM_BIND) {
       continue;
     }
     bind->form = QN__FORM_BIND;
     bind->symbol = bind->shape[0].symbol;
     for (uint32_t j = i + 1; j < plan->arg_count; j++) {
-      qn__arg_t* arg = &plan->args[j];
+      qn__plan_arg_t* arg = &plan->args[j];
       if (!qn__plan_is_tensor(arg) || arg->rank != 1 || arg->shape[0].kind != QN__DIM_SYMBOL ||
           arg->shape[0].symbol != bind->symbol) {
         continue;
@@ -243,7 +245,7 @@ static void make_vectors(qn__plan_t* plan) {
 }
 
 // Returns whether two parameters must not overlap.
-static bool is_pair(const qn__arg_t* a, const qn__arg_t* b) {
+static bool is_pair(const qn__plan_arg_t* a, const qn__plan_arg_t* b) {
   return qn__plan_is_tensor(a) && qn__plan_is_tensor(b) && (a->is_written || b->is_written);
 }
 
@@ -281,10 +283,10 @@ static qn_status_t fill_plan(qn__plan_t* plan) {
 }
 
 // Tests requirement 2 for the extents or strides of one parameter.
-static bool check_dims(const qn__plan_t* plan, const qn__dim_t* dims, uint32_t rank,
+static bool check_dims(const qn__plan_t* plan, const qn__plan_dim_t* dims, uint32_t rank,
                        bool* is_bound) {
   for (uint32_t d = 0; dims && d < rank; d++) {
-    const qn__dim_t* dim = &dims[d];
+    const qn__plan_dim_t* dim = &dims[d];
     if (dim->kind == QN__DIM_EXPR && dim->expr >= plan->expr_count) return false;
     if (dim->kind != QN__DIM_BIND && dim->kind != QN__DIM_SYMBOL) continue;
     if (dim->symbol >= plan->symbol_count) return false;
@@ -296,7 +298,7 @@ static bool check_dims(const qn__plan_t* plan, const qn__dim_t* dims, uint32_t r
 
 // Tests requirement 5 for one parameter.
 static bool check_form(const qn__plan_t* plan, uint32_t index) {
-  const qn__arg_t* arg = &plan->args[index];
+  const qn__plan_arg_t* arg = &plan->args[index];
   if (arg->form == QN__FORM_TENSOR) return arg->max_plain == arg->max_elements;
   if (arg->rank != 1 || arg->symbol != arg->shape[0].symbol) return false;
   if (arg->form == QN__FORM_BIND) {
@@ -315,7 +317,7 @@ bool qn__plan_check(const qn__plan_t* plan) {
   bool is_bound[QN__MAX_WORDS] = {false};
   size_t pair_count = 0;
   for (uint32_t i = 0; i < plan->arg_count; i++) {
-    const qn__arg_t* arg = &plan->args[i];
+    const qn__plan_arg_t* arg = &plan->args[i];
     const qn__ir_param_t* param = &plan->function->params[i];
     if (qn__plan_is_tensor(arg) != (param->buffer != NULL)) return false;
     for (uint32_t j = 0; j < i; j++) pair_count += is_pair(arg, &plan->args[j]);

@@ -35,12 +35,12 @@ typedef enum qn__dim_kind {
   QN__DIM_CONST,   // must equal `value`
   QN__DIM_EXPR,    // must equal expression `expr`, checked when all symbols are bound
 } qn__dim_kind_t;
-typedef struct qn__dim {
+typedef struct qn__plan_dim {
   qn__dim_kind_t kind;
   uint32_t symbol;
   uint32_t expr;
   int64_t value;
-} qn__dim_t;
+} qn__plan_dim_t;
 
 // An expression over the words of a call, in postfix order.
 typedef struct qn__plan_op {
@@ -69,7 +69,7 @@ typedef enum qn__plan_form {
 } qn__plan_form_t;
 
 // The members that every call reads lie in the first cache line.
-typedef struct qn__arg {
+typedef struct qn__plan_arg {
   int32_t tag;  // the qn_value_type_t that needs no conversion
   qn__plan_form_t form;
   // The tensor's ndim and dtype as they lie side by side in memory.
@@ -83,8 +83,8 @@ typedef struct qn__arg {
   uint64_t item_bytes;
   uint32_t symbol;  // BIND, VECTOR: of the extent
   uint32_t rank;
-  const qn__dim_t* shape;
-  const qn__dim_t* strides;  // NULL: must be row-major
+  const qn__plan_dim_t* shape;
+  const qn__plan_dim_t* strides;  // NULL: must be row-major
   // More elements than this do not fit in bytes, or in the code's indices.
   int64_t max_elements;
   uint64_t align_mask;
@@ -95,9 +95,9 @@ typedef struct qn__arg {
   int64_t min_value;
   int64_t max_value;
   uint64_t bit_mask;
-} qn__arg_t;
+} qn__plan_arg_t;
 
-static inline bool qn__plan_is_tensor(const qn__arg_t* arg) {
+static inline bool qn__plan_is_tensor(const qn__plan_arg_t* arg) {
   return arg->form <= QN__FORM_TENSOR;
 }
 
@@ -111,7 +111,7 @@ typedef struct qn__plan_pair {
 typedef struct qn__plan {
   uint64_t device_word;  // the tensors' device as it lies in memory
   uint32_t arg_count;
-  qn__arg_t* args;
+  qn__plan_arg_t* args;
   qn__plan_pair_t* pairs;
   qn__plan_pair_t* pairs_end;
   uint32_t symbol_count;
