@@ -1,13 +1,13 @@
 // devices/cpu/device.c: the device table of the CPU: attributes, memory and copies.
 //
 // Not here: streams (stream.c) and executables (executable.c).
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/thread.h"
+#include "devices/attribute.h"
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/executable.h"
 #include "devices/cpu/pool.h"
@@ -21,22 +21,6 @@
 
 static int32_t count(void) {
   return 1;
-}
-
-static void answer_int(qn_attribute_value_t* out, int64_t value) {
-  out->type = QN_ATTRIBUTE_TYPE_INT;
-  out->int_value = value;
-}
-
-static void answer_bool(qn_attribute_value_t* out, bool value) {
-  out->type = QN_ATTRIBUTE_TYPE_BOOL;
-  out->int_value = value;
-}
-
-static void answer_text(qn_attribute_value_t* out, const char* text) {
-  if (!text || text[0] == '\0') return;
-  out->type = QN_ATTRIBUTE_TYPE_STRING;
-  (void)snprintf(out->string_value, sizeof out->string_value, "%s", text);
 }
 
 // Reads the number after the first `label` in a file of the operating system. Returns false when
@@ -62,13 +46,14 @@ static bool read_number(const char* path, const char* label, int64_t* out_value)
 }
 
 // Answers with a line "Name:  123 kB" of /proc/meminfo, in bytes.
-static void answer_memory(qn_attribute_value_t* out, const char* label) {
+static qn_status_t answer_memory(qn_attribute_value_t* out, const char* label) {
   int64_t kibibytes;
-  if (read_number("/proc/meminfo", label, &kibibytes)) answer_int(out, kibibytes * 1024);
+  if (!read_number("/proc/meminfo", label, &kibibytes)) return QN_OK;
+  return qn__answer_int(out, kibibytes * 1024);
 }
 
 // Answers with the features of this processor, separated by commas, as many as fit.
-static void answer_features(qn_attribute_value_t* out) {
+static qn_status_t answer_features(qn_attribute_value_t* out) {
   const qn__target_host_cpu_t* host = qn__host_cpu();
   size_t size = 0;
   for (size_t i = 0; host->arch && i < host->arch->feature_count; i++) {
@@ -80,47 +65,39 @@ static void answer_features(qn_attribute_value_t* out) {
     size += strlen(name);
   }
   if (size != 0) out->type = QN_ATTRIBUTE_TYPE_STRING;
+  return QN_OK;
 }
 
 static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
                              qn_attribute_value_t* out_value) {
   (void)id;
+  const char* model;
   int64_t value;
   switch (attribute) {
     case QN_ATTRIBUTE_DEVICE_NAME:
-      answer_text(out_value, qn__host_cpu()->model);
-      break;
+      model = qn__host_cpu()->model;
+      return model && model[0] ? qn__answer_text(out_value, "%s", model) : QN_OK;
     case QN_ATTRIBUTE_INSTRUCTION_SET:
-      answer_features(out_value);
-      break;
+      return answer_features(out_value);
     case QN_ATTRIBUTE_MAX_CLOCK_RATE:
-      if (read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "", &value)) {
-        answer_int(out_value, value);
-      }
-      break;
+      if (!read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "", &value)) break;
+      return qn__answer_int(out_value, value);
     case QN_ATTRIBUTE_MULTI_PROCESSOR_COUNT:
-      answer_int(out_value, qn__cpu_core_count());
-      break;
+      return qn__answer_int(out_value, qn__cpu_core_count());
     case QN_ATTRIBUTE_API_VERSION:
-      answer_int(out_value, QN_CPU_ABI_VERSION);
-      break;
+      return qn__answer_int(out_value, QN_CPU_ABI_VERSION);
     case QN_ATTRIBUTE_L2_CACHE_SIZE_BYTES:
       value = qn__host_caches().l2_bytes;
-      if (value > 0) answer_int(out_value, value);
-      break;
+      return value > 0 ? qn__answer_int(out_value, value) : QN_OK;
     case QN_ATTRIBUTE_TOTAL_GLOBAL_MEMORY:
-      answer_memory(out_value, "MemTotal:");
-      break;
+      return answer_memory(out_value, "MemTotal:");
     case QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY:
-      answer_memory(out_value, "MemAvailable:");
-      break;
+      return answer_memory(out_value, "MemAvailable:");
     case QN_ATTRIBUTE_ALLOCATION_ALIGNMENT:
-      answer_int(out_value, ALIGNMENT);
-      break;
+      return qn__answer_int(out_value, ALIGNMENT);
     case QN_ATTRIBUTE_POINTER_IS_ADDRESS:
     case QN_ATTRIBUTE_HOST_ACCESSIBLE:
-      answer_bool(out_value, true);
-      break;
+      return qn__answer_bool(out_value, true);
     default:
       break;  // none
   }

@@ -8,9 +8,9 @@
 #include "devices/null/null.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "base/alloc.h"
+#include "devices/attribute.h"
 
 #define ALIGNMENT 64u
 
@@ -33,18 +33,12 @@ static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
   (void)id;
   switch (attribute) {
     case QN_ATTRIBUTE_DEVICE_NAME:
-      out_value->type = QN_ATTRIBUTE_TYPE_STRING;
-      (void)snprintf(out_value->string_value, sizeof out_value->string_value, "null");
-      return QN_OK;
+      return qn__answer_text(out_value, "null");
     case QN_ATTRIBUTE_ALLOCATION_ALIGNMENT:
-      out_value->type = QN_ATTRIBUTE_TYPE_INT;
-      out_value->int_value = ALIGNMENT;
-      return QN_OK;
+      return qn__answer_int(out_value, ALIGNMENT);
     case QN_ATTRIBUTE_POINTER_IS_ADDRESS:
     case QN_ATTRIBUTE_HOST_ACCESSIBLE:
-      out_value->type = QN_ATTRIBUTE_TYPE_BOOL;
-      out_value->int_value = 0;
-      return QN_OK;
+      return qn__answer_bool(out_value, false);
     default:
       return QN_OK;  // no answer
   }

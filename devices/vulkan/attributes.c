@@ -2,28 +2,12 @@
 //
 // An attribute that Vulkan does not have is left without a value. Only the free memory is asked of
 // the driver at each call; all other values come from the probe.
-#include <stdio.h>
-
+#include "devices/attribute.h"
 #include "devices/vulkan/executable.h"
 
-static void answer_int(qn_attribute_value_t* out, int64_t value) {
-  out->type = QN_ATTRIBUTE_TYPE_INT;
-  out->int_value = value;
-}
-static void answer_bool(qn_attribute_value_t* out, bool value) {
-  out->type = QN_ATTRIBUTE_TYPE_BOOL;
-  out->int_value = value ? 1 : 0;
-}
-static void answer_text(qn_attribute_value_t* out, const char* text) {
-  out->type = QN_ATTRIBUTE_TYPE_STRING;
-  (void)snprintf(out->string_value, sizeof out->string_value, "%.255s", text);
-}
-
-static void answer_version(qn_attribute_value_t* out, uint32_t version) {
-  char text[32];
-  (void)snprintf(text, sizeof text, "%u.%u", VK_API_VERSION_MAJOR(version),
-                 VK_API_VERSION_MINOR(version));
-  answer_text(out, text);
+static qn_status_t answer_version(qn_attribute_value_t* out, uint32_t version) {
+  return qn__answer_text(out, "%u.%u", VK_API_VERSION_MAJOR(version),
+                         VK_API_VERSION_MINOR(version));
 }
 
 static const char* spirv_version(const qn__vk_info_t* info) {
@@ -32,27 +16,13 @@ static const char* spirv_version(const qn__vk_info_t* info) {
   return info->has_spirv_1_4 ? "1.4" : "1.3";
 }
 
-static void answer_driver_version(const qn__vk_info_t* info, qn_attribute_value_t* out) {
+static qn_status_t answer_driver_version(const qn__vk_info_t* info, qn_attribute_value_t* out) {
   uint32_t version = info->properties.driverVersion;
-  char text[VK_MAX_DRIVER_INFO_SIZE + VK_MAX_DRIVER_NAME_SIZE + 32];
   if (info->has_driver_properties && info->driver.driverInfo[0] != '\0') {
-    (void)snprintf(text, sizeof text, "%s %s", info->driver.driverName, info->driver.driverInfo);
-  } else {
-    (void)snprintf(text, sizeof text, "%u.%u.%u", VK_API_VERSION_MAJOR(version),
-                   VK_API_VERSION_MINOR(version), VK_API_VERSION_PATCH(version));
+    return qn__answer_text(out, "%s %s", info->driver.driverName, info->driver.driverInfo);
   }
-  answer_text(out, text);
-}
-
-static void answer_uuid(const qn__vk_info_t* info, qn_attribute_value_t* out) {
-  char text[40];
-  size_t at = 0;
-  for (size_t i = 0; i < VK_UUID_SIZE; i++) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text[at++] = '-';
-    (void)snprintf(text + at, sizeof text - at, "%02x", info->uuid[i]);
-    at += 2;
-  }
-  answer_text(out, text);
+  return qn__answer_text(out, "%u.%u.%u", VK_API_VERSION_MAJOR(version),
+                         VK_API_VERSION_MINOR(version), VK_API_VERSION_PATCH(version));
 }
 
 // Finds the heap of device memory: the largest device-local one.
@@ -67,14 +37,15 @@ static uint32_t heap_of(const VkPhysicalDeviceMemoryProperties* memory) {
   return best;
 }
 
-static void answer_memory(const qn__vk_info_t* info, bool is_available, qn_attribute_value_t* out) {
+static qn_status_t answer_total_memory(const qn__vk_info_t* info, qn_attribute_value_t* out) {
   uint32_t heap = heap_of(&info->memory);
-  if (heap == UINT32_MAX) return;
-  if (!is_available) {
-    answer_int(out, (int64_t)info->memory.memoryHeaps[heap].size);
-    return;
-  }
-  if (!info->has_memory_budget || !qn__vk_is_usable()) return;
+  if (heap == UINT32_MAX) return QN_OK;
+  return qn__answer_int(out, (int64_t)info->memory.memoryHeaps[heap].size);
+}
+
+static qn_status_t answer_available_memory(const qn__vk_info_t* info, qn_attribute_value_t* out) {
+  uint32_t heap = heap_of(&info->memory);
+  if (heap == UINT32_MAX || !info->has_memory_budget || !qn__vk_is_usable()) return QN_OK;
   VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
   VkPhysicalDeviceMemoryProperties2 memory = {
@@ -83,15 +54,7 @@ static void answer_memory(const qn__vk_info_t* info, bool is_available, qn_attri
   VkDeviceSize left = budget.heapBudget[heap] > budget.heapUsage[heap]
                           ? budget.heapBudget[heap] - budget.heapUsage[heap]
                           : 0;
-  answer_int(out, (int64_t)left);
-}
-
-// Returns the largest block. Generated kernels use one dimension only.
-static uint32_t max_threads(const qn__vk_info_t* info) {
-  const VkPhysicalDeviceLimits* limits = &info->properties.limits;
-  return limits->maxComputeWorkGroupInvocations < limits->maxComputeWorkGroupSize[0]
-             ? limits->maxComputeWorkGroupInvocations
-             : limits->maxComputeWorkGroupSize[0];
+  return qn__answer_int(out, (int64_t)left);
 }
 
 static int64_t max_buffer_bytes(const qn__vk_info_t* info) {
@@ -109,78 +72,64 @@ qn_status_t qn__vk_attribute(int32_t id, qn_attribute_t attribute, qn_attribute_
   char text[256];
   switch (attribute) {
     case QN_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      answer_int(out, max_threads(info));
-      break;
+      return qn__answer_int(out, info->max_threads);
     case QN_ATTRIBUTE_WARP_SIZE:
-      answer_int(out, info->subgroup_size);
-      break;
+      return qn__answer_int(out, info->subgroup_size);
     case QN_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      answer_int(out, limits->maxComputeSharedMemorySize);
-      break;
+      return qn__answer_int(out, limits->maxComputeSharedMemorySize);
     case QN_ATTRIBUTE_COMPUTE_VERSION:
-      answer_text(out, spirv_version(info));
-      break;
+      return qn__answer_text(out, "%s", spirv_version(info));
     case QN_ATTRIBUTE_DEVICE_NAME:
-      answer_text(out, info->properties.deviceName);
-      break;
+      return qn__answer_text(out, "%s", info->properties.deviceName);
     case QN_ATTRIBUTE_MAX_THREAD_DIMENSIONS:
-      (void)snprintf(text, sizeof text, "[%u, %u, %u]", limits->maxComputeWorkGroupSize[0],
-                     limits->maxComputeWorkGroupSize[1], limits->maxComputeWorkGroupSize[2]);
-      answer_text(out, text);
-      break;
+      return qn__answer_text(out, "[%u, %u, %u]", limits->maxComputeWorkGroupSize[0],
+                             limits->maxComputeWorkGroupSize[1],
+                             limits->maxComputeWorkGroupSize[2]);
     case QN_ATTRIBUTE_API_VERSION:
-      answer_int(out, info->api_version);
-      break;
+      return qn__answer_int(out, info->api_version);
     case QN_ATTRIBUTE_DRIVER_VERSION:
-      answer_driver_version(info, out);
-      break;
+      return answer_driver_version(info, out);
     case QN_ATTRIBUTE_TOTAL_GLOBAL_MEMORY:
-      answer_memory(info, false, out);
-      break;
+      return answer_total_memory(info, out);
     case QN_ATTRIBUTE_AVAILABLE_GLOBAL_MEMORY:
-      answer_memory(info, true, out);
-      break;
+      return answer_available_memory(info, out);
     case QN_ATTRIBUTE_POINTER_IS_ADDRESS:
-      answer_bool(out, true);
-      break;
+      return qn__answer_bool(out, true);
     case QN_ATTRIBUTE_HOST_ACCESSIBLE:
-      answer_bool(out, false);
-      break;
+      return qn__answer_bool(out, false);
     case QN_ATTRIBUTE_ALLOCATION_ALIGNMENT:
-      answer_int(out, QN__RANGES_GRANULE);
-      break;
+      return qn__answer_int(out, QN__RANGES_GRANULE);
     case QN_ATTRIBUTE_UUID:
-      answer_uuid(info, out);
-      break;
+      return qn__answer_uuid(out, "", info->uuid);
     case QN_ATTRIBUTE_MAX_GRID_BLOCKS:
-      answer_int(out, limits->maxComputeWorkGroupCount[0]);
-      break;
+      return qn__answer_int(out, limits->maxComputeWorkGroupCount[0]);
     case QN_ATTRIBUTE_DRIVER_IDENTITY:
       qn__vk_identity(info, text);
-      answer_text(out, text);
-      break;
+      return qn__answer_text(out, "%s", text);
     case QN_ATTRIBUTE_MAX_BUFFER_BYTES:
-      answer_int(out, max_buffer_bytes(info));
-      break;
+      return qn__answer_int(out, max_buffer_bytes(info));
     default:
-      break;  // no value: Vulkan reports no registers, clock, multiprocessors or caches
+      return QN_OK;  // no value: Vulkan reports no registers, clock, multiprocessors or caches
   }
-  return QN_OK;
 }
 
 // ---------------------------------------------------------------------------------- for targets
 
 // Returns whether code may use shuffles. It relies on full subgroups of one size.
 static bool has_shuffle(const qn__vk_info_t* info) {
-  bool is_sized = info->has_subgroup_size && info->max_sized_threads >= max_threads(info);
+  bool is_sized = info->has_subgroup_size && info->max_sized_threads >= info->max_threads;
   if (!info->has_full_subgroups || !(info->is_subgroup_size_fixed || is_sized)) return false;
   const VkSubgroupFeatureFlags wanted =
       VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
   return (info->subgroup_operations & wanted) == wanted;
 }
 
-// Finds a target option that is true or false.
-static bool find_flag(const qn__vk_info_t* info, const char* name, bool* out_flag) {
+qn_status_t qn__vk_target_property(int32_t id, const char* name, qn_attribute_value_t* out) {
+  const qn__vk_device_t* device = qn__vk_find(id);
+  if (!device) return qn_status_make(QN_STATUS_NOT_FOUND, "no device vulkan:%d", id);
+  memset(out, 0, sizeof *out);
+  const qn__vk_info_t* info = &device->info;
+  const VkPhysicalDeviceLimits* limits = &info->properties.limits;
   const VkPhysicalDeviceFloatControlsProperties* controls = &info->float_controls;
   const struct {
     const char* name;
@@ -208,18 +157,6 @@ static bool find_flag(const qn__vk_info_t* info, const char* name, bool* out_fla
       {"supports_storage_8bit", info->has_storage_8bit},
       {"supports_subgroup_shuffle", has_shuffle(info)},
   };
-  for (size_t i = 0; i < QN_COUNT_OF(flags); i++) {
-    if (strcmp(flags[i].name, name) != 0) continue;
-    *out_flag = flags[i].value;
-    return true;
-  }
-  return false;
-}
-
-static bool find_number(const qn__vk_info_t* info, const char* name, int64_t* out_number) {
-  const VkPhysicalDeviceLimits* limits = &info->properties.limits;
-  uint32_t push = limits->maxPushConstantsSize;
-  if (push > QN__VK_MAX_PARAMETER_BYTES) push = QN__VK_MAX_PARAMETER_BYTES;
   const struct {
     const char* name;
     int64_t value;
@@ -227,34 +164,18 @@ static bool find_number(const qn__vk_info_t* info, const char* name, int64_t* ou
       {"max_block_size_x", limits->maxComputeWorkGroupSize[0]},
       {"max_block_size_y", limits->maxComputeWorkGroupSize[1]},
       {"max_block_size_z", limits->maxComputeWorkGroupSize[2]},
-      {"max_push_constants_bytes", push & ~3u},
+      {"max_push_constants_bytes", qn__vk_push_bytes(device)},
       {"max_shared_memory_per_block", limits->maxComputeSharedMemorySize},
-      {"max_threads_per_block", max_threads(info)},
+      {"max_threads_per_block", info->max_threads},
       {"warp_size", info->subgroup_size},
   };
+  for (size_t i = 0; i < QN_COUNT_OF(flags); i++) {
+    if (strcmp(flags[i].name, name) == 0) return qn__answer_bool(out, flags[i].value);
+  }
   for (size_t i = 0; i < QN_COUNT_OF(numbers); i++) {
-    if (strcmp(numbers[i].name, name) != 0) continue;
-    *out_number = numbers[i].value;
-    return true;
+    if (strcmp(numbers[i].name, name) == 0) return qn__answer_int(out, numbers[i].value);
   }
-  return false;
-}
-
-qn_status_t qn__vk_target_property(int32_t id, const char* name, qn_attribute_value_t* out) {
-  const qn__vk_device_t* device = qn__vk_find(id);
-  if (!device) return qn_status_make(QN_STATUS_NOT_FOUND, "no device vulkan:%d", id);
-  const qn__vk_info_t* info = &device->info;
-  memset(out, 0, sizeof *out);
-  bool flag;
-  int64_t number;
-  if (find_flag(info, name, &flag)) {
-    answer_bool(out, flag);
-  } else if (find_number(info, name, &number)) {
-    answer_int(out, number);
-  } else if (strcmp(name, "api_version") == 0) {
-    answer_version(out, info->api_version);
-  } else if (strcmp(name, "spirv_version") == 0) {
-    answer_text(out, spirv_version(info));
-  }
+  if (strcmp(name, "api_version") == 0) return answer_version(out, info->api_version);
+  if (strcmp(name, "spirv_version") == 0) return qn__answer_text(out, "%s", spirv_version(info));
   return QN_OK;
 }

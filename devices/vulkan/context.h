@@ -57,10 +57,13 @@ typedef struct qn__vk_info {
   VkSubgroupFeatureFlags subgroup_operations;  // in compute shaders
   uint64_t max_allocation_bytes;
   uint64_t max_buffer_bytes;
+  uint32_t max_threads;  // of a block in one dimension, as generated kernels have it
   uint32_t family;
   uint32_t queue_count;
-  bool is_unified;  // device memory is host memory
-  // Features that exist and are enabled.
+  bool is_unified;           // device memory is host memory
+  uint32_t feature_structs;  // the structures of features that the device knows (probe.c)
+  // Features that exist and are enabled (features.inc).
+  bool has_timeline, has_maintenance4;
   bool has_robust_access;
   bool has_int64, has_int16, has_int8;
   bool has_float64, has_float16;
@@ -124,7 +127,6 @@ typedef struct qn__vk_device {
   _Atomic bool is_open;
   _Atomic bool is_lost;
   VkDevice handle;
-  uint32_t max_threads;  // of a block in one dimension
   qn__vk_functions_t vk;
   qn__vk_queue_t queues[QN__VK_MAX_QUEUES];
   uint32_t queue_count;

@@ -282,10 +282,6 @@ static qn_status_t open_device(qn__vk_device_t* device) {
     status = qn__mutex_init(&queue->mutex);
     if (qn_ok(status)) device->queue_count++;
   }
-  const VkPhysicalDeviceLimits* limits = &device->info.properties.limits;
-  device->max_threads = limits->maxComputeWorkGroupInvocations < limits->maxComputeWorkGroupSize[0]
-                            ? limits->maxComputeWorkGroupInvocations
-                            : limits->maxComputeWorkGroupSize[0];
   if (qn_ok(status)) status = qn__vk_memory_init(device);
   if (!qn_ok(status)) {
     device_deinit(device);

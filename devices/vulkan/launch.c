@@ -292,7 +292,7 @@ qn_status_t qn__vk_launch(int32_t id, void* executable, uint32_t index, void* st
   QN_TRY(qn__vk_stream_of(device, stream, &call.stream));
   call.epoch = qn__vk_stream_epoch(call.stream);
   qn__gpu_backend_t backend = {.self = &call,
-                               .max_threads = device->max_threads,
+                               .max_threads = device->info.max_threads,
                                .workspace_allocate = workspace_allocate,
                                .workspace_free = workspace_free,
                                .launch = launch_kernel};

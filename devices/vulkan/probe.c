@@ -9,17 +9,15 @@
 // The chain of feature structures, for a query or for vkCreateDevice.
 typedef struct features {
   VkPhysicalDeviceFeatures2 core;
-  VkPhysicalDeviceTimelineSemaphoreFeatures timeline;
-  VkPhysicalDevice16BitStorageFeatures storage_16bit;
-  VkPhysicalDevice8BitStorageFeatures storage_8bit;
-  VkPhysicalDeviceShaderFloat16Int8Features small;
-  VkPhysicalDeviceShaderAtomicFloatFeaturesEXT atomic_float;
-  VkPhysicalDeviceShaderAtomicInt64Features atomic_int64;
-  VkPhysicalDeviceShaderSubgroupExtendedTypesFeatures subgroup_types;
-  VkPhysicalDeviceVulkanMemoryModelFeatures memory_model;
-  VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size;
-  VkPhysicalDeviceMaintenance4Features maintenance4;
+#define QN_VK_FEATURES(member, Type, TYPE, core, extension) VkPhysicalDevice##Type member;
+#include "devices/vulkan/features.inc"
 } features_t;
+
+// The bits of qn__vk_info_t.feature_structs.
+enum {
+#define QN_VK_FEATURES(member, Type, TYPE, core, extension) STRUCT_##member,
+#include "devices/vulkan/features.inc"
+};
 
 typedef struct extension_list {
   VkExtensionProperties* items;
@@ -27,7 +25,7 @@ typedef struct extension_list {
 } extension_list_t;
 
 static bool has_extension(const extension_list_t* list, const char* name) {
-  for (uint32_t i = 0; i < list->count; i++) {
+  for (uint32_t i = 0; name && i < list->count; i++) {
     if (strcmp(list->items[i].extensionName, name) == 0) return true;
   }
   return false;
@@ -51,53 +49,22 @@ static void link_struct(void*** tail, void* item, bool is_offered) {
   *tail = (void**)&base->pNext;
 }
 
-// The structures that the device knows, besides those of Vulkan 1.1.
-typedef struct offered {
-  bool timeline, storage_8bit, small, atomic_float, atomic_int64, subgroup_types, memory_model,
-      subgroup_size, maintenance4;
-} offered_t;
-
-static void chain(features_t* features, const offered_t* offered) {
+// Links the structures that the device knows.
+static void chain(const qn__vk_info_t* info, features_t* features) {
   memset(features, 0, sizeof *features);
   features->core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features->timeline.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES;
-  features->storage_16bit.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
-  features->storage_8bit.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES;
-  features->small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
-  features->atomic_float.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT;
-  features->atomic_int64.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_INT64_FEATURES;
-  features->subgroup_types.sType =
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SUBGROUP_EXTENDED_TYPES_FEATURES;
-  features->memory_model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
-  features->subgroup_size.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
-  features->maintenance4.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES;
   void** tail = &features->core.pNext;
-  link_struct(&tail, &features->timeline, offered->timeline);
-  link_struct(&tail, &features->storage_16bit, true);
-  link_struct(&tail, &features->storage_8bit, offered->storage_8bit);
-  link_struct(&tail, &features->small, offered->small);
-  link_struct(&tail, &features->atomic_float, offered->atomic_float);
-  link_struct(&tail, &features->atomic_int64, offered->atomic_int64);
-  link_struct(&tail, &features->subgroup_types, offered->subgroup_types);
-  link_struct(&tail, &features->memory_model, offered->memory_model);
-  link_struct(&tail, &features->subgroup_size, offered->subgroup_size);
-  link_struct(&tail, &features->maintenance4, offered->maintenance4);
+#define QN_VK_FEATURES(member, Type, TYPE, core, extension)          \
+  features->member.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_##TYPE; \
+  link_struct(&tail, &features->member, (info->feature_structs >> STRUCT_##member & 1) != 0);
+#include "devices/vulkan/features.inc"
 }
 
 static void probe_features(const qn__vk_instance_t* instance, const extension_list_t* list,
-                           qn__vk_info_t* info, bool* out_has_timeline) {
-  const uint32_t core_1_2 = VK_API_VERSION_1_2;
-  offered_t offered = {
-      .timeline = offer(info, list, core_1_2, VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME),
-      .storage_8bit = offer(info, list, core_1_2, VK_KHR_8BIT_STORAGE_EXTENSION_NAME),
-      .small = offer(info, list, core_1_2, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME),
-      .atomic_float = offer(info, list, 0, VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME),
-      .atomic_int64 = offer(info, list, core_1_2, VK_KHR_SHADER_ATOMIC_INT64_EXTENSION_NAME),
-      .subgroup_types =
-          offer(info, list, core_1_2, VK_KHR_SHADER_SUBGROUP_EXTENDED_TYPES_EXTENSION_NAME),
-      .memory_model = offer(info, list, core_1_2, VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME),
-      .subgroup_size =
-          offer(info, list, VK_API_VERSION_1_3, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME)};
+                           qn__vk_info_t* info) {
+#define QN_VK_FEATURES(member, Type, TYPE, core, extension) \
+  info->feature_structs |= (uint32_t)offer(info, list, core, extension) << STRUCT_##member;
+#include "devices/vulkan/features.inc"
   info->has_float_controls =
       offer(info, list, VK_API_VERSION_1_2, VK_KHR_SHADER_FLOAT_CONTROLS_EXTENSION_NAME);
   info->has_spirv_1_4 = info->has_float_controls &&
@@ -107,33 +74,16 @@ static void probe_features(const qn__vk_instance_t* instance, const extension_li
   // If a device offers this extension, the specification requires that it is enabled.
   (void)offer(info, list, 0, "VK_KHR_portability_subset");
   features_t found;
-  chain(&found, &offered);
+  chain(info, &found);
   instance->GetPhysicalDeviceFeatures2(info->physical, &found.core);
-  const VkPhysicalDeviceFeatures* core = &found.core.features;
-  info->has_robust_access = core->robustBufferAccess != 0;
-  info->has_int64 = core->shaderInt64 != 0;
-  info->has_int16 = core->shaderInt16 != 0;
-  info->has_float64 = core->shaderFloat64 != 0;
-  info->has_float16 = found.small.shaderFloat16 != 0;
-  info->has_int8 = found.small.shaderInt8 != 0;
-  info->has_storage_16bit = found.storage_16bit.storageBuffer16BitAccess != 0;
-  info->has_storage_8bit = found.storage_8bit.storageBuffer8BitAccess != 0;
-  info->has_atomic_float32 = found.atomic_float.shaderBufferFloat32Atomics != 0 &&
-                             found.atomic_float.shaderBufferFloat32AtomicAdd != 0;
-  info->has_atomic_int64 = found.atomic_int64.shaderBufferInt64Atomics != 0 &&
-                           found.atomic_int64.shaderSharedInt64Atomics != 0;
-  info->has_subgroup_extended_types = found.subgroup_types.shaderSubgroupExtendedTypes != 0;
-  info->has_memory_model = found.memory_model.vulkanMemoryModel != 0 &&
-                           found.memory_model.vulkanMemoryModelDeviceScope != 0;
-  info->has_subgroup_size = found.subgroup_size.subgroupSizeControl != 0;
-  info->has_full_subgroups =
-      info->has_subgroup_size && found.subgroup_size.computeFullSubgroups != 0;
-  *out_has_timeline = found.timeline.timelineSemaphore != 0;
+#define QN_VK_FEATURE(flag, field) info->flag = true;
+#include "devices/vulkan/features.inc"
+#define QN_VK_FEATURE(flag, field) info->flag &= found.field != 0;
+#include "devices/vulkan/features.inc"
 }
 
 static void probe_properties(const qn__vk_instance_t* instance, const extension_list_t* list,
                              qn__vk_info_t* info) {
-  bool has_maintenance4 = info->api_version >= VK_API_VERSION_1_3;
   info->has_driver_properties = info->api_version >= VK_API_VERSION_1_2 ||
                                 has_extension(list, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
   VkPhysicalDeviceSubgroupProperties subgroup = {
@@ -152,10 +102,10 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
   link_struct(&tail, &subgroup, true);
   link_struct(&tail, &id, true);
   link_struct(&tail, &maintenance3, true);
-  link_struct(&tail, &maintenance4, has_maintenance4);
+  link_struct(&tail, &maintenance4, info->has_maintenance4);
   link_struct(&tail, &info->driver, info->has_driver_properties);
   link_struct(&tail, &info->float_controls, info->has_float_controls);
-  link_struct(&tail, &size, info->has_subgroup_size);
+  link_struct(&tail, &size, info->has_full_subgroups);
   instance->GetPhysicalDeviceProperties2(info->physical, &all);
   info->driver.pNext = NULL;
   info->float_controls.pNext = NULL;
@@ -165,14 +115,18 @@ static void probe_properties(const qn__vk_instance_t* instance, const extension_
   }
   info->subgroup_size = subgroup.subgroupSize;
   info->is_subgroup_size_fixed =
-      info->has_subgroup_size && size.minSubgroupSize == size.maxSubgroupSize;
+      info->has_full_subgroups && size.minSubgroupSize == size.maxSubgroupSize;
   info->max_sized_threads = (uint64_t)size.maxComputeWorkgroupSubgroups * info->subgroup_size;
   // Compute shaders must be able to require a size.
-  info->has_subgroup_size = info->has_subgroup_size &&
+  info->has_subgroup_size = info->has_full_subgroups &&
                             (size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  const VkPhysicalDeviceLimits* limits = &info->properties.limits;
+  info->max_threads = limits->maxComputeWorkGroupInvocations < limits->maxComputeWorkGroupSize[0]
+                          ? limits->maxComputeWorkGroupInvocations
+                          : limits->maxComputeWorkGroupSize[0];
   info->max_allocation_bytes = maintenance3.maxMemoryAllocationSize;
   info->max_buffer_bytes =
-      has_maintenance4 ? maintenance4.maxBufferSize : maintenance3.maxMemoryAllocationSize;
+      info->has_maintenance4 ? maintenance4.maxBufferSize : maintenance3.maxMemoryAllocationSize;
 }
 
 // Finds a queue family for compute: preferably without graphics, as it runs beside graphics work.
@@ -216,9 +170,8 @@ static qn_status_t lacking(const qn__vk_info_t* info, const char* what) {
 
 static qn_status_t probe_with(const qn__vk_instance_t* instance, const extension_list_t* list,
                               qn__vk_info_t* info) {
-  bool has_timeline;
-  probe_features(instance, list, info, &has_timeline);
-  if (!has_timeline) return lacking(info, "timeline semaphores");
+  probe_features(instance, list, info);
+  if (!info->has_timeline) return lacking(info, "timeline semaphores");
   if (!find_family(instance, info)) return lacking(info, "compute queue");
   probe_properties(instance, list, info);
   VkPhysicalDeviceMemoryProperties2 memory = {
@@ -254,36 +207,9 @@ qn_status_t qn__vk_probe(const qn__vk_instance_t* instance, VkPhysicalDevice phy
 qn_status_t qn__vk_create_device(const qn__vk_instance_t* instance, const qn__vk_info_t* info,
                                  VkDevice* out_device) {
   features_t features;
-  chain(&features, &(offered_t){.timeline = true,
-                                .storage_8bit = info->has_storage_8bit,
-                                .small = info->has_float16 || info->has_int8,
-                                .atomic_float = info->has_atomic_float32,
-                                .atomic_int64 = info->has_atomic_int64,
-                                .subgroup_types = info->has_subgroup_extended_types,
-                                .memory_model = info->has_memory_model,
-                                .subgroup_size = info->has_full_subgroups,
-                                .maintenance4 = info->api_version >= VK_API_VERSION_1_3});
-  VkPhysicalDeviceFeatures* core = &features.core.features;
-  core->robustBufferAccess = info->has_robust_access;
-  core->shaderInt64 = info->has_int64;
-  core->shaderInt16 = info->has_int16;
-  core->shaderFloat64 = info->has_float64;
-  features.timeline.timelineSemaphore = VK_TRUE;
-  features.storage_16bit.storageBuffer16BitAccess = info->has_storage_16bit;
-  features.storage_8bit.storageBuffer8BitAccess = info->has_storage_8bit;
-  features.small.shaderFloat16 = info->has_float16;
-  features.small.shaderInt8 = info->has_int8;
-  features.atomic_float.shaderBufferFloat32Atomics = info->has_atomic_float32;
-  features.atomic_float.shaderBufferFloat32AtomicAdd = info->has_atomic_float32;
-  features.atomic_int64.shaderBufferInt64Atomics = info->has_atomic_int64;
-  features.atomic_int64.shaderSharedInt64Atomics = info->has_atomic_int64;
-  features.subgroup_types.shaderSubgroupExtendedTypes = info->has_subgroup_extended_types;
-  features.subgroup_size.subgroupSizeControl = info->has_full_subgroups;
-  features.subgroup_size.computeFullSubgroups = info->has_full_subgroups;
-  features.memory_model.vulkanMemoryModel = info->has_memory_model;
-  features.memory_model.vulkanMemoryModelDeviceScope = info->has_memory_model;
-  // Every Vulkan 1.3 device has it. SPIR-V 1.6 needs it for kernels without a fixed block size.
-  features.maintenance4.maintenance4 = info->api_version >= VK_API_VERSION_1_3;
+  chain(info, &features);
+#define QN_VK_FEATURE(flag, field) features.field = info->flag;
+#include "devices/vulkan/features.inc"
   const float priorities[QN__VK_MAX_QUEUES] = {1.0f, 1.0f, 1.0f, 1.0f};
   VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                    .queueFamilyIndex = info->family,
