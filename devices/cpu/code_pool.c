@@ -8,14 +8,11 @@
 //     code that one process places in an old slab would change the memory of the other.
 //  3. On hardened systems, where memory files may not be executed, a slab is one private anonymous
 //     mapping for one image: writable first, executable afterwards.
-//  4. The holes of a slab are sorted, not empty and never adjacent. Their sizes and the used bytes
-//     add up to the slab, except for blocks whose hole could not be recorded for lack of memory.
-// Allocation is first fit in blocks of 64 bytes; neighbours merge when freed. A slab that is empty
-// and not the newest is unmapped.
+// A slab gives out blocks of 64 bytes and their multiples (../ranges.h). A slab that is empty and
+// not the newest is unmapped.
 #define _GNU_SOURCE
 #include "devices/cpu/code_pool.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,24 +20,17 @@
 #include "base/alloc.h"
 #include "base/fork.h"
 #include "base/thread.h"
+#include "devices/ranges.h"
 
 #define SLAB_BYTES ((size_t)2 << 20)
 #define BLOCK_BYTES 64u
-
-typedef struct hole {
-  size_t offset;
-  size_t size_bytes;
-} hole_t;
 
 struct qn__cpu_code_slab {
   uint8_t* writable;  // NULL: a slab of requirement 3
   uint8_t* executable;
   size_t size_bytes;
-  size_t used_bytes;
   bool is_frozen;
-  hole_t* holes;  // requirement 4
-  size_t hole_count;
-  size_t hole_capacity;
+  qn__ranges_t ranges;  // of the slab's bytes
   qn__cpu_code_slab_t* next;
 };
 
@@ -50,21 +40,6 @@ static struct {
 } pool;
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
 static bool is_pool_usable;
-
-#ifndef NDEBUG
-// Tests requirement 4. Holds the lock.
-static bool check_slab(const qn__cpu_code_slab_t* slab) {
-  size_t end = 0, free_bytes = 0;
-  for (size_t i = 0; i < slab->hole_count; i++) {
-    const hole_t* hole = &slab->holes[i];
-    bool is_apart = i == 0 || hole->offset > end;
-    if (hole->size_bytes == 0 || !is_apart || hole->offset % BLOCK_BYTES != 0) return false;
-    end = hole->offset + hole->size_bytes;
-    free_bytes += hole->size_bytes;
-  }
-  return end <= slab->size_bytes && slab->used_bytes + free_bytes <= slab->size_bytes;
-}
-#endif
 
 static void fork_prepare(void* self) {
   (void)self;
@@ -98,11 +73,10 @@ static size_t page_round(size_t size_bytes) {
 }
 
 static void destroy_slab(qn__cpu_code_slab_t* slab) {
-  qn_allocator_t allocator = qn_allocator_default();
   if (slab->executable) (void)munmap(slab->executable, slab->size_bytes);
   if (slab->writable) (void)munmap(slab->writable, slab->size_bytes);
-  qn__free(allocator, slab->holes, slab->hole_capacity * sizeof *slab->holes);
-  qn__free(allocator, slab, sizeof *slab);
+  qn__ranges_deinit(&slab->ranges);
+  qn__free(qn_allocator_default(), slab, sizeof *slab);
 }
 
 static bool map_twice(qn__cpu_code_slab_t* slab) {
@@ -128,92 +102,40 @@ static bool map_twice(qn__cpu_code_slab_t* slab) {
 static qn_status_t make_slab(size_t size_bytes, qn__cpu_code_slab_t** out_slab) {
   qn_allocator_t allocator = qn_allocator_default();
   qn__cpu_code_slab_t* slab = qn__alloc_zero(allocator, 1, sizeof *slab);
-  void* holes = NULL;
-  if (!slab || !qn__grow(allocator, &holes, &slab->hole_capacity, 1, sizeof(hole_t))) {
-    qn__free(allocator, slab, sizeof *slab);
-    return qn__out_of_memory("memory for code");
-  }
-  slab->holes = holes;
+  if (!slab) return qn__out_of_memory("memory for code");
   slab->size_bytes = page_round(size_bytes);
-  if (!map_twice(slab)) {
+  bool is_made = qn__ranges_init(&slab->ranges, allocator, BLOCK_BYTES, slab->size_bytes);
+  if (is_made && !map_twice(slab)) {
     void* memory =
         mmap(NULL, slab->size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      destroy_slab(slab);
-      return qn__out_of_memory("memory for code");
-    }
-    slab->executable = memory;
+    is_made = memory != MAP_FAILED;
+    if (is_made) slab->executable = memory;
   }
-  slab->holes[0] = (hole_t){0, slab->size_bytes};
-  slab->hole_count = 1;
+  if (!is_made) {
+    destroy_slab(slab);
+    return qn__out_of_memory("memory for code");
+  }
   *out_slab = slab;
   return QN_OK;
 }
 
-// Takes the first hole that is large enough. Returns false when the slab has no room.
-static bool take_block(qn__cpu_code_slab_t* slab, size_t size_bytes, size_t* out_offset) {
-  for (size_t i = 0; i < slab->hole_count; i++) {
-    hole_t* hole = &slab->holes[i];
-    if (hole->size_bytes < size_bytes) continue;
-    *out_offset = hole->offset;
-    hole->offset += size_bytes;
-    hole->size_bytes -= size_bytes;
-    if (hole->size_bytes == 0) {
-      memmove(hole, hole + 1, (slab->hole_count - i - 1) * sizeof *hole);
-      slab->hole_count--;
-    }
-    slab->used_bytes += size_bytes;
-    assert(check_slab(slab));
-    return true;
-  }
-  return false;
-}
-
-// Frees a block. If there is no memory to record the hole, the block stays unused until the slab is
-// unmapped.
-static void give_block(qn__cpu_code_slab_t* slab, size_t offset, size_t size_bytes) {
-  slab->used_bytes -= size_bytes;
-  size_t i = 0;
-  while (i < slab->hole_count && slab->holes[i].offset < offset) i++;
-  bool joins_before = i > 0 && slab->holes[i - 1].offset + slab->holes[i - 1].size_bytes == offset;
-  bool joins_after = i < slab->hole_count && offset + size_bytes == slab->holes[i].offset;
-  if (joins_before && joins_after) {
-    slab->holes[i - 1].size_bytes += size_bytes + slab->holes[i].size_bytes;
-    memmove(&slab->holes[i], &slab->holes[i + 1], (slab->hole_count - i - 1) * sizeof(hole_t));
-    slab->hole_count--;
-  } else if (joins_before) {
-    slab->holes[i - 1].size_bytes += size_bytes;
-  } else if (joins_after) {
-    slab->holes[i].offset = offset;
-    slab->holes[i].size_bytes += size_bytes;
-  } else {
-    void* holes = slab->holes;
-    if (!qn__grow(qn_allocator_default(), &holes, &slab->hole_capacity, slab->hole_count + 1,
-                  sizeof(hole_t))) {
-      return;
-    }
-    slab->holes = holes;
-    memmove(&slab->holes[i + 1], &slab->holes[i], (slab->hole_count - i) * sizeof(hole_t));
-    slab->holes[i] = (hole_t){offset, size_bytes};
-    slab->hole_count++;
-  }
-  assert(check_slab(slab));
-}
-
 // Finds room in a slab or makes a new slab. Holds the lock.
 static qn_status_t find_room(size_t size_bytes, qn__cpu_code_slab_t** out_slab,
-                             size_t* out_offset) {
+                             uint64_t* out_offset) {
   for (qn__cpu_code_slab_t* slab = pool.slabs; slab; slab = slab->next) {
     if (slab->is_frozen || !slab->writable) continue;
-    if (!take_block(slab, size_bytes, out_offset)) continue;
+    if (!qn__ranges_allocate(&slab->ranges, size_bytes, 1, out_offset)) continue;
     *out_slab = slab;
     return QN_OK;
   }
   qn__cpu_code_slab_t* slab = NULL;
   QN_TRY(make_slab(size_bytes > SLAB_BYTES ? size_bytes : SLAB_BYTES, &slab));
+  if (!qn__ranges_allocate(&slab->ranges, size_bytes, 1, out_offset)) {
+    destroy_slab(slab);
+    return qn__out_of_memory("memory for code");
+  }
   slab->next = pool.slabs;
   pool.slabs = slab;
-  (void)take_block(slab, size_bytes, out_offset);
   *out_slab = slab;
   return QN_OK;
 }
@@ -222,7 +144,7 @@ static qn_status_t find_room(size_t size_bytes, qn__cpu_code_slab_t** out_slab,
 // the caller must destroy it. Holds the lock.
 static bool retire(qn__cpu_code_slab_t* slab) {
   bool is_worth_keeping = slab == pool.slabs && slab->writable && !slab->is_frozen;
-  if (slab->used_bytes != 0 || is_worth_keeping) return false;
+  if (slab->ranges.allocated != 0 || is_worth_keeping) return false;
   for (qn__cpu_code_slab_t** at = &pool.slabs; *at; at = &(*at)->next) {
     if (*at != slab) continue;
     *at = slab->next;
@@ -233,17 +155,12 @@ static bool retire(qn__cpu_code_slab_t* slab) {
 
 qn_status_t qn__cpu_code_place(qn_span_t image, qn__cpu_code_t* out_code) {
   (void)pthread_once(&pool_once, make_pool);
-  size_t size_bytes;
-  if (!is_pool_usable || !qn__size_add(image.size, BLOCK_BYTES - 1, &size_bytes)) {
-    return qn__out_of_memory("memory for code");
-  }
-  size_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
-  if (size_bytes == 0) size_bytes = BLOCK_BYTES;
+  if (!is_pool_usable) return qn__out_of_memory("memory for code");
   qn__cpu_code_slab_t* slab = NULL;
-  size_t offset = 0;
+  uint64_t offset = 0;
   bool is_doomed = false;
   qn__mutex_lock(&pool.mutex);
-  qn_status_t status = find_room(size_bytes, &slab, &offset);
+  qn_status_t status = find_room(image.size, &slab, &offset);
   if (qn_ok(status)) {
     // Under the lock, so that no fork happens between taking the block and filling it.
     uint8_t* writable = slab->writable ? slab->writable : slab->executable;
@@ -252,16 +169,16 @@ qn_status_t qn__cpu_code_place(qn_span_t image, qn__cpu_code_t* out_code) {
         mprotect(slab->executable, slab->size_bytes, PROT_READ | PROT_EXEC) != 0) {
       status = qn_status_make(QN_STATUS_UNSUPPORTED, "this system allows no executable memory: %s",
                               strerror(errno));
-      give_block(slab, offset, size_bytes);
+      (void)qn__ranges_free(&slab->ranges, offset);
       is_doomed = retire(slab);
     }
   }
   qn__mutex_unlock(&pool.mutex);
   if (is_doomed) destroy_slab(slab);
   if (!qn_ok(status)) return status;
-  *out_code = (qn__cpu_code_t){slab->executable + offset, size_bytes, slab};
+  *out_code = (qn__cpu_code_t){slab->executable + offset, slab};
   __builtin___clear_cache((char*)slab->executable + offset,
-                          (char*)slab->executable + offset + size_bytes);
+                          (char*)slab->executable + offset + image.size);
   return QN_OK;
 }
 
@@ -269,11 +186,12 @@ void qn__cpu_code_remove(qn__cpu_code_t* code) {
   if (!code->slab) return;
   qn__cpu_code_slab_t* slab = code->slab;
   qn__mutex_lock(&pool.mutex);
-  give_block(slab, (size_t)(code->address - slab->executable), code->size_bytes);
+  bool is_known = qn__ranges_free(&slab->ranges, (uint64_t)(code->address - slab->executable));
+  (void)QN_NEVER(!is_known);
   bool is_doomed = retire(slab);
   qn__mutex_unlock(&pool.mutex);
   if (is_doomed) destroy_slab(slab);
-  *code = (qn__cpu_code_t){NULL, 0, NULL};
+  *code = (qn__cpu_code_t){NULL, NULL};
 }
 
 void qn__cpu_code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes) {
@@ -283,7 +201,7 @@ void qn__cpu_code_usage(size_t* out_mapped_bytes, size_t* out_used_bytes) {
   qn__mutex_lock(&pool.mutex);
   for (const qn__cpu_code_slab_t* slab = pool.slabs; slab; slab = slab->next) {
     *out_mapped_bytes += slab->size_bytes;
-    *out_used_bytes += slab->used_bytes;
+    *out_used_bytes += qn__ranges_used_bytes(&slab->ranges);
   }
   qn__mutex_unlock(&pool.mutex);
 }

@@ -8,7 +8,6 @@ typedef struct qn__cpu_code_slab qn__cpu_code_slab_t;
 
 typedef struct qn__cpu_code {
   const uint8_t* address;  // executable, aligned to 64 bytes
-  size_t size_bytes;       // of the block, a multiple of 64
   qn__cpu_code_slab_t* slab;
 } qn__cpu_code_t;
 

@@ -98,7 +98,7 @@ qn_status_t qn__vk_attribute(int32_t id, qn_attribute_t attribute, qn_attribute_
     case QN_ATTRIBUTE_HOST_ACCESSIBLE:
       return qn__answer_bool(out, false);
     case QN_ATTRIBUTE_ALLOCATION_ALIGNMENT:
-      return qn__answer_int(out, QN__RANGES_GRANULE);
+      return qn__answer_int(out, QN__VK_GRANULE);
     case QN_ATTRIBUTE_UUID:
       return qn__answer_uuid(out, "", info->uuid);
     case QN_ATTRIBUTE_MAX_GRID_BLOCKS:

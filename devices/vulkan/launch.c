@@ -134,7 +134,7 @@ static qn_status_t begin(qn__vk_stream_t* stream, bool needs_parameters) {
 
 // Locked. Copies the parameters to the parameter buffer; returns their offset.
 static uint32_t place_parameters(qn__vk_batch_t* batch, const uint8_t* bytes, uint32_t size) {
-  const uint32_t step = QN__RANGES_GRANULE;  // at least the alignment of buffer offsets
+  const uint32_t step = QN__VK_GRANULE;  // at least the alignment of buffer offsets
   uint64_t offset = batch->parameters.offset + (PARAMETERS_BYTES - batch->parameters_left);
   memcpy(batch->parameters.block->mapped + offset, bytes, size);
   uint64_t used = ((uint64_t)size + step - 1) & ~(uint64_t)(step - 1);

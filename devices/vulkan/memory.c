@@ -73,7 +73,7 @@ static VkBufferCreateInfo buffer_of(uint64_t size_bytes) {
 qn_status_t qn__vk_memory_init(qn__vk_device_t* device) {
   qn__vk_memory_t* memory = &device->memory;
   // The allowed memory types depend only on the usage of a buffer, so a small one tells them.
-  VkBufferCreateInfo create = buffer_of(QN__RANGES_GRANULE);
+  VkBufferCreateInfo create = buffer_of(QN__VK_GRANULE);
   VkBuffer probe;
   QN_TRY(qn__vk_status(device, device->vk.CreateBuffer(device->handle, &create, NULL, &probe),
                        "vkCreateBuffer"));
@@ -231,7 +231,8 @@ static qn_status_t make_block(qn__vk_device_t* device, qn__vk_pool_t pool, uint6
   block->is_dedicated = is_dedicated;
   block->dedicated_bytes = 0;
   qn_status_t status = QN_OK;
-  if (!is_dedicated && !qn__ranges_init(&block->ranges, device->allocator, size_bytes)) {
+  if (!is_dedicated &&
+      !qn__ranges_init(&block->ranges, device->allocator, QN__VK_GRANULE, size_bytes)) {
     status = qn__out_of_memory("a block of device memory");
   }
   if (qn_ok(status)) {
@@ -275,7 +276,7 @@ static qn_status_t allocate(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_
   bool is_dedicated = size_bytes > shared / 2 || alignment_bytes > shared / 4;
   uint64_t block_bytes = shared;
   if (is_dedicated) {
-    block_bytes = (size_bytes + QN__RANGES_GRANULE - 1) & ~(uint64_t)(QN__RANGES_GRANULE - 1);
+    block_bytes = (size_bytes + QN__VK_GRANULE - 1) & ~(uint64_t)(QN__VK_GRANULE - 1);
   } else {
     qn__mutex_lock(&memory->mutex);
     bool is_done = allocate_shared(device, pool, size_bytes, alignment_bytes, out_place);

@@ -5,7 +5,7 @@
 // offset. Decoding takes no lock: it finds the block in a table and detects freed blocks. Pinned
 // memory has the addresses that the host uses.
 //
-// Read next: memory.c, ranges.h, workspace.c.
+// Read next: memory.c, ../ranges.h, workspace.c.
 #ifndef QUERN_DEVICES_VULKAN_MEMORY_H_
 #define QUERN_DEVICES_VULKAN_MEMORY_H_
 
@@ -14,10 +14,13 @@
 #include <vulkan/vulkan_core.h>
 
 #include "base/thread.h"
-#include "devices/vulkan/ranges.h"
+#include "devices/ranges.h"
 #include "quern/backend.h"
 
-enum { QN__VK_MAX_BLOCKS = 8192 };
+enum {
+  QN__VK_MAX_BLOCKS = 8192,
+  QN__VK_GRANULE = 256,  // allocations start at multiples of this many bytes
+};
 
 // An address, from above: the bit, the device, the block, the offset.
 #define QN__VK_ADDRESS_BIT (UINT64_C(1) << 57)
@@ -45,7 +48,7 @@ typedef struct qn__vk_block {
   qn__vk_pool_t pool;
   uint32_t index;              // in the table
   bool is_dedicated;           // the block is one allocation
-  qn__vk_ranges_t ranges;      // if not dedicated
+  qn__ranges_t ranges;         // if not dedicated
   uint64_t dedicated_bytes;    // the size of the one allocation
   struct qn__vk_block* next;   // in its pool, in `spare` or in `retired`
   struct qn__vk_fence* fence;  // retired: the work that may still use it; NULL: none

@@ -6,13 +6,10 @@
 
 #include <cmocka.h>
 
-#include "quern/config.h"
-
-#if QN_HAVE_VULKAN
-#include "devices/vulkan/ranges.h"
+#include "devices/ranges.h"
 #include "tests/support/fault.h"
 
-enum { GRANULES = 512, STEPS = 4000, MAX_RANGES = 64 };
+enum { GRANULE = 256, GRANULES = 512, STEPS = 4000, MAX_RANGES = 64 };
 
 typedef struct model {
   uint8_t owners[GRANULES];  // 0: free, else the index of the range plus 1
@@ -30,20 +27,19 @@ static bool has_room(const model_t* model, uint32_t size, uint32_t alignment) {
   return false;
 }
 
-static void step(model_t* model, qn__vk_ranges_t* ranges, uint32_t random) {
+static void step(model_t* model, qn__ranges_t* ranges, uint32_t random) {
   const uint32_t which = random % MAX_RANGES;
   uint8_t* owners = model->owners;
   if (model->sizes[which] == 0) {
     const uint32_t size = 1 + (random >> 8) % 40;
     const uint32_t alignment = 1u << (random >> 16) % 5;
     uint64_t offset = 0;
-    const bool is_done =
-        qn__ranges_allocate(ranges, (uint64_t)size * QN__RANGES_GRANULE - random % 2,
-                            (uint64_t)alignment * QN__RANGES_GRANULE, &offset);
+    const bool is_done = qn__ranges_allocate(ranges, (uint64_t)size * GRANULE - random % 2,
+                                             (uint64_t)alignment * GRANULE, &offset);
     assert_int_equal(is_done, has_room(model, size, alignment));
     if (!is_done) return;
-    const uint32_t start = (uint32_t)(offset / QN__RANGES_GRANULE);
-    assert_int_equal(offset % ((uint64_t)alignment * QN__RANGES_GRANULE), 0);
+    const uint32_t start = (uint32_t)(offset / GRANULE);
+    assert_int_equal(offset % ((uint64_t)alignment * GRANULE), 0);
     assert_true(start + size <= GRANULES);
     for (uint32_t i = 0; i < size; i++) {
       assert_int_equal(owners[start + i], 0);
@@ -54,11 +50,10 @@ static void step(model_t* model, qn__vk_ranges_t* ranges, uint32_t random) {
     return;
   }
   const uint64_t offset = model->offsets[which];
-  assert_int_equal(qn__ranges_size(ranges, offset),
-                   (uint64_t)model->sizes[which] * QN__RANGES_GRANULE);
+  assert_int_equal(qn__ranges_size(ranges, offset), (uint64_t)model->sizes[which] * GRANULE);
   assert_true(qn__ranges_free(ranges, offset));
   assert_false(qn__ranges_free(ranges, offset));
-  memset(owners + offset / QN__RANGES_GRANULE, 0, model->sizes[which]);
+  memset(owners + offset / GRANULE, 0, model->sizes[which]);
   model->sizes[which] = 0;
 }
 
@@ -67,9 +62,9 @@ static void test_random_steps(void** state) {
   qn_fault_heap_t heap;
   qn_fault_heap_init(&heap);
   static model_t model;
-  qn__vk_ranges_t ranges;
-  assert_true(qn__ranges_init(&ranges, qn_fault_heap_allocator(&heap),
-                              (uint64_t)GRANULES * QN__RANGES_GRANULE));
+  qn__ranges_t ranges;
+  assert_true(qn__ranges_init(&ranges, qn_fault_heap_allocator(&heap), GRANULE,
+                              (uint64_t)GRANULES * GRANULE));
   uint64_t random = 1;
   for (int i = 0; i < STEPS; i++) {
     random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -82,7 +77,7 @@ static void test_random_steps(void** state) {
   assert_int_equal(ranges.allocated_count, 0);
   // All holes were joined: the whole block is one range again.
   uint64_t offset;
-  assert_true(qn__ranges_allocate(&ranges, (uint64_t)GRANULES * QN__RANGES_GRANULE, 1, &offset));
+  assert_true(qn__ranges_allocate(&ranges, (uint64_t)GRANULES * GRANULE, 1, &offset));
   qn__ranges_deinit(&ranges);
   assert_int_equal(heap.live_blocks, 0);
 }
@@ -94,9 +89,9 @@ static void test_without_memory(void** state) {
     qn_fault_heap_t heap;
     qn_fault_heap_init(&heap);
     qn_fault_heap_arm(&heap, at, QN_FAULT_ONCE);
-    qn__vk_ranges_t ranges;
-    const uint64_t size = (uint64_t)GRANULES * QN__RANGES_GRANULE;
-    if (qn__ranges_init(&ranges, qn_fault_heap_allocator(&heap), size)) {
+    qn__ranges_t ranges;
+    const uint64_t size = (uint64_t)GRANULES * GRANULE;
+    if (qn__ranges_init(&ranges, qn_fault_heap_allocator(&heap), GRANULE, size)) {
       for (int i = 0; i < 200; i++) {
         uint64_t offset;
         (void)qn__ranges_allocate(&ranges, 1, 1, &offset);
@@ -114,8 +109,3 @@ int main(void) {
                                      cmocka_unit_test(test_without_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
-#else
-int main(void) {
-  return 0;
-}
-#endif

@@ -1,4 +1,4 @@
-// devices/vulkan/ranges.c: see ranges.h.
+// devices/ranges.c: see ranges.h.
 //
 // Requirements; `qn__ranges_check` tests 1 to 4:
 //  1. The nodes, sorted by address, cover the block without gaps.
@@ -7,7 +7,7 @@
 //  4. The sums `allocated` and `allocated_count`, and the number of nodes, are right.
 //  5. An operation reserves all nodes that it may need before it changes anything. So it happens as
 //     a whole or not at all.
-#include "devices/vulkan/ranges.h"
+#include "devices/ranges.h"
 
 #include "base/alloc.h"
 
@@ -22,12 +22,12 @@ static uint32_t bin_of(uint32_t size) {
   return log * 4 + ((size >> (log - 2)) & 3u) - 4;
 }
 
-static uint32_t bucket_of(const qn__vk_ranges_t* ranges, uint32_t start) {
+static uint32_t bucket_of(const qn__ranges_t* ranges, uint32_t start) {
   return (start * UINT32_C(0x9E3779B1)) >> 7 & (ranges->bucket_count - 1);
 }
 
-static void bin_add(qn__vk_ranges_t* ranges, uint32_t index) {
-  qn__vk_range_t* node = &ranges->nodes[index];
+static void bin_add(qn__ranges_t* ranges, uint32_t index) {
+  qn__range_t* node = &ranges->nodes[index];
   uint32_t bin = bin_of(node->size);
   node->is_free = true;
   node->previous = NONE;
@@ -37,8 +37,8 @@ static void bin_add(qn__vk_ranges_t* ranges, uint32_t index) {
   ranges->bin_mask[bin / 64] |= UINT64_C(1) << (bin % 64);
 }
 
-static void bin_remove(qn__vk_ranges_t* ranges, uint32_t index) {
-  qn__vk_range_t* node = &ranges->nodes[index];
+static void bin_remove(qn__ranges_t* ranges, uint32_t index) {
+  qn__range_t* node = &ranges->nodes[index];
   uint32_t bin = bin_of(node->size);
   if (node->previous != NONE) {
     ranges->nodes[node->previous].next = node->next;
@@ -49,8 +49,8 @@ static void bin_remove(qn__vk_ranges_t* ranges, uint32_t index) {
   if (node->next != NONE) ranges->nodes[node->next].previous = node->previous;
 }
 
-static void bucket_add(qn__vk_ranges_t* ranges, uint32_t index) {
-  qn__vk_range_t* node = &ranges->nodes[index];
+static void bucket_add(qn__ranges_t* ranges, uint32_t index) {
+  qn__range_t* node = &ranges->nodes[index];
   uint32_t bucket = bucket_of(ranges, node->start);
   node->is_free = false;
   node->next = ranges->buckets[bucket];
@@ -59,7 +59,7 @@ static void bucket_add(qn__vk_ranges_t* ranges, uint32_t index) {
 
 // Doubles the buckets. If memory is exhausted, the buckets stay: longer lists are slower, but
 // right.
-static void widen(qn__vk_ranges_t* ranges) {
+static void widen(qn__ranges_t* ranges) {
   uint32_t count = ranges->bucket_count * 2;
   uint32_t* buckets = qn__alloc(ranges->allocator, count * sizeof *buckets);
   if (!buckets) return;
@@ -78,7 +78,7 @@ static void widen(qn__vk_ranges_t* ranges) {
   qn__free(ranges->allocator, old, old_count * sizeof *old);
 }
 
-static bool reserve_nodes(qn__vk_ranges_t* ranges, uint32_t count) {
+static bool reserve_nodes(qn__ranges_t* ranges, uint32_t count) {
   if (ranges->spare_count >= count) return true;
   void* nodes = ranges->nodes;
   size_t needed = (size_t)ranges->node_count + count - ranges->spare_count;
@@ -89,7 +89,8 @@ static bool reserve_nodes(qn__vk_ranges_t* ranges, uint32_t count) {
 }
 
 // Returns a node that was reserved before.
-static uint32_t new_node(qn__vk_ranges_t* ranges) {
+static uint32_t new_node(qn__ranges_t* ranges) {
+  assert(ranges->spare_count > 0 || ranges->node_count < ranges->node_capacity);
   if (ranges->spare_count == 0) return ranges->node_count++;
   uint32_t index = ranges->first_spare;
   ranges->first_spare = ranges->nodes[index].next;
@@ -97,7 +98,7 @@ static uint32_t new_node(qn__vk_ranges_t* ranges) {
   return index;
 }
 
-static void drop_node(qn__vk_ranges_t* ranges, uint32_t index) {
+static void drop_node(qn__ranges_t* ranges, uint32_t index) {
   ranges->nodes[index].next = ranges->first_spare;
   ranges->first_spare = index;
   ranges->spare_count++;
@@ -106,18 +107,18 @@ static void drop_node(qn__vk_ranges_t* ranges, uint32_t index) {
 // ---------------------------------------------------------------------------------- check
 
 // Returns whether the bucket list that starts at `at` contains `index`.
-static bool is_listed(const qn__vk_ranges_t* ranges, uint32_t at, uint32_t index) {
+static bool is_listed(const qn__ranges_t* ranges, uint32_t at, uint32_t index) {
   while (at != NONE && at != index) at = ranges->nodes[at].next;
   return at == index;
 }
 
-bool qn__ranges_check(const qn__vk_ranges_t* ranges) {
+bool qn__ranges_check(const qn__ranges_t* ranges) {
   uint64_t free_bins[2] = {0};
   uint32_t end = 0, previous = NONE, node_count = 0;
   uint32_t allocated = 0, allocated_count = 0;
   // Node 0 is the first of the block: `cut` shortens it in place, and `join` keeps the lower node.
   for (uint32_t at = 0; at != NONE; at = ranges->nodes[at].behind) {
-    const qn__vk_range_t* node = &ranges->nodes[at];
+    const qn__range_t* node = &ranges->nodes[at];
     if (QN_NEVER(node->start != end || node->size == 0 || node->before != previous)) return false;
     if (node->is_free) {
       const uint32_t bin = bin_of(node->size);
@@ -144,11 +145,14 @@ bool qn__ranges_check(const qn__vk_ranges_t* ranges) {
 
 // ---------------------------------------------------------------------------------- life
 
-bool qn__ranges_init(qn__vk_ranges_t* ranges, qn_allocator_t allocator, uint64_t size_bytes) {
-  *ranges = (qn__vk_ranges_t){.allocator = allocator,
-                              .size = (uint32_t)(size_bytes / QN__RANGES_GRANULE),
-                              .first_spare = NONE,
-                              .bucket_count = FIRST_BUCKETS};
+bool qn__ranges_init(qn__ranges_t* ranges, qn_allocator_t allocator, uint32_t granule,
+                     uint64_t size_bytes) {
+  assert(size_bytes % granule == 0 && size_bytes / granule < NONE);
+  *ranges = (qn__ranges_t){.allocator = allocator,
+                           .granule = granule,
+                           .size = (uint32_t)(size_bytes / granule),
+                           .first_spare = NONE,
+                           .bucket_count = FIRST_BUCKETS};
   ranges->buckets = qn__alloc(allocator, FIRST_BUCKETS * sizeof *ranges->buckets);
   if (!ranges->buckets || !reserve_nodes(ranges, 1)) {
     qn__ranges_deinit(ranges);
@@ -157,13 +161,13 @@ bool qn__ranges_init(qn__vk_ranges_t* ranges, qn_allocator_t allocator, uint64_t
   for (uint32_t i = 0; i < FIRST_BUCKETS; i++) ranges->buckets[i] = NONE;
   for (uint32_t i = 0; i < QN__RANGES_BINS; i++) ranges->bins[i] = NONE;
   uint32_t index = new_node(ranges);
-  ranges->nodes[index] = (qn__vk_range_t){.size = ranges->size, .before = NONE, .behind = NONE};
+  ranges->nodes[index] = (qn__range_t){.size = ranges->size, .before = NONE, .behind = NONE};
   bin_add(ranges, index);
   assert(qn__ranges_check(ranges));
   return true;
 }
 
-void qn__ranges_deinit(qn__vk_ranges_t* ranges) {
+void qn__ranges_deinit(qn__ranges_t* ranges) {
   qn__free(ranges->allocator, ranges->nodes, ranges->node_capacity * sizeof *ranges->nodes);
   if (ranges->buckets) {
     qn__free(ranges->allocator, ranges->buckets, ranges->bucket_count * sizeof *ranges->buckets);
@@ -175,15 +179,15 @@ void qn__ranges_deinit(qn__vk_ranges_t* ranges) {
 // ---------------------------------------------------------------------------------- ranges
 
 // Returns how many granules to skip so that the range starts at a multiple of `alignment`.
-static uint32_t gap_of(const qn__vk_range_t* node, uint32_t alignment) {
+static uint32_t gap_of(const qn__range_t* node, uint32_t alignment) {
   return (alignment - node->start % alignment) % alignment;
 }
 
-static bool fits(const qn__vk_range_t* node, uint32_t size, uint32_t alignment) {
+static bool fits(const qn__range_t* node, uint32_t size, uint32_t alignment) {
   return node->size >= size && node->size - size >= gap_of(node, alignment);
 }
 
-static uint32_t find(const qn__vk_ranges_t* ranges, uint32_t size, uint32_t alignment) {
+static uint32_t find(const qn__ranges_t* ranges, uint32_t size, uint32_t alignment) {
   for (uint32_t bin = bin_of(size); bin < QN__RANGES_BINS; bin++) {
     uint64_t mask = ranges->bin_mask[bin / 64] >> (bin % 64);
     if (mask == 0) {
@@ -199,26 +203,26 @@ static uint32_t find(const qn__vk_ranges_t* ranges, uint32_t size, uint32_t alig
 }
 
 // Shortens a node that is in no list to `size` granules; returns a new node with the rest.
-static uint32_t cut(qn__vk_ranges_t* ranges, uint32_t index, uint32_t size) {
+static uint32_t cut(qn__ranges_t* ranges, uint32_t index, uint32_t size) {
+  assert(size > 0 && size < ranges->nodes[index].size);
   uint32_t rest_index = new_node(ranges);
-  qn__vk_range_t* node = &ranges->nodes[index];
-  qn__vk_range_t* rest = &ranges->nodes[rest_index];
-  *rest = (qn__vk_range_t){.start = node->start + size,
-                           .size = node->size - size,
-                           .before = index,
-                           .behind = node->behind};
+  qn__range_t* node = &ranges->nodes[index];
+  qn__range_t* rest = &ranges->nodes[rest_index];
+  *rest = (qn__range_t){.start = node->start + size,
+                        .size = node->size - size,
+                        .before = index,
+                        .behind = node->behind};
   if (rest->behind != NONE) ranges->nodes[rest->behind].before = rest_index;
   node->behind = rest_index;
   node->size = size;
   return rest_index;
 }
 
-bool qn__ranges_allocate(qn__vk_ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
+bool qn__ranges_allocate(qn__ranges_t* ranges, uint64_t size_bytes, uint64_t alignment_bytes,
                          uint64_t* out_offset) {
-  uint64_t granules =
-      size_bytes / QN__RANGES_GRANULE + (size_bytes % QN__RANGES_GRANULE != 0 ? 1 : 0);
+  uint64_t granules = size_bytes / ranges->granule + (size_bytes % ranges->granule != 0 ? 1 : 0);
   if (granules == 0) granules = 1;
-  uint64_t alignment = alignment_bytes / QN__RANGES_GRANULE;
+  uint64_t alignment = alignment_bytes / ranges->granule;
   if (alignment == 0) alignment = 1;
   if (granules > ranges->size || alignment > ranges->size) return false;
   uint32_t size = (uint32_t)granules;
@@ -237,40 +241,45 @@ bool qn__ranges_allocate(qn__vk_ranges_t* ranges, uint64_t size_bytes, uint64_t 
   bucket_add(ranges, index);
   ranges->allocated += size;
   ranges->allocated_count++;
-  *out_offset = (uint64_t)ranges->nodes[index].start * QN__RANGES_GRANULE;
+  *out_offset = (uint64_t)ranges->nodes[index].start * ranges->granule;
   assert(ranges->node_count > CHECKED_NODES || qn__ranges_check(ranges));
   return true;
 }
 
 // Returns the link to the node allocated at `offset`; NULL: no node starts there.
-static uint32_t* find_allocated(const qn__vk_ranges_t* ranges, uint64_t offset) {
-  uint64_t start = offset / QN__RANGES_GRANULE;
-  if (offset % QN__RANGES_GRANULE != 0 || start >= ranges->size) return NULL;
+static uint32_t* find_allocated(const qn__ranges_t* ranges, uint64_t offset) {
+  uint64_t start = offset / ranges->granule;
+  if (offset % ranges->granule != 0 || start >= ranges->size) return NULL;
   uint32_t* at = &ranges->buckets[bucket_of(ranges, (uint32_t)start)];
   while (*at != NONE && ranges->nodes[*at].start != start) at = &ranges->nodes[*at].next;
   return *at == NONE ? NULL : at;
 }
 
-uint64_t qn__ranges_size(const qn__vk_ranges_t* ranges, uint64_t offset) {
+uint64_t qn__ranges_size(const qn__ranges_t* ranges, uint64_t offset) {
   const uint32_t* at = find_allocated(ranges, offset);
-  return at ? (uint64_t)ranges->nodes[*at].size * QN__RANGES_GRANULE : 0;
+  return at ? (uint64_t)ranges->nodes[*at].size * ranges->granule : 0;
+}
+
+uint64_t qn__ranges_used_bytes(const qn__ranges_t* ranges) {
+  return (uint64_t)ranges->allocated * ranges->granule;
 }
 
 // Joins `index` with its next neighbour by address, which must be in no list.
-static void join(qn__vk_ranges_t* ranges, uint32_t index) {
-  qn__vk_range_t* node = &ranges->nodes[index];
+static void join(qn__ranges_t* ranges, uint32_t index) {
+  qn__range_t* node = &ranges->nodes[index];
   uint32_t gone = node->behind;
+  assert(ranges->nodes[gone].start == node->start + node->size);
   node->size += ranges->nodes[gone].size;
   node->behind = ranges->nodes[gone].behind;
   if (node->behind != NONE) ranges->nodes[node->behind].before = index;
   drop_node(ranges, gone);
 }
 
-bool qn__ranges_free(qn__vk_ranges_t* ranges, uint64_t offset) {
+bool qn__ranges_free(qn__ranges_t* ranges, uint64_t offset) {
   uint32_t* at = find_allocated(ranges, offset);
   if (!at) return false;
   uint32_t index = *at;
-  qn__vk_range_t* node = &ranges->nodes[index];
+  qn__range_t* node = &ranges->nodes[index];
   *at = node->next;
   ranges->allocated -= node->size;
   ranges->allocated_count--;
