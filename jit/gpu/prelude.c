@@ -10,6 +10,7 @@
 // Not here: the texts (prelude_*.inc).
 #include "jit/gpu/prelude.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 
@@ -40,11 +41,27 @@ typedef struct row {
   qn_dtype_t dtype;  // of a function
 } row_t;
 
+// The macros of the rows. QN_ROW(when, name, text) is any text. A function is QN_FUNC(when, type,
+// name, params, body), or QN_EXPR with the value that it returns instead of a body. Texts are
+// stringised, so that they are one line in a kernel; words such as QN_FN are macros of the kernel's
+// language, not of C. QN_ASM is a function qn_NAME that is PTX on a CUDA device and qn_soft_NAME
+// elsewhere: in GLSL, and in tests that compile CUDA C for the CPU.
 static const row_t ROWS[] = {
-#define QN_ROW(when, name, ...) {#name, when, TEXT, #__VA_ARGS__, 0, 0, 0},
-#define QN_TEXT_ROW(when, name, text) {name, when, TEXT, text, 0, 0, 0},
-#define QN_WORD(when, name, text) {#name, when, TEXT, "#define " #name " " text, 0, 0, 0},
-#define QN_TABLE_ROW(when, type, name, count) {#name, when, TABLE, #type, count, 0, 0},
+#define QN_TEXT_ROW(on, row, what) {.name = row, .when = on, .text = what},
+#define QN_WORD(on, row, what) QN_TEXT_ROW(on, #row, "#define " #row " " what)
+#define QN_ROW(on, row, ...) QN_TEXT_ROW(on, #row, #__VA_ARGS__)
+#define QN_FUNC(on, type, row, params, ...) \
+  QN_TEXT_ROW(on, #row, "QN_FN " #type " " #row #params " " #__VA_ARGS__)
+#define QN_EXPR(on, type, row, params, ...) \
+  QN_TEXT_ROW(on, #row, "QN_FN " #type " " #row #params " { return " #__VA_ARGS__ "; }")
+#define QN_ASM(type, row, params, args, code)                                   \
+  QN_TEXT_ROW(QN_ON_CUDA, "qn_" #row,                                           \
+              "QN_FN " #type " qn_" #row #params " {\n#ifdef __CUDACC__\n" code \
+              "\n#else\nreturn qn_soft_" #row #args ";\n#endif\n}")             \
+  QN_TEXT_ROW(QN_ON_GLSL, "qn_" #row,                                           \
+              "QN_FN " #type " qn_" #row #params " { return qn_soft_" #row #args "; }")
+#define QN_TABLE_ROW(on, type, row, size) \
+  {.name = #row, .when = on, .kind = TABLE, .text = #type, .count = size},
 #include "jit/gpu/prelude_int.inc"
 
 #include "jit/gpu/prelude_convert.inc"
@@ -54,9 +71,12 @@ static const row_t ROWS[] = {
 #include "jit/gpu/prelude_float.inc"
 
 #include "jit/gpu/prelude_words.inc"
-#undef QN_ROW
 #undef QN_TEXT_ROW
 #undef QN_WORD
+#undef QN_ROW
+#undef QN_FUNC
+#undef QN_EXPR
+#undef QN_ASM
 #undef QN_TABLE_ROW
 #define NOTHING 0
 #define INT64 QN_WITH_I64
@@ -141,94 +161,48 @@ int qn__gpu_prelude_find(const char* name) {
 
 // ------------------------------------------------------------------------------------ operators
 
-// The name of an operator's helper, and the dtypes for which it exists.
-typedef struct op_row {
-  qn_op_t op;
-  const char* name;
-  bool for_signed;
-  bool for_unsigned;
-  bool for_float;
-} op_row_t;
-
-static const op_row_t OPS[] = {
-    {QN_OP_ADD, "add", true, false, false},
-    {QN_OP_SUB, "sub", true, false, false},
-    {QN_OP_MUL, "mul", true, false, false},
-    {QN_OP_NEG, "neg", true, false, false},
-    {QN_OP_DIV, "div", false, false, true},
-    {QN_OP_FLOORDIV, "floordiv", true, true, false},
-    {QN_OP_FLOORMOD, "floormod", true, true, false},
-    {QN_OP_TRUNCDIV, "truncdiv", true, true, false},
-    {QN_OP_TRUNCMOD, "truncmod", true, true, false},
-    {QN_OP_CEILDIV, "ceildiv", true, true, false},
-    {QN_OP_MIN, "min", true, true, true},
-    {QN_OP_MAX, "max", true, true, true},
-    {QN_OP_ABS, "abs", true, false, true},
-    {QN_OP_SHL, "shl", true, true, false},
-    {QN_OP_SHR, "shr", true, true, false},
-    {QN_OP_POPCOUNT, "popcount", true, true, false},
-    {QN_OP_CLZ, "clz", true, true, false},
-    {QN_OP_FMA, "fma", false, false, true},
-    {QN_OP_SQRT, "sqrt", false, false, true},
-    {QN_OP_RSQRT, "rsqrt", false, false, true},
-    {QN_OP_FLOOR, "floor", false, false, true},
-    {QN_OP_CEIL, "ceil", false, false, true},
-    {QN_OP_ROUND, "round", false, false, true},
-    {QN_OP_TRUNC, "trunc", false, false, true},
-    {QN_OP_ROUNDEVEN, "roundeven", false, false, true},
-    {QN_OP_COPYSIGN, "copysign", false, false, true},
-    {QN_OP_ISNAN, "isnan", false, false, true},
-    {QN_OP_ISINF, "isinf", false, false, true},
-    {QN_OP_ISFINITE, "isfinite", false, false, true},
-};
-
-// Returns the compute type of a dtype as helpers' names spell it.
-static const char* compute_type(qn_dtype_t dtype) {
-  switch (dtype) {
-    case QN_DTYPE_I8:
-    case QN_DTYPE_I16:
-    case QN_DTYPE_I32:
-      return "i32";
-    case QN_DTYPE_U8:
-    case QN_DTYPE_U16:
-    case QN_DTYPE_U32:
-      return "u32";
-    case QN_DTYPE_I64:
-      return "i64";
-    case QN_DTYPE_U64:
-      return "u64";
-    case QN_DTYPE_F16:
-    case QN_DTYPE_BF16:
-    case QN_DTYPE_F32:
-      return "f32";
-    case QN_DTYPE_F64:
-      return "f64";
+qn_dtype_t qn__gpu_compute_dtype(qn_dtype_t dtype) {
+  bool is_64 = qn__dtype_bits(dtype) == 64;
+  switch (qn__dtype_class(dtype)) {
+    case QN__CLASS_SIGNED:
+      return is_64 ? QN_DTYPE_I64 : QN_DTYPE_I32;
+    case QN__CLASS_UNSIGNED:
+      return is_64 ? QN_DTYPE_U64 : QN_DTYPE_U32;
+    case QN__CLASS_FLOAT:
+      return is_64 ? QN_DTYPE_F64 : QN_DTYPE_F32;
     default:
-      return NULL;
+      return dtype;
   }
 }
 
+const char* qn__gpu_type_text(qn_dtype_t dtype) {
+  static const char* const texts[] = {
+      [QN_DTYPE_BOOL] = "bool",  [QN_DTYPE_I32] = "int",    [QN_DTYPE_U32] = "uint",
+      [QN_DTYPE_I64] = "qn_i64", [QN_DTYPE_U64] = "qn_u64", [QN_DTYPE_F32] = "float",
+      [QN_DTYPE_F64] = "double",
+  };
+  qn_dtype_t compute = qn__gpu_compute_dtype(dtype);
+  assert(compute < QN_COUNT_OF(texts) && texts[compute]);
+  return texts[compute];
+}
+
 const char* qn__gpu_prelude_op(qn_op_t op, qn_dtype_t dtype) {
-  const char* type = compute_type(dtype);
-  if (type == NULL) return NULL;
-  char name[32];
+  static const char* const names[] = {
+      [QN_OP_ADD] = "add", [QN_OP_SUB] = "sub",           [QN_OP_MUL] = "mul",
+      [QN_OP_DIV] = "div", [QN_OP_FLOORDIV] = "floordiv", [QN_OP_FLOORMOD] = "floormod",
+      [QN_OP_NEG] = "neg", [QN_OP_SHL] = "shl",           [QN_OP_SHR] = "shr",
+  };
+  const qn__ir_op_info_t* info = qn__op_info(op);
+  const char* text = info->syntax == QN__SYNTAX_CALL ? info->text
+                     : op < QN_COUNT_OF(names)       ? names[op]
+                                                     : NULL;
   qn__math_id_t id;
-  if (type[0] == 'f' && qn__math_find(op, dtype, &id)) {
-    snprintf(name, sizeof name, "qn_%s_%s", qn__math_info(id)->name, type);
-    return ROWS[qn__gpu_prelude_find(name)].name;
-  }
-  for (size_t i = 0; i < sizeof(OPS) / sizeof(OPS[0]); i++) {
-    const op_row_t* row = &OPS[i];
-    if (row->op != op) continue;
-    bool is_meant = type[0] == 'f'   ? row->for_float
-                    : type[0] == 'i' ? row->for_signed
-                                     : row->for_unsigned;
-    if (!is_meant) return NULL;
-    snprintf(name, sizeof name, "qn_%s_%s", row->name, type);
-    int at = qn__gpu_prelude_find(name);
-    return at < 0 ? NULL : ROWS[at].name;
-  }
-  return NULL;
+  if (qn__dtype_is_float(dtype) && qn__math_find(op, dtype, &id)) text = qn__math_info(id)->name;
+  if (!text) return NULL;
+  char name[32];
+  snprintf(name, sizeof name, "qn_%s_%s", text, qn_dtype_text(qn__gpu_compute_dtype(dtype)));
+  int row = qn__gpu_prelude_find(name);
+  return row < 0 ? NULL : ROWS[row].name;
 }
 
 // ------------------------------------------------------------------------------------ writing

@@ -38,6 +38,12 @@
 
 enum { QN__GPU_PRELUDE_MAX = 384 };
 
+// Returns the dtype of the type that computes values of `dtype`: i32, u32, i64, u64, f32, f64 or
+// bool.
+qn_dtype_t qn__gpu_compute_dtype(qn_dtype_t dtype);
+// Returns the name of that type in the subset: "int", "float", ...
+const char* qn__gpu_type_text(qn_dtype_t dtype);
+
 // Which helpers a text uses.
 typedef struct qn__gpu_prelude_use {
   bool is_used[QN__GPU_PRELUDE_MAX];
@@ -47,8 +53,8 @@ typedef struct qn__gpu_prelude_use {
 int qn__gpu_prelude_find(const char* name);
 // Returns whether GLSL targets without 64-bit integers have the helper, and all that it uses.
 bool qn__gpu_prelude_is_without_int64(const char* name);
-// Returns the name of the helper that computes `op` on operands of `dtype`, which is a compute type
-// (f32 for f16 and bf16). NULL: the language's own operator or function is right on every device.
+// Returns the name of the helper that computes `op` on operands of `dtype`, in its compute type.
+// NULL: the language's own operator or function is right on every device.
 const char* qn__gpu_prelude_op(qn_op_t op, qn_dtype_t dtype);
 // Writes the macros of the dialect, and the used helpers with their dependencies. `has_int64` and
 // `has_float64` are features of a GLSL target; helpers that need a missing one are not written.

@@ -13,25 +13,6 @@ typedef struct writer {
   uint32_t* uses;                // by id: number of reads
 } writer_t;
 
-static const char* type_text(qn_dtype_t dtype) {
-  switch (dtype) {
-    case QN_DTYPE_F32:
-      return "float";
-    case QN_DTYPE_F64:
-      return "double";
-    case QN_DTYPE_I32:
-      return "int";
-    case QN_DTYPE_U32:
-      return "uint";
-    case QN_DTYPE_I64:
-      return "qn_i64";
-    case QN_DTYPE_U64:
-      return "qn_u64";
-    default:
-      return "bool";
-  }
-}
-
 static bool is_repeat(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_OP && (uint32_t)expr->op >= QN__MATH_OP_REPEAT;
 }
@@ -112,36 +93,13 @@ static void write_infix(const writer_t* w, const char* sign, const qn__ir_expr_t
 
 // Returns the language's infix operator; NULL: there is none that is right on every device.
 static const char* infix_of(uint32_t op, qn_dtype_t dtype) {
-  bool is_bool = dtype == QN_DTYPE_BOOL;
-  switch (op) {
-    case QN_OP_ADD:
-      return "+";
-    case QN_OP_SUB:
-      return "-";
-    case QN_OP_MUL:
-      return "*";
-    case QN__MATH_OP_RATIO:
-      return "/";
-    case QN_OP_AND:
-      return is_bool ? "&&" : "&";
-    case QN_OP_OR:
-      return is_bool ? "||" : "|";
-    case QN_OP_XOR:
-      return is_bool ? "!=" : "^";
-    case QN_OP_SHL:
-      return "<<";
-    case QN_OP_SHR:
-      return ">>";
-    case QN_OP_EQ:
-    case QN_OP_NE:
-    case QN_OP_LT:
-    case QN_OP_LE:
-    case QN_OP_GT:
-    case QN_OP_GE:
-      return qn__op_info((qn_op_t)op)->text;
-    default:
-      return NULL;
-  }
+  if (op == QN__MATH_OP_RATIO) return "/";
+  const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
+  bool is_infix = info && info->syntax == QN__SYNTAX_INFIX && op != QN_OP_DIV &&
+                  !qn__op_is_division((qn_op_t)op);
+  if (!is_infix) return NULL;
+  if (dtype != QN_DTYPE_BOOL) return info->text;
+  return op == QN_OP_AND ? "&&" : op == QN_OP_OR ? "||" : op == QN_OP_XOR ? "!=" : info->text;
 }
 
 static void write_choice(const writer_t* w, const qn__ir_expr_t* expr) {
@@ -158,61 +116,53 @@ static void write_choice(const writer_t* w, const qn__ir_expr_t* expr) {
   qn__buffer_char(w->out, ')');
 }
 
-static const char* float_text(qn_dtype_t dtype) {
-  return dtype == QN_DTYPE_F64 ? "f64" : "f32";
-}
+// Operators that are calls in both languages, by the width of their first operand. Parentheses that
+// `name` opens are closed by `end`.
+static const struct {
+  uint32_t op;
+  const char* name;
+  const char* name_64;
+  const char* end;
+} calls[] = {
+    {QN_OP_NEG, "-", "-", ""},
+    {QN_OP_NOT, "~", "~", ""},
+    {QN_OP_FMA, "QN_MAD_f32", "QN_MAD_f64", ""},
+    {QN_OP_CLZ, "uint(QN_CLZ_u32", "qn_u64(QN_CLZ_u64", ")"},
+    {QN__MATH_OP_MULHI, "qn_mulhi_u32", "qn_mulhi_u64", ""},
+    {QN__MATH_OP_HIGH, "QN_F64_HIGH", "QN_F64_HIGH", ""},
+    {QN__MATH_OP_LOW, "QN_F64_LOW", "QN_F64_LOW", ""},
+    {QN__MATH_OP_JOIN, "QN_F64_JOIN", "QN_F64_JOIN", ""},
+    {QN__MATH_OP_TWO_OVER_PI, "qn_two_over_pi_u32[uint", "qn_two_over_pi_u64[uint", "]"},
+};
 
 static void write_operator(const writer_t* w, const qn__ir_expr_t* expr) {
   uint32_t op = expr->op;
   qn_dtype_t dtype = expr->args[0]->dtype;
-  char name[48];
   const char* infix = infix_of(op, dtype);
   if (infix) {
     write_infix(w, infix, expr);
     return;
   }
+  if (op == QN_OP_SELECT) {
+    write_choice(w, expr);
+    return;
+  }
   if (op >= QN__MATH_OP_CALL) {
+    char name[48];
     const qn__math_info_t* info = qn__math_info((qn__math_id_t)(op - QN__MATH_OP_CALL));
-    snprintf(name, sizeof name, "qn_%s_%s", info->name, float_text(dtype));
+    snprintf(name, sizeof name, "qn_%s_%s", info->name, qn_dtype_text(dtype));
     write_call(w, name, expr);
     return;
   }
-  bool is_u64 = dtype == QN_DTYPE_U64;
-  switch (op) {
-    case QN_OP_SELECT:
-      write_choice(w, expr);
-      return;
-    case QN_OP_NEG:
-      write_call(w, "-", expr);
-      return;
-    case QN_OP_NOT:
-      write_call(w, dtype == QN_DTYPE_BOOL ? "!" : "~", expr);
-      return;
-    case QN_OP_FMA:
-      write_call(w, dtype == QN_DTYPE_F64 ? "QN_MAD_f64" : "QN_MAD_f32", expr);
-      return;
-    case QN_OP_CLZ:
-      write_call(w, is_u64 ? "qn_u64(QN_CLZ_u64" : "uint(QN_CLZ_u32", expr);
-      qn__buffer_char(w->out, ')');
-      return;
-    case QN__MATH_OP_MULHI:
-      write_call(w, is_u64 ? "qn_mulhi_u64" : "qn_mulhi_u32", expr);
-      return;
-    case QN__MATH_OP_HIGH:
-      write_call(w, "QN_F64_HIGH", expr);
-      return;
-    case QN__MATH_OP_LOW:
-      write_call(w, "QN_F64_LOW", expr);
-      return;
-    case QN__MATH_OP_JOIN:
-      write_call(w, "QN_F64_JOIN", expr);
-      return;
-    case QN__MATH_OP_TWO_OVER_PI:
-      write_call(w, is_u64 ? "qn_two_over_pi_u64[uint" : "qn_two_over_pi_u32[uint", expr);
-      qn__buffer_char(w->out, ']');
-      return;
-    default:
-      break;
+  if (op == QN_OP_NOT && dtype == QN_DTYPE_BOOL) {
+    write_call(w, "!", expr);
+    return;
+  }
+  for (size_t i = 0; i < QN_COUNT_OF(calls); i++) {
+    if (calls[i].op != op) continue;
+    write_call(w, qn__dtype_bits(dtype) == 64 ? calls[i].name_64 : calls[i].name, expr);
+    qn__buffer_cstr(w->out, calls[i].end);
+    return;
   }
   const char* helper = qn__gpu_prelude_op((qn_op_t)op, dtype);
   if (QN_NEVER(!helper)) return;
@@ -223,7 +173,7 @@ static void write_value(const writer_t* w, const qn__ir_expr_t* expr) {
   bool is_from_double = expr->args[0]->dtype == QN_DTYPE_F64;
   switch (expr->kind) {
     case QN__EXPR_CAST:
-      write_call(w, type_text(expr->dtype), expr);
+      write_call(w, qn__gpu_type_text(expr->dtype), expr);
       return;
     case QN__EXPR_BITCAST:
       write_call(w,
@@ -256,13 +206,13 @@ static void count_uses(const writer_t* w, const qn__ir_expr_t* expr) {
 static void write_repeat(const writer_t* w, const qn__ir_var_t* var, const qn__ir_expr_t* expr) {
   const qn__math_info_t* step =
       qn__math_info((qn__math_id_t)((uint32_t)expr->op - QN__MATH_OP_REPEAT));
-  const char* type = type_text(var->dtype);
+  const char* type = qn__gpu_type_text(var->dtype);
   qn__buffer_format(w->out, "  %s t%u = ", type, var->id);
   write_operand(w, expr->args[1]);
   qn__buffer_format(w->out, ";\n  for (%s i = ", type);
   write_operand(w, expr->args[0]);
   qn__buffer_format(w->out, "; i >= %s(1); i -= %s(1)) t%u = qn_%s_%s(t%u, ", type, type, var->id,
-                    step->name, float_text(var->dtype), var->id);
+                    step->name, qn_dtype_text(var->dtype), var->id);
   write_operand(w, expr->args[2]);
   qn__buffer_cstr(w->out, ");\n");
 }
@@ -285,12 +235,12 @@ static bool write_function(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtyp
 
   const qn__math_info_t* info = qn__math_info(id);
   qn__math_place_t place = info->places[dtype == QN_DTYPE_F64 ? 1 : 0];
-  const char* type = type_text(dtype);
+  const char* type = qn__gpu_type_text(dtype);
   qn__buffer_format(out, "%s %s qn_%s_%s(",
                     place == QN__MATH_RARE || place == QN__MATH_LANES ? "QN_SLOW" : "QN_FN", type,
-                    info->name, float_text(dtype));
+                    info->name, qn_dtype_text(dtype));
   for (uint32_t i = 0; i < info->arity; i++) {
-    const char* param = type_text(function.params[i]->dtype);
+    const char* param = qn__gpu_type_text(function.params[i]->dtype);
     qn__buffer_format(out, "%s%s %c", i > 0 ? ", " : "", param, "xyz"[i]);
   }
   qn__buffer_cstr(out, ") {\n");
@@ -301,7 +251,7 @@ static bool write_function(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtyp
       write_repeat(&w, var, stmt->let.value);
       continue;
     }
-    qn__buffer_format(out, "  %s t%u = ", type_text(var->dtype), var->id);
+    qn__buffer_format(out, "  %s t%u = ", qn__gpu_type_text(var->dtype), var->id);
     write_value(&w, stmt->let.value);
     qn__buffer_cstr(out, ";\n");
   }
