@@ -13,7 +13,7 @@
 
 // ------------------------------------------------------------------------------------ mistakes
 
-void* qn__build_fail(qn_builder_t* builder, const char* call, const char* format, ...) {
+void* qn__build_fail(qn_builder_t* builder, const char* format, ...) {
   if (!qn_ok(builder->status)) return NULL;
   char message[400];
   va_list arguments;
@@ -21,8 +21,8 @@ void* qn__build_fail(qn_builder_t* builder, const char* call, const char* format
   if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
   va_end(arguments);
   const qn__ir_func_t* function = builder->function;
-  builder->status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: %s%s%s%s", call, message,
-                                   function ? " (in function '" : "",
+  builder->status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s: %s%s%s%s", builder->call,
+                                   message, function ? " (in function '" : "",
                                    function ? function->name : "", function ? "')" : "");
   return NULL;
 }
@@ -34,25 +34,23 @@ void* qn__build_out_of_memory(qn_builder_t* builder) {
 
 bool qn__build_is_ready(qn_builder_t* builder, const char* call) {
   if (!builder || !qn_ok(builder->status)) return false;
+  builder->call = call;
   if (builder->function) return true;
-  (void)qn__build_fail(builder, call, "no function is open; call qn_build_function first");
-  return false;
+  return qn__build_fail(builder, "no function is open; call qn_build_function first");
 }
 
 bool qn__build_takes_stmts(qn_builder_t* builder, const char* call) {
   if (!qn__build_is_ready(builder, call)) return false;
   if (builder->frame->kind != QN__FRAME_REDUCE) return true;
-  (void)qn__build_fail(builder, call,
-                       "inside a reduction only lets are allowed; close it with "
-                       "qn_build_reduce_end");
-  return false;
+  return qn__build_fail(builder,
+                        "inside a reduction only lets are allowed; close it with "
+                        "qn_build_reduce_end");
 }
 
-const char* qn__build_name(qn_builder_t* builder, const char* call, const char* name,
-                           const char* fallback) {
+const char* qn__build_name(qn_builder_t* builder, const char* name, const char* fallback) {
   if (fallback && (!name || !name[0])) return fallback;
   if (name && qn__text_is_name(qn__str(name))) return name;
-  return qn__build_fail(builder, call,
+  return qn__build_fail(builder,
                         "'%s' is not a name: letters, digits and '_', no digit first, no word of "
                         "the language",
                         name ? name : "(null)");
@@ -84,31 +82,23 @@ void qn_builder_destroy(qn_builder_t* builder) {
   qn__free(allocator, builder, sizeof *builder);
 }
 
-static qn_status_t verify(qn_builder_t* builder) {
-  qn__diag_t diag;
-  qn__diag_init(&diag, builder->allocator, NULL, "<builder>", QN_STR(""));
-  bool is_valid = qn__body_verify(&builder->body, &diag);
-  qn_status_t status = qn__diag_status(&diag, QN_STATUS_INVALID_MODULE);
-  if (qn_ok(status) && !is_valid) status = qn__out_of_memory("checking a module");
-  qn__diag_deinit(&diag);
-  return status;
-}
-
 qn_status_t qn_builder_finish(qn_builder_t* builder, qn_module_t** out_module) {
   if (!out_module) qn_builder_destroy(builder);
   QN_REQUIRE(out_module);
   *out_module = NULL;
   QN_REQUIRE(builder);
+  builder->call = __func__;
   if (builder->function) {
-    (void)qn__build_fail(builder, "qn_builder_finish",
-                         "a block is still open; close each with qn_build_end");
+    (void)qn__build_fail(builder, "a block is still open; close each with qn_build_end");
   }
   if (builder->body.arena.is_exhausted) (void)qn__build_out_of_memory(builder);
   qn_status_t status = builder->status;
   builder->status = QN_OK;
-  if (qn_ok(status)) status = verify(builder);
   if (qn_ok(status)) {
-    status = qn__module_seal(&builder->body, "<builder>", QN_STR(""), out_module);
+    qn__diag_t diag;
+    qn__diag_init(&diag, builder->allocator, NULL, "<builder>", QN_STR(""));
+    status = qn__module_finish(&builder->body, &diag, out_module);
+    qn__diag_deinit(&diag);
   }
   qn_builder_destroy(builder);
   return status;
@@ -117,13 +107,13 @@ qn_status_t qn_builder_finish(qn_builder_t* builder, qn_module_t** out_module) {
 // ------------------------------------------------------------------------------------ functions
 
 void qn_build_function(qn_builder_t* builder, const char* name) {
-  const char* call = "qn_build_function";
   if (!builder || !qn_ok(builder->status)) return;
+  builder->call = __func__;
   if (builder->function) {
-    (void)qn__build_fail(builder, call, "a function is open; close it with qn_build_end");
+    (void)qn__build_fail(builder, "a function is open; close it with qn_build_end");
     return;
   }
-  if (!qn__build_name(builder, call, name, NULL)) return;
+  if (!qn__build_name(builder, name, NULL)) return;
   qn__arena_t* arena = &builder->body.arena;
   qn__ir_func_t* function = QN__ARENA_NEW(arena, qn__ir_func_t);
   qn__builder_frame_t* frame = QN__ARENA_NEW(arena, qn__builder_frame_t);
@@ -140,23 +130,21 @@ void qn_build_function(qn_builder_t* builder, const char* name) {
 }
 
 void qn_build_fast(qn_builder_t* builder) {
-  if (qn__build_is_ready(builder, "qn_build_fast")) builder->function->is_fast = true;
+  if (qn__build_is_ready(builder, __func__)) builder->function->is_fast = true;
 }
 
 // Parameters come before the body.
 static bool takes_params(qn_builder_t* builder, const char* call) {
   if (!qn__build_is_ready(builder, call)) return false;
   if (builder->frame->kind == QN__FRAME_FUNCTION && !builder->frame->block->first) return true;
-  (void)qn__build_fail(builder, call, "parameters come before the first statement");
-  return false;
+  return qn__build_fail(builder, "parameters come before the first statement");
 }
 
 static bool add_param(qn_builder_t* builder, qn__ir_param_t param) {
   void* items = builder->params;
   if (!qn__grow(builder->allocator, &items, &builder->param_capacity, builder->param_count + 1,
                 sizeof *builder->params)) {
-    (void)qn__build_out_of_memory(builder);
-    return false;
+    return qn__build_out_of_memory(builder);
   }
   builder->params = items;
   builder->params[builder->param_count++] = param;
@@ -164,8 +152,7 @@ static bool add_param(qn_builder_t* builder, qn__ir_param_t param) {
 }
 
 qn_expr_t* qn_build_symbol(qn_builder_t* builder, const char* name) {
-  const char* call = "qn_build_symbol";
-  if (!qn__build_is_ready(builder, call) || !qn__build_name(builder, call, name, NULL)) return NULL;
+  if (!qn__build_is_ready(builder, __func__) || !qn__build_name(builder, name, NULL)) return NULL;
   for (size_t i = 0; i < builder->symbol_count; i++) {
     if (strcmp(builder->symbols[i]->var->name, name) == 0) return builder->symbols[i];
   }
@@ -181,10 +168,9 @@ qn_expr_t* qn_build_symbol(qn_builder_t* builder, const char* name) {
 }
 
 qn_expr_t* qn_build_scalar_param(qn_builder_t* builder, const char* name, qn_dtype_t dtype) {
-  const char* call = "qn_build_scalar_param";
-  if (!takes_params(builder, call) || !qn__build_name(builder, call, name, NULL)) return NULL;
+  if (!takes_params(builder, __func__) || !qn__build_name(builder, name, NULL)) return NULL;
   if (qn_dtype_size_bytes(dtype) == 0) {
-    return qn__build_fail(builder, call, "parameter '%s' has no dtype", name);
+    return qn__build_fail(builder, "parameter '%s' has no dtype", name);
   }
   qn__ir_var_t* var = qn__var_new(&builder->body.arena, QN__VAR_SCALAR, dtype, name);
   qn__ir_expr_t* handle = qn__build_give_var(builder, var);
@@ -195,13 +181,12 @@ qn_expr_t* qn_build_scalar_param(qn_builder_t* builder, const char* name, qn_dty
 qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* name, qn_access_t access,
                                    qn_dtype_t dtype, size_t rank, qn_expr_t* const* shape,
                                    qn_expr_t* const* strides, uint32_t align_bytes) {
-  const char* call = "qn_build_buffer_param";
-  if (!takes_params(builder, call) || !qn__build_name(builder, call, name, NULL)) return NULL;
+  if (!takes_params(builder, __func__) || !qn__build_name(builder, name, NULL)) return NULL;
   if (!qn__access_text(access)) {
-    return qn__build_fail(builder, call, "parameter '%s' is neither in, out nor inout", name);
+    return qn__build_fail(builder, "parameter '%s' is neither in, out nor inout", name);
   }
   qn__ir_buffer_t* buffer =
-      qn__build_new_buffer(builder, call, QN__SCOPE_PARAM, name, dtype, rank, shape, strides);
+      qn__build_new_buffer(builder, QN__SCOPE_PARAM, name, dtype, rank, shape, strides);
   if (!buffer) return NULL;
   buffer->access = access;
   if (align_bytes) buffer->align_bytes = align_bytes;
@@ -255,11 +240,10 @@ static void end_function(qn_builder_t* builder) {
 }
 
 void qn_build_end(qn_builder_t* builder) {
-  const char* call = "qn_build_end";
-  if (!qn__build_is_ready(builder, call)) return;
+  if (!qn__build_is_ready(builder, __func__)) return;
   qn__builder_frame_t* frame = builder->frame;
   if (frame->kind == QN__FRAME_REDUCE) {
-    (void)qn__build_fail(builder, call, "a reduction is open; close it with qn_build_reduce_end");
+    (void)qn__build_fail(builder, "a reduction is open; close it with qn_build_reduce_end");
     return;
   }
   if (frame->kind == QN__FRAME_FUNCTION) end_function(builder);

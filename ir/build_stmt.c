@@ -14,10 +14,7 @@ static void append(qn_builder_t* builder, qn__ir_stmt_t* stmt) {
 static bool open_block(qn_builder_t* builder, qn__builder_frame_kind_t kind, qn__ir_stmt_t* stmt,
                        qn__ir_block_t* block) {
   qn__builder_frame_t* frame = QN__ARENA_NEW(&builder->body.arena, qn__builder_frame_t);
-  if (!frame) {
-    (void)qn__build_out_of_memory(builder);
-    return false;
-  }
+  if (!frame) return qn__build_out_of_memory(builder);
   append(builder, stmt);
   *frame =
       (qn__builder_frame_t){.outer = builder->frame, .kind = kind, .block = block, .stmt = stmt};
@@ -27,48 +24,45 @@ static bool open_block(qn_builder_t* builder, qn__builder_frame_kind_t kind, qn_
 
 // ------------------------------------------------------------------------------------ buffers
 
-bool qn__build_is_buffer(qn_builder_t* builder, const char* call, const qn__ir_buffer_t* buffer) {
-  if (!buffer) return qn__build_fail(builder, call, "the buffer is NULL");
+bool qn__build_is_buffer(qn_builder_t* builder, const qn__ir_buffer_t* buffer) {
+  if (!buffer) return qn__build_fail(builder, "the buffer is NULL");
   if (qn__ptrmap_get(&builder->handles, buffer)) return true;
-  return qn__build_fail(builder, call, "the buffer is not one of this builder");
+  return qn__build_fail(builder, "the buffer is not one of this builder");
 }
 
-qn__ir_expr_t** qn__build_indices(qn_builder_t* builder, const char* call,
-                                  const qn__ir_buffer_t* buffer, size_t rank,
+qn__ir_expr_t** qn__build_indices(qn_builder_t* builder, const qn__ir_buffer_t* buffer, size_t rank,
                                   qn__ir_expr_t* const* indices, qn__builder_value_t* inout_built) {
   if (rank != buffer->rank) {
-    return qn__build_fail(builder, call, "buffer '%s' has rank %" PRIu32 ", %zu %s given",
-                          buffer->name, buffer->rank, rank,
-                          rank == 1 ? "index was" : "indices were");
+    return qn__build_fail(builder, "buffer '%s' has rank %" PRIu32 ", %zu %s given", buffer->name,
+                          buffer->rank, rank, rank == 1 ? "index was" : "indices were");
   }
-  return qn__build_take_all(builder, call, "index", indices, rank, QN_DTYPE_NONE, inout_built);
+  return qn__build_take_all(builder, "index", indices, rank, QN_DTYPE_NONE, inout_built);
 }
 
-qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, const char* call, qn__ir_scope_t scope,
-                                      const char* name, qn_dtype_t dtype, size_t rank,
-                                      qn__ir_expr_t* const* shape, qn__ir_expr_t* const* strides) {
+qn__ir_buffer_t* qn__build_new_buffer(qn_builder_t* builder, qn__ir_scope_t scope, const char* name,
+                                      qn_dtype_t dtype, size_t rank, qn__ir_expr_t* const* shape,
+                                      qn__ir_expr_t* const* strides) {
   if (qn_dtype_size_bytes(dtype) == 0) {
-    return qn__build_fail(builder, call, "buffer '%s' has no dtype", name);
+    return qn__build_fail(builder, "buffer '%s' has no dtype", name);
   }
   if (rank > QN__LARGEST_RANK) {
-    return qn__build_fail(builder, call, "buffer '%s' has rank %zu, the limit is %d", name, rank,
+    return qn__build_fail(builder, "buffer '%s' has rank %zu, the limit is %d", name, rank,
                           QN__LARGEST_RANK);
   }
   qn__ir_buffer_t* buffer = qn__buf_new(&builder->body.arena, scope, dtype, name, (uint32_t)rank);
   if (!buffer) return qn__build_out_of_memory(builder);
-  buffer->shape = qn__build_take_all(builder, call, "extent", shape, rank, QN_DTYPE_I64,
-                                     &(qn__builder_value_t){0});
+  buffer->shape =
+      qn__build_take_all(builder, "extent", shape, rank, QN_DTYPE_I64, &(qn__builder_value_t){0});
   if (!buffer->shape) return NULL;
   if (!strides) return buffer;
-  buffer->strides = qn__build_take_all(builder, call, "stride", strides, rank, QN_DTYPE_I64,
-                                       &(qn__builder_value_t){0});
+  buffer->strides =
+      qn__build_take_all(builder, "stride", strides, rank, QN_DTYPE_I64, &(qn__builder_value_t){0});
   return buffer->strides ? buffer : NULL;
 }
 
 bool qn__build_give_buffer(qn_builder_t* builder, qn__ir_buffer_t* buffer) {
   if (qn__ptrmap_put(&builder->handles, buffer, buffer)) return true;
-  (void)qn__build_out_of_memory(builder);
-  return false;
+  return qn__build_out_of_memory(builder);
 }
 
 static qn__ir_buffer_t* declare(qn_builder_t* builder, qn__ir_buffer_t* buffer) {
@@ -81,47 +75,44 @@ static qn__ir_buffer_t* declare(qn_builder_t* builder, qn__ir_buffer_t* buffer) 
 
 qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t scope,
                             qn_dtype_t dtype, size_t rank, qn_expr_t* const* shape) {
-  const char* call = "qn_build_alloc";
-  if (!qn__build_takes_stmts(builder, call)) return NULL;
+  if (!qn__build_takes_stmts(builder, __func__)) return NULL;
   if (scope != QN_SCOPE_LOCAL && scope != QN_SCOPE_SHARED && scope != QN_SCOPE_GLOBAL) {
-    return qn__build_fail(builder, call, "scope %d is neither local, shared nor global",
-                          (int)scope);
+    return qn__build_fail(builder, "scope %d is neither local, shared nor global", (int)scope);
   }
-  const char* text = qn__build_name(builder, call, name, "b");
+  const char* text = qn__build_name(builder, name, "b");
   if (!text) return NULL;
   qn__ir_buffer_t* buffer =
-      qn__build_new_buffer(builder, call, (qn__ir_scope_t)scope, text, dtype, rank, shape, NULL);
+      qn__build_new_buffer(builder, (qn__ir_scope_t)scope, text, dtype, rank, shape, NULL);
   return buffer ? declare(builder, buffer) : NULL;
 }
 
 qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t dtype, size_t rank,
                             const int64_t* shape, size_t element_count,
                             qn_expr_t* const* elements) {
-  const char* call = "qn_build_const";
-  if (!qn__build_takes_stmts(builder, call)) return NULL;
-  const char* text = qn__build_name(builder, call, name, "b");
+  if (!qn__build_takes_stmts(builder, __func__)) return NULL;
+  const char* text = qn__build_name(builder, name, "b");
   if (!text) return NULL;
   if (rank > QN__LARGEST_RANK || (rank > 0 && !shape)) {
-    return qn__build_fail(builder, call,
-                          "table '%s' has rank %zu, the limit is %d, and needs a shape", text, rank,
-                          QN__LARGEST_RANK);
+    return qn__build_fail(builder, "table '%s' has rank %zu, the limit is %d, and needs a shape",
+                          text, rank, QN__LARGEST_RANK);
   }
   qn__ir_expr_t* extents[QN__LARGEST_RANK];
   for (size_t i = 0; i < rank; i++) {
-    extents[i] = qn_build_int(builder, QN_DTYPE_I64, shape[i]);
+    extents[i] =
+        qn__build_give_leaf(builder, qn__expr_int(&builder->body.arena, QN_DTYPE_I64, shape[i]));
     if (!extents[i]) return NULL;
   }
   qn__ir_buffer_t* buffer =
-      qn__build_new_buffer(builder, call, QN__SCOPE_CONST, text, dtype, rank, extents, NULL);
+      qn__build_new_buffer(builder, QN__SCOPE_CONST, text, dtype, rank, extents, NULL);
   if (!buffer) return NULL;
   buffer->element_count = element_count;
-  buffer->elements = qn__build_take_all(builder, call, "element", elements, element_count, dtype,
+  buffer->elements = qn__build_take_all(builder, "element", elements, element_count, dtype,
                                         &(qn__builder_value_t){0});
   if (!buffer->elements) return NULL;
   for (size_t i = 0; i < element_count; i++) {
     qn__ir_expr_kind_t kind = buffer->elements[i]->kind;
     if (kind == QN__EXPR_INT || kind == QN__EXPR_FLOAT) continue;
-    return qn__build_fail(builder, call, "element %zu of '%s' is not a literal", i, text);
+    return qn__build_fail(builder, "element %zu of '%s' is not a literal", i, text);
   }
   return declare(builder, buffer);
 }
@@ -129,18 +120,17 @@ qn_buffer_t* qn_build_const(qn_builder_t* builder, const char* name, qn_dtype_t 
 qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_buffer_t* base,
                            size_t base_rank, qn_expr_t* const* indices, size_t rank,
                            qn_expr_t* const* shape, qn_expr_t* const* strides) {
-  const char* call = "qn_build_view";
-  if (!qn__build_takes_stmts(builder, call) || !qn__build_is_buffer(builder, call, base)) {
+  if (!qn__build_takes_stmts(builder, __func__) || !qn__build_is_buffer(builder, base)) {
     return NULL;
   }
-  const char* text = qn__build_name(builder, call, name, "b");
+  const char* text = qn__build_name(builder, name, "b");
   if (!text) return NULL;
   qn__ir_buffer_t* buffer =
-      qn__build_new_buffer(builder, call, QN__SCOPE_VIEW, text, base->dtype, rank, shape, strides);
+      qn__build_new_buffer(builder, QN__SCOPE_VIEW, text, base->dtype, rank, shape, strides);
   if (!buffer) return NULL;
   buffer->base = base;
   buffer->base_indices =
-      qn__build_indices(builder, call, base, base_rank, indices, &(qn__builder_value_t){0});
+      qn__build_indices(builder, base, base_rank, indices, &(qn__builder_value_t){0});
   return buffer->base_indices ? declare(builder, buffer) : NULL;
 }
 
@@ -148,14 +138,13 @@ qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_buffer_t*
 
 qn_expr_t* qn_build_loop(qn_builder_t* builder, qn_loop_kind_t kind, const char* name,
                          qn_expr_t* begin, qn_expr_t* end) {
-  const char* call = "qn_build_loop";
-  if (!qn__build_takes_stmts(builder, call)) return NULL;
+  if (!qn__build_takes_stmts(builder, __func__)) return NULL;
   if (!qn__loop_kind_text(kind)) {
-    return qn__build_fail(builder, call, "loop kind %d does not exist", (int)kind);
+    return qn__build_fail(builder, "loop kind %d does not exist", (int)kind);
   }
-  const char* text = qn__build_name(builder, call, name, "i");
-  qn__ir_expr_t* first = qn__build_take_as(builder, call, "the begin", begin, QN_DTYPE_I64, NULL);
-  qn__ir_expr_t* last = qn__build_take_as(builder, call, "the end", end, QN_DTYPE_I64, NULL);
+  const char* text = qn__build_name(builder, name, "i");
+  qn__ir_expr_t* first = qn__build_take_as(builder, "the begin", begin, QN_DTYPE_I64, NULL);
+  qn__ir_expr_t* last = qn__build_take_as(builder, "the end", end, QN_DTYPE_I64, NULL);
   if (!text || !first || !last) return NULL;
   qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_LOOP);
   if (!stmt) return NULL;
@@ -168,11 +157,13 @@ qn_expr_t* qn_build_loop(qn_builder_t* builder, qn_loop_kind_t kind, const char*
   return handle;
 }
 
+static qn__ir_expr_t* take_condition(qn_builder_t* builder, qn__ir_expr_t* condition) {
+  return qn__build_take_as(builder, "the condition", condition, QN_DTYPE_BOOL, NULL);
+}
+
 void qn_build_while(qn_builder_t* builder, qn_expr_t* condition) {
-  const char* call = "qn_build_while";
-  if (!qn__build_takes_stmts(builder, call)) return;
-  qn__ir_expr_t* tree =
-      qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
+  if (!qn__build_takes_stmts(builder, __func__)) return;
+  qn__ir_expr_t* tree = take_condition(builder, condition);
   qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_WHILE) : NULL;
   if (!stmt) return;
   stmt->while_.condition = tree;
@@ -180,10 +171,8 @@ void qn_build_while(qn_builder_t* builder, qn_expr_t* condition) {
 }
 
 void qn_build_if(qn_builder_t* builder, qn_expr_t* condition) {
-  const char* call = "qn_build_if";
-  if (!qn__build_takes_stmts(builder, call)) return;
-  qn__ir_expr_t* tree =
-      qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
+  if (!qn__build_takes_stmts(builder, __func__)) return;
+  qn__ir_expr_t* tree = take_condition(builder, condition);
   qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_IF) : NULL;
   if (!stmt) return;
   stmt->if_.condition = tree;
@@ -191,11 +180,10 @@ void qn_build_if(qn_builder_t* builder, qn_expr_t* condition) {
 }
 
 void qn_build_else(qn_builder_t* builder) {
-  const char* call = "qn_build_else";
-  if (!qn__build_takes_stmts(builder, call)) return;
+  if (!qn__build_takes_stmts(builder, __func__)) return;
   qn__builder_frame_t* frame = builder->frame;
   if (frame->kind != QN__FRAME_IF) {
-    (void)qn__build_fail(builder, call, "the innermost open block is not an if");
+    (void)qn__build_fail(builder, "the innermost open block is not an if");
     return;
   }
   frame->kind = QN__FRAME_ELSE;
@@ -205,10 +193,9 @@ void qn_build_else(qn_builder_t* builder) {
 // ------------------------------------------------------------------------------------ statements
 
 qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_t* value) {
-  const char* call = "qn_build_let";
-  if (!qn__build_is_ready(builder, call)) return NULL;
-  const char* text = qn__build_name(builder, call, name, "v");
-  qn__ir_expr_t* tree = qn__build_take(builder, call, "the value", value, NULL);
+  if (!qn__build_is_ready(builder, __func__)) return NULL;
+  const char* text = qn__build_name(builder, name, "v");
+  qn__ir_expr_t* tree = qn__build_take(builder, "the value", value, NULL);
   qn__ir_stmt_t* stmt = text && tree ? new_stmt(builder, QN__STMT_LET) : NULL;
   if (!stmt) return NULL;
   stmt->let.value = tree;
@@ -219,20 +206,19 @@ qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_t* valu
 }
 
 // Takes a value of the buffer's dtype.
-static qn__ir_expr_t* take_value(qn_builder_t* builder, const char* call, const char* what,
+static qn__ir_expr_t* take_value(qn_builder_t* builder, const char* what,
                                  const qn__ir_buffer_t* buffer, qn__ir_expr_t* value) {
-  qn__ir_expr_t* tree = qn__build_take(builder, call, what, value, NULL);
+  qn__ir_expr_t* tree = qn__build_take(builder, what, value, NULL);
   if (!tree || tree->dtype == buffer->dtype) return tree;
-  return qn__build_fail(builder, call, "%s is %s, buffer '%s' holds %s", what,
-                        qn_dtype_text(tree->dtype), buffer->name, qn_dtype_text(buffer->dtype));
+  return qn__build_fail(builder, "%s is %s, buffer '%s' holds %s", what, qn_dtype_text(tree->dtype),
+                        buffer->name, qn_dtype_text(buffer->dtype));
 }
 
 void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
                     qn_expr_t* const* indices, qn_expr_t* value) {
-  const char* call = "qn_build_store";
-  if (!qn__build_takes_stmts(builder, call) || !qn__build_is_buffer(builder, call, buffer)) return;
-  qn__ir_expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
-  qn__ir_expr_t* tree = trees ? take_value(builder, call, "the value", buffer, value) : NULL;
+  if (!qn__build_takes_stmts(builder, __func__) || !qn__build_is_buffer(builder, buffer)) return;
+  qn__ir_expr_t** trees = qn__build_indices(builder, buffer, rank, indices, NULL);
+  qn__ir_expr_t* tree = trees ? take_value(builder, "the value", buffer, value) : NULL;
   qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_STORE) : NULL;
   if (!stmt) return;
   stmt->store.buffer = buffer;
@@ -244,21 +230,20 @@ void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
 qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t* buffer,
                            size_t rank, qn_expr_t* const* indices, qn_expr_t* operand,
                            qn_expr_t* operand2) {
-  const char* call = "qn_build_atomic";
-  if (!qn__build_takes_stmts(builder, call) || !qn__build_is_buffer(builder, call, buffer)) {
+  if (!qn__build_takes_stmts(builder, __func__) || !qn__build_is_buffer(builder, buffer)) {
     return NULL;
   }
   const char* text = qn__atomic_text(op);
-  if (!text) return qn__build_fail(builder, call, "atomic operation %d does not exist", (int)op);
+  if (!text) return qn__build_fail(builder, "atomic operation %d does not exist", (int)op);
   bool has_second = qn__atomic_operand_count(op) > 1;
   if (!has_second && operand2) {
-    return qn__build_fail(builder, call, "'%s' takes one operand, two were given", text);
+    return qn__build_fail(builder, "'%s' takes one operand, two were given", text);
   }
-  qn__ir_expr_t** trees = qn__build_indices(builder, call, buffer, rank, indices, NULL);
-  qn__ir_expr_t* first = trees ? take_value(builder, call, "the operand", buffer, operand) : NULL;
+  qn__ir_expr_t** trees = qn__build_indices(builder, buffer, rank, indices, NULL);
+  qn__ir_expr_t* first = trees ? take_value(builder, "the operand", buffer, operand) : NULL;
   qn__ir_expr_t* second = NULL;
   if (first && has_second) {
-    second = take_value(builder, call, "the second operand", buffer, operand2);
+    second = take_value(builder, "the second operand", buffer, operand2);
   }
   qn__ir_stmt_t* stmt =
       first && (second || !has_second) ? new_stmt(builder, QN__STMT_ATOMIC) : NULL;
@@ -277,23 +262,17 @@ qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t
 }
 
 void qn_build_barrier(qn_builder_t* builder) {
-  if (!qn__build_takes_stmts(builder, "qn_build_barrier")) return;
+  if (!qn__build_takes_stmts(builder, __func__)) return;
   qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_BARRIER);
   if (stmt) append(builder, stmt);
 }
 
 void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message) {
-  const char* call = "qn_build_assert";
-  if (!qn__build_takes_stmts(builder, call)) return;
-  qn__ir_expr_t* tree =
-      qn__build_take_as(builder, call, "the condition", condition, QN_DTYPE_BOOL, NULL);
+  if (!qn__build_takes_stmts(builder, __func__)) return;
+  qn__ir_expr_t* tree = take_condition(builder, condition);
   qn__ir_stmt_t* stmt = tree ? new_stmt(builder, QN__STMT_ASSERT) : NULL;
   if (!stmt) return;
   stmt->assert_.condition = tree;
   stmt->assert_.message = qn__arena_cstr(&builder->body.arena, qn__str(message ? message : ""));
-  if (!stmt->assert_.message) {
-    (void)qn__build_out_of_memory(builder);
-    return;
-  }
-  append(builder, stmt);
+  if (stmt->assert_.message) append(builder, stmt);
 }

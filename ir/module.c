@@ -65,9 +65,9 @@ static bool encode(qn_module_t* module) {
   return true;
 }
 
-qn_status_t qn__module_seal(qn__ir_body_t* body, const char* source_name, qn_str_t source,
-                            qn_module_t** out_module) {
-  *out_module = NULL;
+// Makes a module of a verified body (consumed, also on failure): numbers it, writes signatures and
+// canonical bytes, digests it.
+static qn_status_t seal(qn__ir_body_t* body, qn_module_t** out_module) {
   qn_allocator_t allocator = body->arena.allocator;
   qn_module_t* module = qn__alloc_zero(allocator, 1, sizeof *module);
   if (!module) {
@@ -78,15 +78,22 @@ qn_status_t qn__module_seal(qn__ir_body_t* body, const char* source_name, qn_str
   module->allocator = allocator;
   module->body = *body;
   qn__body_init(body, allocator);
-  qn__arena_t* arena = &module->body.arena;
-  module->source_name = qn__arena_cstr(arena, qn__str(source_name ? source_name : ""));
-  module->source = (qn_str_t){qn__arena_cstr(arena, source), source.size};
-  if (!module->source_name || !module->source.data || !describe(module) || !encode(module)) {
+  if (!describe(module) || !encode(module)) {
     qn_module_release(module);
     return qn__out_of_memory("a module");
   }
   *out_module = module;
   return QN_OK;
+}
+
+qn_status_t qn__module_finish(qn__ir_body_t* body, qn__diag_t* diag, qn_module_t** out_module) {
+  *out_module = NULL;
+  bool is_valid = qn__body_verify(body, diag);
+  qn_status_t status = qn__diag_status(diag, QN_STATUS_INVALID_MODULE);
+  if (qn_ok(status) && !is_valid) status = qn__out_of_memory("checking a module");
+  if (qn_ok(status)) return seal(body, out_module);
+  qn__body_deinit(body);
+  return status;
 }
 
 void qn_module_retain(qn_module_t* module) {
@@ -112,17 +119,6 @@ static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_opti
   return QN_OK;
 }
 
-// Verifies and seals a body from the parser or decoder. Consumes the body.
-static qn_status_t finish(qn__ir_body_t* body, qn__diag_t* diag, const char* source_name,
-                          qn_str_t source, qn_module_t** out_module) {
-  bool is_valid = qn__body_verify(body, diag);
-  qn_status_t status = qn__diag_status(diag, QN_STATUS_INVALID_MODULE);
-  if (qn_ok(status) && !is_valid) status = qn__out_of_memory("checking a module");
-  if (qn_ok(status)) return qn__module_seal(body, source_name, source, out_module);
-  qn__body_deinit(body);
-  return status;
-}
-
 qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_options_t* options,
                             qn_module_t** out_module) {
   QN_REQUIRE(out_module);
@@ -142,7 +138,7 @@ qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_option
   qn__ir_body_t body;
   qn_status_t status;
   if (qn__text_parse(source, filled.allocator, &diag, &body)) {
-    status = finish(&body, &diag, filled.source_name, source, out_module);
+    status = qn__module_finish(&body, &diag, out_module);
   } else {
     bool is_exhausted = body.arena.is_exhausted;
     status = is_exhausted ? QN_OK : qn__diag_status(&diag, QN_STATUS_SYNTAX);
@@ -168,7 +164,7 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
   qn__diag_t diag;
   qn__diag_init(&diag, filled.allocator, &filled, filled.source_name, QN_STR(""));
   qn_module_t* module = NULL;
-  qn_status_t status = finish(&body, &diag, filled.source_name, QN_STR(""), &module);
+  qn_status_t status = qn__module_finish(&body, &diag, &module);
   qn__diag_deinit(&diag);
   if (!qn_ok(status)) return status;
   // Canonical bytes have one form: reject bytes that the encoder would write differently.
@@ -225,23 +221,20 @@ size_t qn_module_function_count(const qn_module_t* module) {
 }
 
 static const qn__ir_func_t* function_at(const qn_module_t* module, size_t index) {
-  return index < module->body.function_count ? module->functions[index] : NULL;
+  return module && index < module->body.function_count ? module->functions[index] : NULL;
 }
 
 const char* qn_module_function_name(const qn_module_t* module, size_t index) {
-  if (!module) return NULL;
   const qn__ir_func_t* function = function_at(module, index);
   return function ? function->name : NULL;
 }
 
 const char* qn_module_function_signature(const qn_module_t* module, size_t index) {
-  if (!module) return NULL;
   const qn__ir_func_t* function = function_at(module, index);
   return function ? function->signature : NULL;
 }
 
 size_t qn_module_function_param_count(const qn_module_t* module, size_t index) {
-  if (!module) return 0;
   const qn__ir_func_t* function = function_at(module, index);
   return function ? function->param_count : 0;
 }

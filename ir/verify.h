@@ -8,6 +8,8 @@
 #include "ir/diag.h"
 
 bool qn__body_verify(const qn__ir_body_t* body, qn__diag_t* diag);
+// Verifies a body and makes a module of it (module.c). Consumes the body, also on failure.
+qn_status_t qn__module_finish(qn__ir_body_t* body, qn__diag_t* diag, qn_module_t** out_module);
 // Verifies and returns INVALID_MODULE with the rendered text, prefixed by `what` (a pass's name).
 qn_status_t qn__body_verify_status(const qn__ir_body_t* body, const char* what);
 
