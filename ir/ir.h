@@ -225,7 +225,7 @@ typedef struct qn__ir_param {
 
 struct qn__ir_func {
   const char* name;
-  const char* signature;  // made by qn__module_seal
+  const char* signature;  // made by qn__module_finish
   qn__ir_loc_t loc;
   bool is_fast;
   size_t param_count;
@@ -253,10 +253,7 @@ struct qn_module {
   qn_allocator_t allocator;
   qn__ir_body_t body;
   qn__ir_func_t** functions;  // array of body's list
-  // The text that it was parsed from, for diagnostics; "" when built or decoded.
-  const char* source_name;
-  qn_str_t source;
-  uint8_t* bytes;  // canonical bytes
+  uint8_t* bytes;             // canonical bytes
   size_t byte_count;
   size_t byte_capacity;
   qn_hash128_t digest;         // XXH3-128 of the canonical bytes
@@ -269,11 +266,6 @@ void qn__body_init(qn__ir_body_t* body, qn_allocator_t allocator);
 void qn__body_deinit(qn__ir_body_t* body);
 // Links a function at the end of the list.
 void qn__body_append(qn__ir_body_t* body, qn__ir_func_t* function);
-
-// Makes a module of a verified body (consumed, also on failure): numbers it, writes signatures and
-// canonical bytes, digests it. `source` is copied.
-qn_status_t qn__module_seal(qn__ir_body_t* body, const char* source_name, qn_str_t source,
-                            qn_module_t** out_module);
 
 // ---- nodes (node.c). All return NULL when the arena is exhausted.
 
@@ -379,6 +371,13 @@ static inline qn_dtype_t qn__op_own_dtype(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SCALE && i == 1) return QN_DTYPE_I32;
   return rule == QN__RULE_LANE && i == 1 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
 }
+// Returns whether operand `i` has the common dtype T of the rule.
+static inline bool qn__op_is_common(qn__ir_op_rule_t rule, uint32_t i) {
+  return qn__op_own_dtype(rule, i) == QN_DTYPE_NONE;
+}
+static inline bool qn__rule_gives_bool(qn__ir_op_rule_t rule) {
+  return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
+}
 // Returns the common dtype T of an operator's operands.
 static inline qn_dtype_t qn__expr_operand_dtype(const qn__ir_expr_t* expr) {
   return expr->args[qn__op_info(expr->op)->rule == QN__RULE_SELECT ? 1 : 0]->dtype;
@@ -401,6 +400,13 @@ static inline int64_t qn__lane_least(qn_op_t op, int64_t warp_size) {
 // Writes what an assert says where a LANE operator leaves these bounds.
 enum { QN__LANE_MESSAGE_BYTES = 80 };
 void qn__lane_message(qn_op_t op, int64_t warp_size, char out_text[QN__LANE_MESSAGE_BYTES]);
+// The dtypes that T may be (op_rules.c).
+typedef struct qn__ir_rule_info {
+  bool (*accepts)(qn_dtype_t dtype);
+  const char* one;   // "an integer"
+  const char* many;  // "integers"
+} qn__ir_rule_info_t;
+const qn__ir_rule_info_t* qn__rule_info(qn__ir_op_rule_t rule);
 // Returns the dtype of `op` (of ops.inc) for operands of these dtypes, as many as its arity. NONE
 // if it does not take them; then the outputs say which operand is wrong and what it should be
 // (op_rules.c).

@@ -43,18 +43,8 @@ qn__ir_expr_t* qn__expr_op(qn__arena_t* arena, qn_op_t op, qn__ir_expr_t* a, qn_
     return NULL;
   }
   qn_dtype_t dtype = a ? a->dtype : QN_DTYPE_I64;
-  switch (info->rule) {
-    case QN__RULE_COMPARE:
-    case QN__RULE_LOGIC:
-    case QN__RULE_TEST:
-      dtype = QN_DTYPE_BOOL;
-      break;
-    case QN__RULE_SELECT:
-      dtype = b->dtype;
-      break;
-    default:
-      break;
-  }
+  if (qn__rule_gives_bool(info->rule)) dtype = QN_DTYPE_BOOL;
+  if (info->rule == QN__RULE_SELECT) dtype = b->dtype;
   qn__ir_expr_t* expr = qn__expr_new(arena, QN__EXPR_OP, dtype, no_loc);
   if (!expr) return NULL;
   expr->op = op;
@@ -98,21 +88,13 @@ qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__ir_scope_t scope, qn_dtype_
 
 void qn__block_append(qn__ir_block_t* block, qn__ir_stmt_t* stmt) {
   stmt->next = NULL;
-  if (block->last) {
-    block->last->next = stmt;
-  } else {
-    block->first = stmt;
-  }
+  *(block->last ? &block->last->next : &block->first) = stmt;
   block->last = stmt;
 }
 
 void qn__body_append(qn__ir_body_t* body, qn__ir_func_t* function) {
   function->next = NULL;
-  if (body->last) {
-    body->last->next = function;
-  } else {
-    body->first = function;
-  }
+  *(body->last ? &body->last->next : &body->first) = function;
   body->last = function;
   body->function_count++;
 }

@@ -22,7 +22,7 @@ static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, 
                    const char* help, const char* format, va_list arguments) QN_PRINTF(6, 0);
 static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__ir_loc_t loc,
                    const char* help, const char* format, va_list arguments) {
-  if (p->is_stopped) return;
+  if (p->is_stopped || p->arena->is_exhausted) return;
   char message[400];
   if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
   qn__diag_report(p->diag, severity, severity == QN_SEVERITY_NOTE ? "" : qn__code(code), loc, help,
@@ -65,6 +65,18 @@ void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, co
   va_start(arguments, format);
   report(p, QN_SEVERITY_ERROR, code, loc, help, format, arguments);
   va_end(arguments);
+}
+
+void qn__parser_expected(qn__parser_t* p, qn__ir_code_t code, const char* help, const char* format,
+                         ...) {
+  char what[200];
+  va_list arguments;
+  va_start(arguments, format);
+  if (vsnprintf(what, sizeof what, format, arguments) < 0) what[0] = '\0';
+  va_end(arguments);
+  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
+  qn__parser_syntax(p, code, p->token.loc, help, "expected %s, found %s%.*s%s", what, quote,
+                    QN_STR_ARG(qn__parser_found(p)), quote);
 }
 
 const char* qn__parser_help(qn__parser_t* p, const char* format, ...) {
@@ -112,7 +124,7 @@ qn_str_t qn__parser_found(const qn__parser_t* p) {
 
 void qn__parser_advance(qn__parser_t* p) {
   if (p->token.kind != QN__TOKEN_END) p->previous_end = p->token.loc.begin + p->token.loc.size;
-  if (qn__diag_is_full(p->diag)) p->is_stopped = true;
+  if (qn__diag_is_full(p->diag) || p->arena->is_exhausted) p->is_stopped = true;
   if (p->is_stopped) {
     p->token = p->ahead = (qn__token_t){QN__TOKEN_END, {(uint32_t)p->text.size, 0}, 0};
     return;
@@ -133,10 +145,6 @@ bool qn__parser_take_word(qn__parser_t* p, const char* word) {
   return true;
 }
 
-static bool is_quoted(const qn__parser_t* p) {
-  return p->token.kind != QN__TOKEN_END;
-}
-
 bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after) {
   if (qn__parser_take(p, kind)) return true;
   if (p->is_lost) return false;
@@ -150,37 +158,30 @@ bool qn__parser_expect(qn__parser_t* p, qn__token_kind_t kind, const char* after
     if (p->token.newline_count > 0 || qn__parser_at(p, QN__TOKEN_RIGHT_BRACE)) p->is_lost = false;
     return false;
   }
-  const char* quote = is_quoted(p) ? "'" : "";
-  qn_str_t found = qn__parser_found(p);
   const char* help = qn__parser_at(p, QN__TOKEN_FLOORDIV) ? comment_help : NULL;
-  if (!help && qn__parser_at(p, QN__TOKEN_NAME)) help = qn__parser_habit(QN__HABIT_INFIX, found);
+  if (qn__parser_at(p, QN__TOKEN_NAME)) {
+    help = qn__parser_habit(QN__HABIT_INFIX, qn__parser_found(p));
+  }
   if (!help && kind == QN__TOKEN_LEFT_BRACE) help = "a block stands in '{' and '}'";
   if (!help && kind == QN__TOKEN_COLON) help = "it is declared as name: dtype";
-  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, help, "expected %s %s, found %s%.*s%s",
-                    qn__token_text(kind), after, quote, QN_STR_ARG(found), quote);
+  qn__parser_expected(p, QN__CODE_EXPECTED, help, "%s %s", qn__token_text(kind), after);
   return false;
 }
 
 bool qn__parser_expect_word(qn__parser_t* p, const char* word, const char* after) {
   if (qn__parser_take_word(p, word)) return true;
-  const char* quote = is_quoted(p) ? "'" : "";
-  qn_str_t found = qn__parser_found(p);
   bool is_assign = qn__parser_at(p, QN__TOKEN_ASSIGN) && strcmp(word, "in") == 0;
-  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, is_assign ? "write 'in' for '='" : NULL,
-                    "expected '%s' %s, found %s%.*s%s", word, after, quote, QN_STR_ARG(found),
-                    quote);
+  qn__parser_expected(p, QN__CODE_EXPECTED, is_assign ? "write 'in' for '='" : NULL, "'%s' %s",
+                      word, after);
   return false;
 }
 
 bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__ir_loc_t open) {
   if (qn__parser_take(p, kind)) return true;
   if (p->is_lost) return false;
-  const char* quote = is_quoted(p) ? "'" : "";
-  qn_str_t found = qn__parser_found(p);
   uint32_t errors = p->diag->error_count;
   const char* help = qn__parser_at(p, QN__TOKEN_FLOORDIV) ? comment_help : NULL;
-  qn__parser_syntax(p, QN__CODE_UNCLOSED, p->token.loc, help, "expected %s, found %s%.*s%s",
-                    qn__token_text(kind), quote, QN_STR_ARG(found), quote);
+  qn__parser_expected(p, QN__CODE_UNCLOSED, help, "%s", qn__token_text(kind));
   if (p->diag->error_count != errors) qn__parser_note(p, open, "opened here");
   return false;
 }
@@ -188,17 +189,14 @@ bool qn__parser_close(qn__parser_t* p, qn__token_kind_t kind, qn__ir_loc_t open)
 bool qn__parser_name(qn__parser_t* p, const char* what, qn__ir_loc_t* out_loc) {
   *out_loc = p->token.loc;
   if (p->is_lost) return false;
-  const char* quote = is_quoted(p) ? "'" : "";
-  qn_str_t found = qn__parser_found(p);
   if (!qn__parser_at(p, QN__TOKEN_NAME)) {
     bool is_loop = strncmp(what, "the variable of", 15) == 0;
     const char* help =
         is_loop && qn__parser_at(p, QN__TOKEN_LEFT_PAREN) ? "leave the '(' out" : NULL;
-    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, help,
-                      "expected the name of %s, found %s%.*s%s", what, quote, QN_STR_ARG(found),
-                      quote);
+    qn__parser_expected(p, QN__CODE_EXPECTED, help, "the name of %s", what);
     return false;
   }
+  qn_str_t found = qn__parser_found(p);
   if (!qn__text_is_name(found)) {
     bool is_dtype = qn__dtype_from_str(found) != QN_DTYPE_NONE && p->ahead.kind == QN__TOKEN_NAME;
     qn__parser_syntax(p, QN__CODE_RESERVED_NAME, p->token.loc,
@@ -228,15 +226,6 @@ void qn__parser_leave(qn__parser_t* p) {
   p->nesting--;
 }
 
-static bool starts_statement(qn_str_t word) {
-  static const char* const words[] = {"let",  "if",     "while",   "alloc", "const",
-                                      "view", "assert", "barrier", "else"};
-  for (size_t i = 0; i < QN_COUNT_OF(words); i++) {
-    if (qn__str_equal(word, qn__str(words[i]))) return true;
-  }
-  return qn__loop_from_word(word) != 0;
-}
-
 // Skips to the next possible start of a statement: after ';' or a whole block, before '}', before
 // `func`, or at a line that starts with the keyword of a statement.
 void qn__parser_recover(qn__parser_t* p) {
@@ -245,7 +234,7 @@ void qn__parser_recover(qn__parser_t* p) {
   while (!qn__parser_at(p, QN__TOKEN_END)) {
     if (qn__parser_at_word(p, "func")) break;
     if (open == 0 && !is_first && p->token.newline_count > 0 && qn__parser_at(p, QN__TOKEN_NAME) &&
-        starts_statement(qn__parser_word(p))) {
+        qn__parser_starts_stmt(qn__parser_word(p))) {
       break;
     }
     is_first = false;
@@ -280,13 +269,9 @@ void qn__parser_push(qn__parser_t* p, void* item) {
 
 void** qn__parser_pop_list(qn__parser_t* p, size_t mark, size_t* out_count) {
   size_t count = p->list_size > mark ? p->list_size - mark : 0;
-  void** items = qn__arena_alloc_array(p->arena, count ? count : 1, sizeof(void*));
-  if (!items) {
-    qn__parser_out_of_memory(p);
-    count = 0;
-  } else if (count) {
-    memcpy(items, p->list + mark, count * sizeof(void*));
-  }
+  void** items = qn__arena_alloc_array(p->arena, count, sizeof(void*));
+  if (!items) count = 0;
+  if (count) memcpy(items, p->list + mark, count * sizeof(void*));
   p->list_size = mark;
   *out_count = count;
   return items;
@@ -301,15 +286,14 @@ static void parse_module(qn__parser_t* p) {
       qn__parse_function(p);
       continue;
     }
-    qn_str_t found = qn__parser_found(p);
-    qn__parser_suggestion_t suggestion = qn__suggest_start(found);
+    qn__parser_suggestion_t suggestion = qn__suggest_start(qn__parser_found(p));
     qn__suggest(&suggestion, "func");
     bool is_closing = qn__parser_at(p, QN__TOKEN_RIGHT_BRACE);
-    qn__parser_syntax(p, QN__CODE_EXPECTED_FUNC, p->token.loc,
-                      is_closing
-                          ? "there is one '}' too many before it, or this one"
-                          : qn__suggest_help(p, &suggestion, "a module is a list of functions"),
-                      "expected 'func', found '%.*s'", QN_STR_ARG(found));
+    qn__parser_expected(p, QN__CODE_EXPECTED_FUNC,
+                        is_closing
+                            ? "there is one '}' too many before it, or this one"
+                            : qn__suggest_help(p, &suggestion, "a module is a list of functions"),
+                        "'func'");
     while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at_word(p, "func")) {
       qn__parser_advance(p);
     }

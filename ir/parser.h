@@ -9,8 +9,10 @@
 //
 // Errors: a function that finds one reports it and returns a *poisoned* operand or variable (dtype
 // none). Later checks ignore poison, so that one mistake gives one message. A syntax error
-// also sets `is_lost`; the statement loop then skips to the next statement. When memory runs out,
-// `is_stopped` is set: the parser then sees only END, so that every loop ends. Read next: parser.c.
+// also sets `is_lost`; the statement loop then skips to the next statement. After the parser ran
+// out of memory it sees only END, so that every loop ends. Functions that allocate in the arena
+// just return NULL: the arena remembers it. Other failed allocations call qn__parser_out_of_memory.
+// Read next: parser.c.
 #ifndef QUERN_IR_PARSER_H_
 #define QUERN_IR_PARSER_H_
 
@@ -73,7 +75,6 @@ typedef struct qn__parser {
 
   qn__map_t names;      // text to qn__parser_name_t
   qn__map_t functions;  // text to qn__ir_func_t
-  qn__ir_func_t* function;
   qn__parser_scope_t* scope;
   uint32_t depth;
   bool is_signature;  // free names become symbols
@@ -120,6 +121,9 @@ void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...)
 // Reports a syntax error at the current token and sets is_lost.
 void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                        const char* format, ...) QN_PRINTF(5, 6);
+// Reports "expected …, found 'y'" at the current token; the format says what was expected.
+void qn__parser_expected(qn__parser_t* p, qn__ir_code_t code, const char* help, const char* format,
+                         ...) QN_PRINTF(4, 5);
 // Formats a text for `help`, valid until the next call.
 const char* qn__parser_help(qn__parser_t* p, const char* format, ...) QN_PRINTF(2, 3);
 // Returns the source text of an expression if it is short and on one line, else "x".
@@ -129,7 +133,7 @@ qn_str_t qn__parser_source_of(const qn__parser_t* p, const qn__ir_expr_t* expr);
 const char* qn__parser_comment_help(const qn__parser_t* p, qn__ir_loc_t loc, const char* otherwise);
 // Returns the current token for "expected …, found …": "'y'", "the end of the text".
 qn_str_t qn__parser_found(const qn__parser_t* p);
-// Records that memory ran out. The parser then stops.
+// Records that memory ran out, other than the arena's. The parser then stops.
 void qn__parser_out_of_memory(qn__parser_t* p);
 // Enters one level of nesting; reports and returns false beyond the limit. Pair with leave.
 bool qn__parser_enter(qn__parser_t* p);
@@ -156,6 +160,9 @@ qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc);
 // As qn__parser_resolve, but without a message.
 qn__parser_binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc);
 const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc);
+// Makes a variable named as the text at `loc`. NULL without memory.
+qn__ir_var_t* qn__parser_new_var(qn__parser_t* p, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                                 qn__ir_loc_t loc);
 
 // The best candidate so far for "did you mean".
 typedef struct qn__parser_suggestion {
@@ -234,6 +241,8 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
                      qn__ir_var_t* var);
 // Parses `"let" name "=" expr ";"`, but not the let of an atomic.
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction);
+// Returns whether a statement, or the rest of one, may begin with the word.
+bool qn__parser_starts_stmt(qn_str_t word);
 // Parse declarations of buffers in a body.
 void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block);

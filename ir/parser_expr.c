@@ -123,15 +123,12 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
   qn__ir_expr_t* end;
   if (!qn__parser_enter(p)) return qn__type_poison();
   bool is_good = qn__parse_range(p, "a reduction", &name_loc, &begin, &end);
-  qn__ir_var_t* var = qn__var_new(p->arena, QN__VAR_REDUCE, QN_DTYPE_I64,
-                                  is_good ? qn__parser_intern(p, name_loc) : "");
+  qn__ir_var_t* var = NULL;
   qn__ir_loc_t open = p->token.loc;
   qn__parser_operand_t value = qn__type_poison();
   qn__ir_block_t lets = {NULL, NULL};
-  if (!var) {
-    qn__parser_out_of_memory(p);
-  } else if (is_good && qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "around what is reduced")) {
-    var->loc = name_loc;
+  if (is_good && qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, "around what is reduced")) {
+    var = qn__parser_new_var(p, QN__VAR_REDUCE, QN_DTYPE_I64, name_loc);
     qn__parser_scope_t scope;
     qn__parser_open_block(p, &scope);
     qn__parser_declare(p, name_loc, var, NULL);
@@ -147,7 +144,7 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
     qn__parser_close_block(p);
   }
   qn__parser_leave(p);
-  if (!value.expr || !begin || !end) return qn__type_poison();
+  if (!value.expr || !begin || !end || !var) return qn__type_poison();
   if (value.flex == QN__FLEX_TYPED && value.expr->dtype == QN_DTYPE_BOOL) {
     qn_str_t source = qn__parser_source_of(p, value.expr);
     qn__parser_error(p, QN__CODE_OPERAND_TYPE, value.expr->loc,
@@ -239,8 +236,8 @@ static qn__parser_operand_t parse_word(qn__parser_t* p) {
   qn_dtype_t dtype = qn__dtype_from_str(word);
   if (dtype != QN_DTYPE_NONE) return parse_conversion(p, dtype);
   if (qn__text_is_reserved(word)) {
-    qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, qn__parser_comment_help(p, loc, NULL),
-                      "expected an expression, found '%.*s'", QN_STR_ARG(word));
+    qn__parser_expected(p, QN__CODE_EXPECTED_EXPR, qn__parser_comment_help(p, loc, NULL),
+                        "an expression");
     return qn__type_poison();
   }
   if (p->ahead.kind == QN__TOKEN_LEFT_PAREN) {
@@ -275,13 +272,10 @@ static qn__parser_operand_t parse_primary(qn__parser_t* p) {
     default:
       break;
   }
-  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
-  qn_str_t found = qn__parser_found(p);
   bool is_power =
       qn__parser_at(p, QN__TOKEN_STAR) && loc.begin > 0 && p->text.data[loc.begin - 1] == '*';
   const char* help = is_power ? "write pow(a, b)" : qn__parser_comment_help(p, loc, NULL);
-  qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, loc, help, "expected an expression, found %s%.*s%s",
-                    quote, QN_STR_ARG(found), quote);
+  qn__parser_expected(p, QN__CODE_EXPECTED_EXPR, help, "an expression");
   return qn__type_poison();
 }
 
@@ -338,6 +332,14 @@ static const infix_t infixes[] = {
     {QN__TOKEN_FLOORDIV, QN_OP_FLOORDIV, 9},
     {QN__TOKEN_PERCENT, QN_OP_FLOORMOD, 9},
 };
+
+int qn__op_level(qn_op_t op) {
+  for (size_t i = 0; i < QN_COUNT_OF(infixes); i++) {
+    if (infixes[i].op == op) return infixes[i].level;
+  }
+  (void)QN_NEVER(true);
+  return 0;
+}
 
 static const infix_t* infix_at(const qn__parser_t* p) {
   for (size_t i = 0; i < QN_COUNT_OF(infixes); i++) {

@@ -10,48 +10,49 @@
 static qn__ir_buffer_t* new_buffer(qn__parser_t* p, qn__ir_scope_t scope, qn_dtype_t dtype,
                                    qn__ir_loc_t loc, uint32_t rank, qn__ir_expr_t** shape) {
   qn__ir_buffer_t* buffer = qn__buf_new(p->arena, scope, dtype, qn__parser_intern(p, loc), rank);
-  if (!buffer) {
-    qn__parser_out_of_memory(p);
-    return NULL;
-  }
+  if (!buffer) return NULL;
   buffer->loc = loc;
   buffer->shape = shape;
-  buffer->align_bytes = (uint32_t)qn_dtype_size_bytes(dtype);
   return buffer;
 }
 
 static void append_alloc(qn__parser_t* p, qn__ir_block_t* block, qn__ir_buffer_t* buffer,
                          qn__ir_loc_t loc) {
+  qn__parser_declare(p, buffer->loc, NULL, buffer);
   qn__ir_stmt_t* stmt = qn__stmt_new(p->arena, QN__STMT_ALLOC, loc);
-  if (!stmt) {
-    qn__parser_out_of_memory(p);
-    return;
-  }
+  if (!stmt) return;
   stmt->alloc.buffer = buffer;
   qn__block_append(block, stmt);
 }
 
-// Parses `name ":" dtype "[" shape "]"`. Returns false if lost.
-static bool parse_declared(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
-                           qn_dtype_t* out_dtype, qn__ir_expr_t*** out_shape, uint32_t* out_rank) {
-  return qn__parser_name(p, what, out_name) &&
-         qn__parser_expect(p, QN__TOKEN_COLON, "after the name of a buffer") &&
-         ((*out_dtype = qn__parse_dtype(p)) != QN_DTYPE_NONE || !p->is_lost) &&
-         qn__parse_extents(p, "the extent of a shape", out_shape, out_rank);
+// Parses `name ":" dtype "[" shape "]"`. Returns NULL if lost.
+static qn__ir_buffer_t* parse_declared(qn__parser_t* p, qn__ir_scope_t scope, const char* what) {
+  qn__ir_loc_t loc;
+  qn_dtype_t dtype;
+  qn__ir_expr_t** shape;
+  uint32_t rank;
+  if (!qn__parser_name(p, what, &loc) ||
+      !qn__parser_expect(p, QN__TOKEN_COLON, "after the name of a buffer") ||
+      ((dtype = qn__parse_dtype(p)) == QN_DTYPE_NONE && p->is_lost) ||
+      !qn__parse_extents(p, "the extent of a shape", &shape, &rank)) {
+    return NULL;
+  }
+  return new_buffer(p, scope, dtype, loc, rank, shape);
 }
 
 // Parses the optional `"strides" "[" exprs "]"`. Returns false if lost.
-static bool parse_strides(qn__parser_t* p, uint32_t rank, qn__ir_expr_t*** out_strides) {
-  *out_strides = NULL;
+static bool parse_strides(qn__parser_t* p, qn__ir_buffer_t* buffer) {
   uint32_t begin = p->token.loc.begin;
   if (!qn__parser_take_word(p, "strides")) return !p->is_lost;
   uint32_t count;
-  if (!qn__parse_extents(p, "a stride", out_strides, &count)) return false;
-  if (count != rank) {
+  qn__ir_expr_t** strides;
+  if (!qn__parse_extents(p, "a stride", &strides, &count)) return false;
+  if (count == buffer->rank) {
+    buffer->strides = strides;
+  } else {
     qn__parser_error(p, QN__CODE_STRIDE_COUNT, qn__parser_since(p, begin), NULL,
                      "%u %s given for rank %u", (unsigned)count,
-                     count == 1 ? "stride is" : "strides are", (unsigned)rank);
-    *out_strides = NULL;
+                     count == 1 ? "stride is" : "strides are", (unsigned)buffer->rank);
   }
   return true;
 }
@@ -59,48 +60,39 @@ static bool parse_strides(qn__parser_t* p, uint32_t rank, qn__ir_expr_t*** out_s
 void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__ir_loc_t name_loc;
-  qn_dtype_t dtype = QN_DTYPE_NONE;
-  qn__ir_expr_t** shape;
-  uint32_t rank;
-  if (!parse_declared(p, "an allocation", &name_loc, &dtype, &shape, &rank)) return;
-  qn__ir_scope_t scope = QN__SCOPE_LOCAL;
+  qn__ir_buffer_t* buffer = parse_declared(p, QN__SCOPE_LOCAL, "an allocation");
+  if (!buffer) return;
   if (qn__parser_expect_word(p, "in", "after the shape of an allocation")) {
-    qn_str_t found = qn__parser_found(p);
     bool is_known = false;
-    qn__parser_suggestion_t suggestion = qn__suggest_start(found);
+    qn__parser_suggestion_t suggestion = qn__suggest_start(qn__parser_found(p));
     for (int s = QN__SCOPE_LOCAL; s <= QN__SCOPE_GLOBAL; s++) {
       const char* text = qn__scope_text((qn__ir_scope_t)s);
       qn__suggest(&suggestion, text);
       if (qn__parser_at_word(p, text)) {
-        scope = (qn__ir_scope_t)s;
+        buffer->scope = (qn__ir_scope_t)s;
         is_known = true;
       }
     }
     if (is_known) {
       qn__parser_advance(p);
     } else {
-      const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
-      qn__parser_syntax(
-          p, QN__CODE_UNKNOWN_SCOPE, p->token.loc,
+      qn__parser_expected(
+          p, QN__CODE_UNKNOWN_SCOPE,
           qn__suggest_help(p, &suggestion, "memory is local, shared (by a block) or global"),
-          "expected local, shared or global, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
+          "local, shared or global");
     }
   }
   qn__ir_loc_t loc = qn__parser_since(p, begin);
   if (!p->is_lost) qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an allocation");
-  qn__ir_buffer_t* buffer = new_buffer(p, scope, dtype, name_loc, rank, shape);
-  if (!buffer) return;
-  qn__parser_declare(p, name_loc, NULL, buffer);
   append_alloc(p, block, buffer, loc);
 }
 
 // Computes the number of elements of a constant shape. Reports extents that are not literals.
 // Returns false if the number is unknown.
-static bool constant_count(qn__parser_t* p, qn__ir_expr_t** shape, uint32_t rank,
-                           size_t* out_count) {
+static bool constant_count(qn__parser_t* p, const qn__ir_buffer_t* buffer, size_t* out_count) {
+  qn__ir_expr_t** shape = buffer->shape;
   size_t count = 1;
-  for (uint32_t i = 0; i < rank; i++) {
+  for (uint32_t i = 0; i < buffer->rank; i++) {
     if (!shape[i]) return false;
     if (shape[i]->kind != QN__EXPR_INT || shape[i]->int_value < 0 ||
         !qn__size_mul(count, (size_t)shape[i]->int_value, &count)) {
@@ -128,14 +120,8 @@ static void* parse_element(qn__parser_t* p, const qn__ir_buffer_t* buffer) {
 void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__ir_loc_t name_loc;
-  qn_dtype_t dtype = QN_DTYPE_NONE;
-  qn__ir_expr_t** shape;
-  uint32_t rank;
-  if (!parse_declared(p, "a table", &name_loc, &dtype, &shape, &rank)) return;
-  if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a table")) return;
-  qn__ir_buffer_t* buffer = new_buffer(p, QN__SCOPE_CONST, dtype, name_loc, rank, shape);
-  if (!buffer) return;
+  qn__ir_buffer_t* buffer = parse_declared(p, QN__SCOPE_CONST, "a table");
+  if (!buffer || !qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a table")) return;
   qn__ir_loc_t open = p->token.loc;
   size_t mark = p->list_size;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, "before the elements of a table")) return;
@@ -149,9 +135,8 @@ void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block) {
   size_t count;
   void** elements = qn__parser_pop_list(p, mark, &count);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a table");
-  qn__parser_declare(p, name_loc, NULL, buffer);
   size_t wanted;
-  if (!p->is_lost && constant_count(p, shape, rank, &wanted) && count != wanted) {
+  if (!p->is_lost && constant_count(p, buffer, &wanted) && count != wanted) {
     qn__parser_error(p, QN__CODE_ELEMENT_COUNT, list_loc, NULL,
                      "the table '%s' has %zu %s, but its shape needs %zu", buffer->name, count,
                      count == 1 ? "element" : "elements", wanted);
@@ -164,14 +149,9 @@ void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block) {
 void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__ir_loc_t name_loc;
-  qn_dtype_t dtype = QN_DTYPE_NONE;
-  qn__ir_expr_t** shape;
-  uint32_t rank;
-  qn__ir_expr_t** strides;
   qn__ir_loc_t base_loc;
-  if (!parse_declared(p, "a view", &name_loc, &dtype, &shape, &rank)) return;
-  if (!parse_strides(p, rank, &strides)) return;
+  qn__ir_buffer_t* buffer = parse_declared(p, QN__SCOPE_VIEW, "a view");
+  if (!buffer || !parse_strides(p, buffer)) return;
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the shape of a view")) return;
   if (!qn__parser_name(p, "the buffer under a view", &base_loc)) return;
   qn__parser_binding_t* binding = qn__parser_resolve(p, base_loc);
@@ -180,21 +160,21 @@ void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block) {
                      "'%s' is a value of %s and has no elements", binding->name->text,
                      qn_dtype_text(binding->var->dtype));
   }
-  qn__ir_buffer_t* base = binding ? binding->buffer : NULL;
+  buffer->base = binding ? binding->buffer : NULL;
   uint32_t height;
-  qn__ir_expr_t** indices = qn__parse_indices(p, base, base_loc, &height);
+  buffer->base_indices = qn__parse_indices(p, buffer->base, base_loc, &height);
   qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a view");
-  qn__ir_buffer_t* buffer = new_buffer(p, QN__SCOPE_VIEW, dtype, name_loc, rank, shape);
-  if (!buffer) return;
-  buffer->strides = strides;
-  buffer->base = base;
-  buffer->base_indices = indices;
-  qn__parser_declare(p, name_loc, NULL, buffer);
   append_alloc(p, block, buffer, loc);
 }
 
 // ------------------------------------------------------------------------------------ parameters
+
+static qn__ir_var_t* declare_scalar(qn__parser_t* p, qn__ir_loc_t loc, qn_dtype_t dtype) {
+  qn__ir_var_t* var = qn__parser_new_var(p, QN__VAR_SCALAR, dtype, loc);
+  if (var) qn__parser_declare(p, loc, var, NULL);
+  return var;
+}
 
 // Declares the scalar parameters before the parser reads shapes: scans the parameter list with a
 // second lexer. Ignores errors, since the parser reports them later.
@@ -218,14 +198,7 @@ static void declare_scalars(qn__parser_t* p) {
       qn_dtype_t dtype = qn__dtype_from_str(qn__lexer_slice(p->text, after.loc));
       if (qn__text_is_name(qn__lexer_slice(p->text, before.loc)) &&
           !qn__parser_find(p, before.loc)) {
-        qn__ir_var_t* var =
-            qn__var_new(p->arena, QN__VAR_SCALAR, dtype, qn__parser_intern(p, before.loc));
-        if (!var) {
-          qn__parser_out_of_memory(p);
-          return;
-        }
-        var->loc = before.loc;
-        qn__parser_declare(p, before.loc, var, NULL);
+        (void)declare_scalar(p, before.loc, dtype);
       }
     }
     before = token;
@@ -256,7 +229,7 @@ static void parse_align(qn__parser_t* p, qn__ir_buffer_t* buffer) {
                      "an alignment is a power of two of bytes, at most %d", LARGEST);
     return;
   }
-  if (buffer && value > buffer->align_bytes) buffer->align_bytes = (uint32_t)value;
+  if (value > buffer->align_bytes) buffer->align_bytes = (uint32_t)value;
 }
 
 static qn__ir_param_t* parse_param(qn__parser_t* p) {
@@ -282,10 +255,7 @@ static qn__ir_param_t* parse_param(qn__parser_t* p) {
   qn_dtype_t dtype = qn__parse_dtype(p);
   if (p->is_lost) return NULL;
   qn__ir_param_t* param = QN__ARENA_NEW(p->arena, qn__ir_param_t);
-  if (!param) {
-    qn__parser_out_of_memory(p);
-    return NULL;
-  }
+  if (!param) return NULL;
   if (!qn__parser_at(p, QN__TOKEN_LEFT_BRACKET)) {
     if (access != QN_ACCESS_NONE) {
       qn__parser_error(
@@ -295,31 +265,19 @@ static qn__ir_param_t* parse_param(qn__parser_t* p) {
           qn__parser_intern(p, name_loc));
     }
     const qn__parser_binding_t* binding = qn__parser_find(p, name_loc);
-    if (binding && binding->loc.begin == name_loc.begin) {
-      param->scalar = binding->var;
-    } else {
-      param->scalar = qn__var_new(p->arena, QN__VAR_SCALAR, dtype, qn__parser_intern(p, name_loc));
-      if (!param->scalar) {
-        qn__parser_out_of_memory(p);
-        return NULL;
-      }
-      param->scalar->loc = name_loc;
-      qn__parser_declare(p, name_loc, param->scalar, NULL);
-    }
-    return param;
+    bool is_declared = binding && binding->loc.begin == name_loc.begin;
+    param->scalar = is_declared ? binding->var : declare_scalar(p, name_loc, dtype);
+    return param->scalar ? param : NULL;
   }
   qn__ir_expr_t** shape;
-  qn__ir_expr_t** strides;
   uint32_t rank;
   p->is_signature = true;
-  bool is_good = qn__parse_extents(p, "the extent of a shape", &shape, &rank) &&
-                 parse_strides(p, rank, &strides);
+  bool is_good = qn__parse_extents(p, "the extent of a shape", &shape, &rank);
+  if (is_good) param->buffer = new_buffer(p, QN__SCOPE_PARAM, dtype, name_loc, rank, shape);
+  is_good = param->buffer && parse_strides(p, param->buffer);
   p->is_signature = false;
   if (!is_good) return NULL;
-  param->buffer = new_buffer(p, QN__SCOPE_PARAM, dtype, name_loc, rank, shape);
-  if (!param->buffer) return NULL;
   param->buffer->access = access == QN_ACCESS_NONE ? QN_ACCESS_IN : access;
-  param->buffer->strides = strides;
   parse_align(p, param->buffer);
   qn__parser_declare(p, name_loc, NULL, param->buffer);
   return param;
@@ -338,13 +296,9 @@ static void parse_params(qn__parser_t* p, qn__ir_func_t* function) {
   qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open);
   size_t count;
   void** params = qn__parser_pop_list(p, mark, &count);
-  function->params = qn__arena_alloc_array(p->arena, count ? count : 1, sizeof(qn__ir_param_t));
-  function->symbols =
-      qn__arena_alloc_array(p->arena, p->symbol_count ? p->symbol_count : 1, sizeof(qn__ir_var_t*));
-  if (!function->params || !function->symbols || !params) {
-    qn__parser_out_of_memory(p);
-    return;
-  }
+  function->params = qn__arena_alloc_array(p->arena, count, sizeof(qn__ir_param_t));
+  function->symbols = qn__arena_alloc_array(p->arena, p->symbol_count, sizeof(qn__ir_var_t*));
+  if (!function->params || !function->symbols || !params) return;
   for (size_t i = 0; i < count; i++) function->params[i] = *(const qn__ir_param_t*)params[i];
   function->param_count = count;
   for (size_t i = 0; i < p->symbol_count; i++) function->symbols[i] = p->symbols[i];
@@ -353,14 +307,14 @@ static void parse_params(qn__parser_t* p, qn__ir_func_t* function) {
 
 // ------------------------------------------------------------------------------------ functions
 
-// Skips the rest of a broken header, so that the parser can still read the body.
+// Skips the rest of a broken header, and the body.
 static void recover_header(qn__parser_t* p) {
-  if (!p->is_lost) return;
   while (!qn__parser_at(p, QN__TOKEN_END) && !qn__parser_at(p, QN__TOKEN_LEFT_BRACE) &&
          !qn__parser_at_word(p, "func")) {
     qn__parser_advance(p);
   }
   p->is_lost = p->is_stopped;
+  if (qn__parser_at(p, QN__TOKEN_LEFT_BRACE)) qn__parser_recover(p);
 }
 
 void qn__parse_function(qn__parser_t* p) {
@@ -368,19 +322,13 @@ void qn__parse_function(qn__parser_t* p) {
   qn__parser_advance(p);
   qn__parser_reset_names(p);
   qn__ir_func_t* function = QN__ARENA_NEW(p->arena, qn__ir_func_t);
-  if (!function) {
-    qn__parser_out_of_memory(p);
-    return;
-  }
+  if (!function) return;
   function->name = "";
   if (qn__parser_name(p, "a function", &function->loc)) {
     qn_str_t name = qn__lexer_slice(p->text, function->loc);
     const qn__ir_func_t* other = qn__map_get(&p->functions, name);
     function->name = qn__arena_cstr(p->arena, name);
-    if (!function->name) {
-      qn__parser_out_of_memory(p);
-      return;
-    }
+    if (!function->name) return;
     if (other) {
       qn__parser_error(p, QN__CODE_DUPLICATE, function->loc, "choose another name",
                        "'%s': a function already has this name", function->name);
@@ -390,25 +338,14 @@ void qn__parse_function(qn__parser_t* p) {
       return;
     }
   }
-  p->function = function;
   if (!p->is_lost) parse_params(p, function);
   if (p->is_lost) {
     // Not all parameters are known, so messages about the body could be wrong.
     recover_header(p);
-    if (qn__parser_at(p, QN__TOKEN_LEFT_BRACE)) qn__parser_recover(p);
     return;
   }
   if (qn__parser_take_word(p, "fast")) function->is_fast = true;
   qn__parse_block(p, &function->body, function->loc, NULL);
-  if (p->is_lost) {
-    recover_header(p);
-    if (qn__parser_at(p, QN__TOKEN_LEFT_BRACE)) qn__parser_recover(p);
-  }
-  if (p->body->last) {
-    p->body->last->next = function;
-  } else {
-    p->body->first = function;
-  }
-  p->body->last = function;
-  p->body->function_count++;
+  if (p->is_lost) recover_header(p);
+  qn__body_append(p->body, function);
 }

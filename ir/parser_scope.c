@@ -47,11 +47,8 @@ const char* qn__parser_intern(qn__parser_t* p, qn__ir_loc_t loc) {
 void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
                         qn__ir_buffer_t* buffer) {
   qn__parser_name_t* name = intern(p, loc);
-  qn__parser_binding_t* binding = name ? QN__ARENA_NEW(p->arena, qn__parser_binding_t) : NULL;
-  if (!binding) {
-    qn__parser_out_of_memory(p);
-    return;
-  }
+  qn__parser_binding_t* binding = QN__ARENA_NEW(p->arena, qn__parser_binding_t);
+  if (!name || !binding) return;
   qn__parser_binding_t* other = name->top;
   if (other && (other->depth == p->depth || other->depth == 0)) {
     if (loc.begin != other->loc.begin) {
@@ -77,9 +74,15 @@ qn__parser_binding_t* qn__parser_find(qn__parser_t* p, qn__ir_loc_t loc) {
   return name ? name->top : NULL;
 }
 
+qn__ir_var_t* qn__parser_new_var(qn__parser_t* p, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                                 qn__ir_loc_t loc) {
+  qn__ir_var_t* var = qn__var_new(p->arena, kind, dtype, qn__parser_intern(p, loc));
+  if (var) var->loc = loc;
+  return var;
+}
+
 static qn__parser_binding_t* add_symbol(qn__parser_t* p, qn__ir_loc_t loc) {
-  qn__ir_var_t* var =
-      qn__var_new(p->arena, QN__VAR_SYMBOL, QN_DTYPE_I64, qn__parser_intern(p, loc));
+  qn__ir_var_t* var = qn__parser_new_var(p, QN__VAR_SYMBOL, QN_DTYPE_I64, loc);
   void* items = p->symbols;
   if (!var || !qn__grow(p->allocator, &items, &p->symbol_capacity, p->symbol_count + 1,
                         sizeof(qn__ir_var_t*))) {
@@ -87,7 +90,6 @@ static qn__parser_binding_t* add_symbol(qn__parser_t* p, qn__ir_loc_t loc) {
     return NULL;
   }
   p->symbols = items;
-  var->loc = loc;
   p->symbols[p->symbol_count++] = var;
   qn__parser_declare(p, loc, var, NULL);
   return qn__parser_find(p, loc);

@@ -7,26 +7,13 @@
 // Not here: expressions (parser_expr.c), parameters (parser_func.c).
 #include "ir/parser.h"
 
-static qn__ir_stmt_t* new_stmt(qn__parser_t* p, qn__ir_block_t* block, qn__ir_stmt_kind_t kind,
-                               uint32_t begin) {
-  qn__ir_stmt_t* stmt = qn__stmt_new(p->arena, kind, qn__parser_since(p, begin));
-  if (!stmt) {
-    qn__parser_out_of_memory(p);
-    return NULL;
-  }
-  qn__block_append(block, stmt);
-  return stmt;
-}
+#include <stdio.h>
 
-static qn__ir_var_t* new_var(qn__parser_t* p, qn__ir_var_kind_t kind, qn_dtype_t dtype,
-                             qn__ir_loc_t loc) {
-  qn__ir_var_t* var = qn__var_new(p->arena, kind, dtype, qn__parser_intern(p, loc));
-  if (!var) {
-    qn__parser_out_of_memory(p);
-    return NULL;
-  }
-  var->loc = loc;
-  return var;
+static qn__ir_stmt_t* new_stmt(qn__parser_t* p, qn__ir_block_t* block, qn__ir_stmt_kind_t kind,
+                               qn__ir_loc_t loc) {
+  qn__ir_stmt_t* stmt = qn__stmt_new(p->arena, kind, loc);
+  if (stmt) qn__block_append(block, stmt);
+  return stmt;
 }
 
 // ------------------------------------------------------------------------------------ pieces
@@ -35,25 +22,18 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
                      qn__ir_expr_t** out_begin, qn__ir_expr_t** out_end) {
   *out_begin = NULL;
   *out_end = NULL;
-  char owner[64] = "the variable of ";
-  qn_str_t tail = qn__str(what);
-  size_t size = strlen(owner);
-  memcpy(owner + size, tail.data, tail.size < 40 ? tail.size + 1 : 40);
-  owner[sizeof owner - 1] = '\0';
+  char owner[64];
+  (void)snprintf(owner, sizeof owner, "the variable of %s", what);
   if (!qn__parser_name(p, owner, out_name)) return false;
   if (!qn__parser_expect_word(p, "in", "after the name of a variable")) return false;
   *out_begin = qn__type_as_i64(p, qn__parse_expr(p), "the lower bound");
   if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE)) p->is_lost = true;  // reported before
   if (!p->is_lost && !qn__parser_at(p, QN__TOKEN_RANGE)) {
-    qn_str_t found = qn__parser_found(p);
-    const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
     qn_str_t source = qn__parser_source_of(p, *out_begin);
     const char* help = qn__parser_at(p, QN__TOKEN_LEFT_BRACE)
                            ? qn__parser_help(p, "a range has two ends: 0..%.*s", QN_STR_ARG(source))
                            : NULL;
-    qn__parser_syntax(p, QN__CODE_NOT_A_RANGE, p->token.loc, help,
-                      "expected '..' after the lower bound, found %s%.*s%s", quote,
-                      QN_STR_ARG(found), quote);
+    qn__parser_expected(p, QN__CODE_NOT_A_RANGE, help, "'..' after the lower bound");
     return false;
   }
   if (!qn__parser_take(p, QN__TOKEN_RANGE)) return false;
@@ -90,8 +70,7 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
 
 // ------------------------------------------------------------------------------------ let, atomics
 
-static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
-                         const qn__ir_loc_t* result_loc) {
+static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_loc_t* result_loc) {
   qn_atomic_op_t op = qn__atomic_from_word(qn__parser_word(p));
   qn__ir_loc_t op_loc = p->token.loc;
   qn__parser_advance(p);
@@ -128,13 +107,13 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
       indices && wanted == 2 ? qn__type_as_value(p, operands[1], buffer) : NULL;
   qn__ir_var_t* result = NULL;
   if (result_loc) {
-    result = new_var(p, QN__VAR_ATOMIC, buffer ? buffer->dtype : QN_DTYPE_NONE, *result_loc);
+    result =
+        qn__parser_new_var(p, QN__VAR_ATOMIC, buffer ? buffer->dtype : QN_DTYPE_NONE, *result_loc);
     if (result) qn__parser_declare(p, *result_loc, result, NULL);
   }
   if (!operand || (wanted == 2 && !operand2)) return;
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ATOMIC, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ATOMIC, loc);
   if (!stmt) return;
-  stmt->loc = loc;
   stmt->atomic.op = op;
   stmt->atomic.buffer = buffer;
   stmt->atomic.indices = indices;
@@ -157,18 +136,18 @@ void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction)
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
   if (!is_in_reduction && qn__parser_at(p, QN__TOKEN_NAME) &&
       p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(qn__parser_word(p))) {
-    parse_atomic(p, block, begin, &name_loc);
+    parse_atomic(p, block, &name_loc);
     return;
   }
   qn__ir_expr_t* value = qn__type_as_any(p, qn__parse_expr(p));
   qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "the value of a let");
-  qn__ir_var_t* var = new_var(p, QN__VAR_LET, value ? value->dtype : QN_DTYPE_NONE, name_loc);
+  qn__ir_var_t* var =
+      qn__parser_new_var(p, QN__VAR_LET, value ? value->dtype : QN_DTYPE_NONE, name_loc);
   if (var) qn__parser_declare(p, name_loc, var, NULL);
   if (!var || !value) return;
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LET, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LET, loc);
   if (!stmt) return;
-  stmt->loc = loc;
   stmt->let.var = var;
   stmt->let.value = value;
 }
@@ -238,9 +217,8 @@ static void parse_store(qn__parser_t* p, qn__ir_block_t* block) {
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a store");
   qn__ir_expr_t* typed = qn__type_as_value(p, value, buffer);
   if (!typed || !indices) return;
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_STORE, name_loc.begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_STORE, loc);
   if (!stmt) return;
-  stmt->loc = loc;
   stmt->store.buffer = buffer;
   stmt->store.indices = indices;
   stmt->store.value = typed;
@@ -279,9 +257,8 @@ static void parse_if(qn__parser_t* p, qn__ir_block_t* block) {
     }
   }
   if (!condition) return;
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_IF, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_IF, loc);
   if (!stmt) return;
-  stmt->loc = loc;
   stmt->if_.condition = condition;
   stmt->if_.then_block = then_block;
   stmt->if_.else_block = else_block;
@@ -301,14 +278,13 @@ static void parse_loop(qn__parser_t* p, qn__ir_block_t* block, qn_loop_kind_t ki
     return;
   }
   qn__ir_loc_t loc = qn__parser_since(p, begin);
-  qn__ir_var_t* var = new_var(p, QN__VAR_LOOP, QN_DTYPE_I64, name_loc);
+  qn__ir_var_t* var = qn__parser_new_var(p, QN__VAR_LOOP, QN_DTYPE_I64, name_loc);
   if (!var) return;
   qn__ir_block_t body = {NULL, NULL};
   qn__parse_block(p, &body, name_loc, var);
   if (!lower || !upper) return;
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LOOP, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LOOP, loc);
   if (!stmt) return;
-  stmt->loc = loc;
   stmt->loop.kind = kind;
   stmt->loop.var = var;
   stmt->loop.begin = lower;
@@ -324,9 +300,8 @@ static void parse_while(qn__parser_t* p, qn__ir_block_t* block) {
   qn__ir_block_t body = {NULL, NULL};
   qn__parse_block(p, &body, loc, NULL);
   if (!condition) return;
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_WHILE, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_WHILE, loc);
   if (!stmt) return;
-  stmt->loc = loc;
   stmt->while_.condition = condition;
   stmt->while_.body = body;
 }
@@ -341,33 +316,58 @@ static void parse_assert(qn__parser_t* p, qn__ir_block_t* block) {
       qn__buffer_t text;
       qn__buffer_init(&text, p->allocator);
       qn__lexer_unescape(qn__parser_word(p), &text);
+      if (text.has_failed) qn__parser_out_of_memory(p);
       message = text.has_failed ? NULL : qn__arena_cstr(p->arena, qn__buffer_as_str(&text));
       qn__buffer_deinit(&text);
-      if (!message) qn__parser_out_of_memory(p);
     }
     qn__parser_expect(p, QN__TOKEN_STRING, "as the message of an assert");
   }
   qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an assert");
   if (!condition || !message) return;
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ASSERT, begin);
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ASSERT, loc);
   if (!stmt) return;
-  stmt->loc = loc;
   stmt->assert_.condition = condition;
   stmt->assert_.message = message;
 }
 
 // ------------------------------------------------------------------------------------ statements
 
+static void parse_barrier(qn__parser_t* p, qn__ir_block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "'barrier'");
+  (void)new_stmt(p, block, QN__STMT_BARRIER, loc);
+}
+
+static void parse_let(qn__parser_t* p, qn__ir_block_t* block) {
+  qn__parse_let(p, block, false);
+}
+
+// The words that begin a statement, besides those of loops and atomics.
+static const struct {
+  const char* word;
+  void (*parse)(qn__parser_t* p, qn__ir_block_t* block);  // NULL: begins the rest of a statement
+} keywords[] = {
+    {"let", parse_let},       {"if", parse_if},           {"else", NULL},
+    {"while", parse_while},   {"alloc", qn__parse_alloc}, {"const", qn__parse_const},
+    {"view", qn__parse_view}, {"barrier", parse_barrier}, {"assert", parse_assert},
+};
+
+bool qn__parser_starts_stmt(qn_str_t word) {
+  for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) {
+    if (qn__str_equal(word, qn__str(keywords[i].word))) return true;
+  }
+  return qn__loop_from_word(word) != 0;
+}
+
 static void report_statement(qn__parser_t* p) {
   qn_str_t found = qn__parser_found(p);
-  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
   const char* help = NULL;
   if (qn__parser_at(p, QN__TOKEN_NAME)) {
     qn__parser_suggestion_t suggestion = qn__suggest_start(found);
-    static const char* const words[] = {"let",   "if",   "else",    "while", "alloc",
-                                        "const", "view", "barrier", "assert"};
-    for (size_t i = 0; i < QN_COUNT_OF(words); i++) qn__suggest(&suggestion, words[i]);
+    for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) qn__suggest(&suggestion, keywords[i].word);
     for (int kind = QN_LOOP_SERIAL; kind <= QN_LOOP_THREAD_Z; kind++) {
       qn__suggest(&suggestion, qn__loop_kind_text((qn_loop_kind_t)kind));
     }
@@ -377,17 +377,7 @@ static void report_statement(qn__parser_t* p) {
     help = qn__parser_habit(QN__HABIT_STMT, found);
     if (!help) help = qn__suggest_help(p, &suggestion, NULL);
   }
-  qn__parser_syntax(p, QN__CODE_EXPECTED_STMT, p->token.loc, help,
-                    "expected a statement, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
-}
-
-static void parse_barrier(qn__parser_t* p, qn__ir_block_t* block) {
-  uint32_t begin = p->token.loc.begin;
-  qn__parser_advance(p);
-  qn__ir_loc_t loc = qn__parser_since(p, begin);
-  qn__parser_expect(p, QN__TOKEN_SEMICOLON, "'barrier'");
-  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_BARRIER, begin);
-  if (stmt) stmt->loc = loc;
+  qn__parser_expected(p, QN__CODE_EXPECTED_STMT, help, "a statement");
 }
 
 static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
@@ -397,30 +387,20 @@ static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
     return;
   }
   qn_str_t word = qn__parser_word(p);
+  for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) {
+    if (!keywords[i].parse || !qn__str_equal(word, qn__str(keywords[i].word))) continue;
+    keywords[i].parse(p, block);
+    return;
+  }
   qn_loop_kind_t loop = qn__loop_from_word(word);
+  bool is_free = !qn__text_is_reserved(word);
   if (loop) {
     parse_loop(p, block, loop);
-  } else if (qn__parser_at_word(p, "let")) {
-    qn__parse_let(p, block, false);
-  } else if (qn__parser_at_word(p, "if")) {
-    parse_if(p, block);
-  } else if (qn__parser_at_word(p, "while")) {
-    parse_while(p, block);
-  } else if (qn__parser_at_word(p, "alloc")) {
-    qn__parse_alloc(p, block);
-  } else if (qn__parser_at_word(p, "const")) {
-    qn__parse_const(p, block);
-  } else if (qn__parser_at_word(p, "view")) {
-    qn__parse_view(p, block);
-  } else if (qn__parser_at_word(p, "barrier")) {
-    parse_barrier(p, block);
-  } else if (qn__parser_at_word(p, "assert")) {
-    parse_assert(p, block);
   } else if (p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(word)) {
-    parse_atomic(p, block, p->token.loc.begin, NULL);
-  } else if (p->ahead.kind == QN__TOKEN_LEFT_BRACKET && !qn__text_is_reserved(word)) {
+    parse_atomic(p, block, NULL);
+  } else if (p->ahead.kind == QN__TOKEN_LEFT_BRACKET && is_free) {
     parse_store(p, block);
-  } else if (p->ahead.kind == QN__TOKEN_ASSIGN && !qn__text_is_reserved(word)) {
+  } else if (p->ahead.kind == QN__TOKEN_ASSIGN && is_free) {
     report_assignment(p, p->token.loc);
   } else {
     report_statement(p);

@@ -13,6 +13,9 @@
 // printer_expr.c has the inverse of these rules. Not here: grammar, names.
 #include "ir/parser.h"
 
+#include <assert.h>
+#include <stdio.h>
+
 qn__parser_operand_t qn__type_poison(void) {
   return (qn__parser_operand_t){NULL, QN__FLEX_POISON, 0};
 }
@@ -20,10 +23,7 @@ qn__parser_operand_t qn__type_poison(void) {
 qn__parser_operand_t qn__type_new(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
                                   uint32_t begin) {
   qn__ir_expr_t* expr = qn__expr_new(p->arena, kind, dtype, qn__parser_since(p, begin));
-  if (!expr) {
-    qn__parser_out_of_memory(p);
-    return qn__type_poison();
-  }
+  if (!expr) return qn__type_poison();
   return (qn__parser_operand_t){expr, QN__FLEX_TYPED, 1};
 }
 
@@ -35,76 +35,30 @@ static bool is_open(qn__parser_operand_t operand) {
   return operand.flex == QN__FLEX_INT || operand.flex == QN__FLEX_FLOAT;
 }
 
-// Sets the height of a node from its operands, and reports trees that are too deep.
-static bool grow_height(qn__parser_t* p, qn__parser_operand_t* operand, uint32_t below) {
-  operand->height = below + 1;
-  if (operand->height + p->depth <= QN__NESTING_LIMIT) return true;
-  qn__parser_error(p, QN__CODE_TOO_DEEP, operand->expr->loc, "use a let for a part of it",
+// Makes a node of operands that are not poison. Reports trees that are too deep.
+static qn__parser_operand_t new_node(qn__parser_t* p, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
+                                     uint32_t begin, const qn__parser_operand_t* args,
+                                     uint32_t count) {
+  qn__parser_operand_t node = qn__type_new(p, kind, dtype, begin);
+  if (is_poison(node)) return node;
+  for (uint32_t i = 0; i < count; i++) {
+    assert(!is_poison(args[i]));
+    node.expr->args[i] = args[i].expr;
+    if (args[i].height >= node.height) node.height = args[i].height + 1;
+  }
+  if (node.height + p->depth <= QN__NESTING_LIMIT) return node;
+  qn__parser_error(p, QN__CODE_TOO_DEEP, node.expr->loc, "use a let for a part of it",
                    "the expression has more than %d levels of operators", QN__NESTING_LIMIT);
-  *operand = qn__type_poison();
-  return false;
+  return qn__type_poison();
+}
+
+// Returns the help "convert it: i64(x)".
+static const char* convert_help(qn__parser_t* p, const qn__ir_expr_t* expr, qn_dtype_t dtype) {
+  return qn__parser_help(p, "convert it: %s(%.*s)", qn_dtype_text(dtype),
+                         QN_STR_ARG(qn__parser_source_of(p, expr)));
 }
 
 // ------------------------------------------------------------------------------------ rules
-
-static bool rule_takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
-  switch (rule) {
-    case QN__RULE_NUMERIC:
-    case QN__RULE_GROUP:
-      return qn__dtype_is_int(dtype) || qn__dtype_is_float(dtype);
-    case QN__RULE_INTEGER:
-    case QN__RULE_SHIFT:
-      return qn__dtype_is_int(dtype);
-    case QN__RULE_FLOAT:
-    case QN__RULE_SCALE:
-    case QN__RULE_TEST:
-      return qn__dtype_is_float(dtype);
-    case QN__RULE_BITWISE:
-      return qn__dtype_is_int(dtype) || dtype == QN_DTYPE_BOOL;
-    case QN__RULE_LOGIC:
-      return dtype == QN_DTYPE_BOOL;
-    case QN__RULE_COMPARE:
-    case QN__RULE_SELECT:
-    case QN__RULE_LANE:
-    case QN__RULE_TARGET:
-      break;
-  }
-  return true;
-}
-
-static const char* rule_text(qn__ir_op_rule_t rule) {
-  switch (rule) {
-    case QN__RULE_NUMERIC:
-    case QN__RULE_GROUP:
-      return "integers or floats";
-    case QN__RULE_INTEGER:
-    case QN__RULE_SHIFT:
-      return "integers";
-    case QN__RULE_FLOAT:
-    case QN__RULE_SCALE:
-    case QN__RULE_TEST:
-      return "floats";
-    case QN__RULE_BITWISE:
-      return "integers or bool";
-    case QN__RULE_LOGIC:
-      return "bool";
-    case QN__RULE_COMPARE:
-    case QN__RULE_SELECT:
-    case QN__RULE_LANE:
-    case QN__RULE_TARGET:
-      break;
-  }
-  return "any dtype";
-}
-
-static bool gives_bool(qn__ir_op_rule_t rule) {
-  return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
-}
-
-// Returns whether operand `i` has the common dtype T of the rule.
-static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
-  return qn__op_own_dtype(rule, i) == QN_DTYPE_NONE;
-}
 
 // Returns whether an operator of this rule makes its untyped literals floats.
 static bool is_of_floats(qn__ir_op_rule_t rule) {
@@ -126,16 +80,16 @@ static bool settle_expr(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) 
       return settle_expr(p, expr->reduce.value, dtype);
     case QN__EXPR_OP: {
       const qn__ir_op_info_t* info = qn__op_info(expr->op);
-      if (!rule_takes(info->rule, dtype)) {
+      if (!qn__rule_info(info->rule)->accepts(dtype)) {
         qn__parser_error(p, QN__CODE_OPERAND_TYPE, expr->loc,
                          expr->op == QN_OP_DIV ? "'//' divides integers" : NULL,
-                         "'%s' takes %s, but %s is needed here", info->text, rule_text(info->rule),
-                         qn_dtype_text(dtype));
+                         "'%s' takes %s, but %s is needed here", info->text,
+                         qn__rule_info(info->rule)->many, qn_dtype_text(dtype));
         return false;
       }
       expr->dtype = dtype;
       for (uint32_t i = 0; i < info->arity; i++) {
-        if (is_common(info->rule, i) && !settle_expr(p, expr->args[i], dtype)) return false;
+        if (qn__op_is_common(info->rule, i) && !settle_expr(p, expr->args[i], dtype)) return false;
       }
       return true;
     }
@@ -227,25 +181,24 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* 
   } else if ((op == QN_OP_AND || op == QN_OP_OR || op == QN_OP_XOR) && !is_bool) {
     help = "bitcast to an integer of the same size first";
   } else if (is_of_floats(info->rule) && is_int) {
-    help = qn__parser_help(p, "convert it: f32(%.*s)", QN_STR_ARG(source));
+    help = convert_help(p, operand.expr, QN_DTYPE_F32);
   } else if (info->rule == QN__RULE_NUMERIC && is_bool) {
-    help = qn__parser_help(p, "convert it: i32(%.*s)", QN_STR_ARG(source));
+    help = convert_help(p, operand.expr, QN_DTYPE_I32);
   }
   qn__parser_error(p, QN__CODE_OPERAND_TYPE, operand.expr->loc, help, "'%s' takes %s, not %s",
-                   info->text, rule_text(info->rule), got);
+                   info->text, qn__rule_info(info->rule)->many, got);
 }
 
+// Gives an open operand the dtype, and reports an operand of another one; of another class if
+// `is_any_int`.
 static qn__ir_expr_t* as_integer(qn__parser_t* p, qn__parser_operand_t operand, qn_dtype_t dtype,
-                                 qn__ir_code_t code, const char* what) {
+                                 bool is_any_int, qn__ir_code_t code, const char* what) {
   if (!qn__type_settle(p, &operand, dtype)) return NULL;
-  if (operand.expr->dtype == dtype) return operand.expr;
-  qn_str_t source = qn__parser_source_of(p, operand.expr);
-  bool is_bool = operand.expr->dtype == QN_DTYPE_BOOL;
-  const char* text = qn_dtype_text(dtype);
-  qn__parser_error(
-      p, code, operand.expr->loc,
-      is_bool ? NULL : qn__parser_help(p, "convert it: %s(%.*s)", text, QN_STR_ARG(source)),
-      "%s is %s, not %s", what, qn_dtype_text(operand.expr->dtype), text);
+  qn_dtype_t given = operand.expr->dtype;
+  if (given == dtype || (is_any_int && qn__dtype_is_int(given))) return operand.expr;
+  const char* help = given == QN_DTYPE_BOOL ? NULL : convert_help(p, operand.expr, dtype);
+  qn__parser_error(p, code, operand.expr->loc, help, "%s is %s, not %s", what, qn_dtype_text(given),
+                   is_any_int ? "an integer" : qn_dtype_text(dtype));
   return NULL;
 }
 
@@ -259,17 +212,15 @@ qn__parser_operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__parser_operand
   }
   qn__parser_operand_t* common[3];
   uint32_t common_count = 0;
-  uint32_t height = 0;
   for (uint32_t i = 0; i < count; i++) {
     if (is_poison(args[i])) return qn__type_poison();
-    if (args[i].height > height) height = args[i].height;
-    if (is_common(info->rule, i)) common[common_count++] = &args[i];
+    if (qn__op_is_common(info->rule, i)) common[common_count++] = &args[i];
   }
   for (uint32_t i = 0; i < common_count; i++) {
     qn__parser_operand_t* arg = common[i];
-    bool is_taken = is_open(*arg)
-                        ? arg->flex == QN__FLEX_INT || rule_takes(info->rule, QN_DTYPE_F32)
-                        : rule_takes(info->rule, arg->expr->dtype);
+    bool is_taken = is_open(*arg) ? arg->flex == QN__FLEX_INT ||
+                                        qn__rule_info(info->rule)->accepts(QN_DTYPE_F32)
+                                  : qn__rule_info(info->rule)->accepts(arg->expr->dtype);
     if (is_open(*arg) && info->rule == QN__RULE_LOGIC) is_taken = false;
     if (!is_taken) {
       if (arg->flex == QN__FLEX_INT) qn__type_default(p, arg);
@@ -285,34 +236,28 @@ qn__parser_operand_t qn__type_op(qn__parser_t* p, qn_op_t op, qn__parser_operand
     return qn__type_poison();
   }
   if (info->rule == QN__RULE_SCALE &&
-      !as_integer(p, args[1], QN_DTYPE_I32, QN__CODE_OPERAND_TYPE, "the exponent")) {
+      !as_integer(p, args[1], QN_DTYPE_I32, false, QN__CODE_OPERAND_TYPE, "the exponent")) {
     return qn__type_poison();
   }
   char what[32];
-  qn_str_t text = qn__str(info->text);
-  memcpy(what, "'", 1);
-  size_t size = text.size < sizeof what - 3 ? text.size : sizeof what - 3;
-  memcpy(what + 1, text.data, size);
-  memcpy(what + 1 + size, "'", 2);
+  (void)snprintf(what, sizeof what, "'%s'", info->text);
   qn__parser_flex_t flex;
   if (!unify(p, what, common, common_count, op_loc, &flex)) return qn__type_poison();
   if (flex == QN__FLEX_INT && is_of_floats(info->rule)) flex = QN__FLEX_FLOAT;
-  if (flex != QN__FLEX_TYPED && gives_bool(info->rule)) {
+  if (flex != QN__FLEX_TYPED && qn__rule_gives_bool(info->rule)) {
     qn_dtype_t dtype = flex == QN__FLEX_INT ? QN_DTYPE_I64 : QN_DTYPE_F32;
     for (uint32_t i = 0; i < common_count; i++) {
       if (!qn__type_settle(p, common[i], dtype)) return qn__type_poison();
     }
     flex = QN__FLEX_TYPED;
   }
-  qn_dtype_t dtype = flex != QN__FLEX_TYPED   ? QN_DTYPE_NONE
-                     : gives_bool(info->rule) ? QN_DTYPE_BOOL
-                                              : common[0]->expr->dtype;
-  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_OP, dtype, begin);
+  qn_dtype_t dtype = flex != QN__FLEX_TYPED            ? QN_DTYPE_NONE
+                     : qn__rule_gives_bool(info->rule) ? QN_DTYPE_BOOL
+                                                       : common[0]->expr->dtype;
+  qn__parser_operand_t result = new_node(p, QN__EXPR_OP, dtype, begin, args, count);
   if (is_poison(result)) return result;
   result.flex = flex;
   result.expr->op = op;
-  for (uint32_t i = 0; i < count; i++) result.expr->args[i] = args[i].expr;
-  (void)grow_height(p, &result, height);
   return result;
 }
 
@@ -324,15 +269,8 @@ qn__parser_operand_t qn__type_cond(qn__parser_t* p, qn__parser_operand_t* args, 
   qn__ir_loc_t loc = qn__parser_since(p, args[1].expr->loc.begin);
   if (!unify(p, "'?:'", common, 2, loc, &flex)) return qn__type_poison();
   qn_dtype_t dtype = flex == QN__FLEX_TYPED ? args[1].expr->dtype : QN_DTYPE_NONE;
-  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_COND, dtype, begin);
-  if (is_poison(result)) return result;
-  result.flex = flex;
-  uint32_t height = 0;
-  for (uint32_t i = 0; i < 3; i++) {
-    result.expr->args[i] = args[i].expr;
-    if (args[i].height > height) height = args[i].height;
-  }
-  (void)grow_height(p, &result, height);
+  qn__parser_operand_t result = new_node(p, QN__EXPR_COND, dtype, begin, args, 3);
+  if (!is_poison(result)) result.flex = flex;
   return result;
 }
 
@@ -352,11 +290,7 @@ qn__parser_operand_t qn__type_conversion(qn__parser_t* p, qn_dtype_t dtype,
     qn__type_default(p, &operand);
     if (is_poison(operand)) return operand;
   }
-  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_CAST, dtype, begin);
-  if (is_poison(result)) return result;
-  result.expr->args[0] = operand.expr;
-  (void)grow_height(p, &result, operand.height);
-  return result;
+  return new_node(p, QN__EXPR_CAST, dtype, begin, &operand, 1);
 }
 
 qn__parser_operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype,
@@ -371,11 +305,7 @@ qn__parser_operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype,
                      qn_dtype_text(dtype), qn_dtype_size_bytes(dtype));
     return qn__type_poison();
   }
-  qn__parser_operand_t result = qn__type_new(p, QN__EXPR_BITCAST, dtype, begin);
-  if (is_poison(result)) return result;
-  result.expr->args[0] = operand.expr;
-  (void)grow_height(p, &result, operand.height);
-  return result;
+  return new_node(p, QN__EXPR_BITCAST, dtype, begin, &operand, 1);
 }
 
 // ------------------------------------------------------------------------------------ contexts
@@ -392,18 +322,11 @@ qn__ir_expr_t* qn__type_as_bool(qn__parser_t* p, qn__parser_operand_t operand, c
 }
 
 qn__ir_expr_t* qn__type_as_i64(qn__parser_t* p, qn__parser_operand_t operand, const char* what) {
-  return as_integer(p, operand, QN_DTYPE_I64, QN__CODE_NOT_I64, what);
+  return as_integer(p, operand, QN_DTYPE_I64, false, QN__CODE_NOT_I64, what);
 }
 
 qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__parser_operand_t operand) {
-  if (!qn__type_settle(p, &operand, QN_DTYPE_I64)) return NULL;
-  if (qn__dtype_is_int(operand.expr->dtype)) return operand.expr;
-  qn_str_t source = qn__parser_source_of(p, operand.expr);
-  bool is_bool = operand.expr->dtype == QN_DTYPE_BOOL;
-  qn__parser_error(p, QN__CODE_INDEX_TYPE, operand.expr->loc,
-                   is_bool ? NULL : qn__parser_help(p, "convert it: i64(%.*s)", QN_STR_ARG(source)),
-                   "the index is %s, not an integer", qn_dtype_text(operand.expr->dtype));
-  return NULL;
+  return as_integer(p, operand, QN_DTYPE_I64, true, QN__CODE_INDEX_TYPE, "the index");
 }
 
 qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__parser_operand_t operand,
@@ -411,12 +334,10 @@ qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__parser_operand_t operand,
   if (!buffer || buffer->dtype == QN_DTYPE_NONE) return NULL;
   if (!qn__type_settle(p, &operand, buffer->dtype)) return NULL;
   if (operand.expr->dtype == buffer->dtype) return operand.expr;
-  qn_str_t source = qn__parser_source_of(p, operand.expr);
-  qn__parser_error(
-      p, QN__CODE_VALUE_TYPE, operand.expr->loc,
-      qn__parser_help(p, "convert it: %s(%.*s)", qn_dtype_text(buffer->dtype), QN_STR_ARG(source)),
-      "the value is %s, but '%s' holds %s", qn_dtype_text(operand.expr->dtype), buffer->name,
-      qn_dtype_text(buffer->dtype));
+  qn__parser_error(p, QN__CODE_VALUE_TYPE, operand.expr->loc,
+                   convert_help(p, operand.expr, buffer->dtype),
+                   "the value is %s, but '%s' holds %s", qn_dtype_text(operand.expr->dtype),
+                   buffer->name, qn_dtype_text(buffer->dtype));
   qn__parser_note(p, buffer->loc, "'%s' is declared here", buffer->name);
   return NULL;
 }

@@ -67,9 +67,7 @@ qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
       return QN_DTYPE_NONE;
     }
   }
-  const char* quote = qn__parser_at(p, QN__TOKEN_END) ? "" : "'";
-  qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc, qn__parser_habit(QN__HABIT_DTYPE, found),
-                    "expected a dtype, found %s%.*s%s", quote, QN_STR_ARG(found), quote);
+  qn__parser_expected(p, QN__CODE_EXPECTED, qn__parser_habit(QN__HABIT_DTYPE, found), "a dtype");
   return QN_DTYPE_NONE;
 }
 

@@ -9,44 +9,8 @@
 #include "ir/lexer.h"
 #include "ir/printer.h"
 
-// Levels of binding, as in parser_expr.c: 0 conditional and reductions, 1 to 9 infix, 10 prefix.
+// Levels of binding, of qn__op_level: 0 conditional and reductions, 1 to 9 infix, 10 prefix.
 enum { LEVEL_ANY = 0, LEVEL_OR = 1, LEVEL_COMPARE = 3, LEVEL_PREFIX = 10 };
-
-static int level_of(qn_op_t op) {
-  switch (op) {
-    case QN_OP_LOGIC_OR:
-      return LEVEL_OR;
-    case QN_OP_LOGIC_AND:
-      return 2;
-    case QN_OP_OR:
-      return 4;
-    case QN_OP_XOR:
-      return 5;
-    case QN_OP_AND:
-      return 6;
-    case QN_OP_SHL:
-    case QN_OP_SHR:
-      return 7;
-    case QN_OP_ADD:
-    case QN_OP_SUB:
-      return 8;
-    case QN_OP_MUL:
-    case QN_OP_DIV:
-    case QN_OP_FLOORDIV:
-    case QN_OP_FLOORMOD:
-      return 9;
-    default:
-      return LEVEL_COMPARE;
-  }
-}
-
-static bool is_common(qn__ir_op_rule_t rule, uint32_t i) {
-  return qn__op_own_dtype(rule, i) == QN_DTYPE_NONE;
-}
-
-static bool gives_bool(qn__ir_op_rule_t rule) {
-  return rule == QN__RULE_COMPARE || rule == QN__RULE_TEST || rule == QN__RULE_LOGIC;
-}
 
 // Returns whether the parser would leave this open: it holds only literals that could take another
 // dtype.
@@ -62,9 +26,9 @@ static bool is_open(const qn__ir_expr_t* expr) {
       return is_open(expr->reduce.value);
     case QN__EXPR_OP: {
       const qn__ir_op_info_t* info = qn__op_info(expr->op);
-      if (gives_bool(info->rule) || info->rule == QN__RULE_TARGET) return false;
+      if (qn__rule_gives_bool(info->rule) || info->rule == QN__RULE_TARGET) return false;
       for (uint32_t i = 0; i < info->arity; i++) {
-        if (is_common(info->rule, i) && !is_open(expr->args[i])) return false;
+        if (qn__op_is_common(info->rule, i) && !is_open(expr->args[i])) return false;
       }
       return true;
     }
@@ -139,9 +103,9 @@ static void print_op(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t wan
   const qn__ir_expr_t* common[3] = {NULL};
   uint32_t count = 0;
   for (uint32_t i = 0; i < info->arity; i++) {
-    if (is_common(info->rule, i)) common[count++] = expr->args[i];
+    if (qn__op_is_common(info->rule, i)) common[count++] = expr->args[i];
   }
-  if (gives_bool(info->rule) && count != 0) want = default_of(common[0]->dtype);
+  if (qn__rule_gives_bool(info->rule) && count != 0) want = default_of(common[0]->dtype);
   want = common_want(common, count, want);
   if (info->syntax == QN__SYNTAX_PREFIX) {
     const qn__ir_expr_t* operand = expr->args[0];
@@ -154,7 +118,7 @@ static void print_op(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t wan
     return;
   }
   if (info->syntax == QN__SYNTAX_INFIX) {
-    int level = level_of(expr->op);
+    int level = qn__op_level(expr->op);
     print_operand(p, expr->args[0], &want, level == LEVEL_COMPARE ? level + 1 : level);
     qn__buffer_format(out, " %s ", info->text);
     print_operand(p, expr->args[1], &want, level + 1);
@@ -163,7 +127,7 @@ static void print_op(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t wan
   qn__buffer_format(out, "%s(", info->text);
   for (uint32_t i = 0; i < info->arity; i++) {
     if (i > 0) qn__buffer_cstr(out, ", ");
-    if (is_common(info->rule, i)) {
+    if (qn__op_is_common(info->rule, i)) {
       print_operand(p, expr->args[i], &want, LEVEL_ANY);
     } else {
       qn__print_expr(p, expr->args[i], qn__op_own_dtype(info->rule, i), LEVEL_ANY);
@@ -228,7 +192,7 @@ static void print_reduction(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtyp
 static int own_level(const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_COND || expr->kind == QN__EXPR_REDUCE) return LEVEL_ANY;
   if (expr->kind == QN__EXPR_OP && qn__op_info(expr->op)->syntax == QN__SYNTAX_INFIX) {
-    return level_of(expr->op);
+    return qn__op_level(expr->op);
   }
   return LEVEL_PREFIX;
 }

@@ -11,6 +11,10 @@
 // tree runs out of stack.
 enum { QN__NESTING_LIMIT = 256 };
 
+// Returns how tightly an infix operator binds, from 1 (`||`) to 9 (`*`). Parser and printer share
+// it (parser_expr.c).
+int qn__op_level(qn_op_t op);
+
 // Parses as much of the text as possible, without verifying it. Reports errors to `diag` and
 // returns false. `*out_body` is always initialised and must be deinitialised. Also returns false
 // without memory, and qn__diag_status then returns OUT_OF_MEMORY.
