@@ -9,124 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool conf_is_float(qn_dtype_t dtype) {
-  return dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16 || dtype == QN_DTYPE_F32 ||
-         dtype == QN_DTYPE_F64;
-}
-
-static bool is_signed(qn_dtype_t dtype) {
-  return dtype == QN_DTYPE_I8 || dtype == QN_DTYPE_I16 || dtype == QN_DTYPE_I32 ||
-         dtype == QN_DTYPE_I64;
-}
-
-// ---------------------------------------------------------------------------- elements and bits
-
-static uint64_t bits_of(qn_dtype_t dtype, const void* data, size_t index) {
-  size_t size = qn_dtype_size_bytes(dtype);
-  uint64_t bits = 0;
-  memcpy(&bits, (const uint8_t*)data + index * size, size);
-  return bits;
-}
-
-static void set_bits(qn_dtype_t dtype, void* data, size_t index, uint64_t bits) {
-  size_t size = qn_dtype_size_bytes(dtype);
-  memcpy((uint8_t*)data + index * size, &bits, size);
-}
-
-static double from_half(uint64_t bits) {
-  double sign = bits >> 15 & 1 ? -1.0 : 1.0;
-  int exponent = (int)(bits >> 10 & 31);
-  double fraction = (double)(bits & 1023);
-  if (exponent == 31) return bits & 1023 ? (double)NAN : sign * (double)INFINITY;
-  if (exponent == 0) return sign * ldexp(fraction, -24);
-  return sign * ldexp(fraction + 1024.0, exponent - 25);
-}
-
-static double as_f32(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return (double)value;
-}
-
-// Rounds to the nearest value of a format with `precision` bits, least exponent `least` (of 2^least
-// as the smallest denormal) and largest finite value `largest`; ties to even.
-static double round_to(double value, int precision, int least, double largest) {
-  if (!isfinite(value) || value == 0.0) return value;
-  int exponent;
-  (void)frexp(value, &exponent);
-  int unit = exponent - precision > least ? exponent - precision : least;
-  double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
-  return fabs(rounded) > largest ? copysign((double)INFINITY, value) : rounded;
-}
-
-static uint64_t to_half(double value) {
-  uint64_t sign = signbit(value) ? 0x8000 : 0;
-  if (isnan(value)) return 0x7e00;
-  double magnitude = fabs(round_to(value, 11, -24, 65504.0));
-  if (isinf(magnitude)) return sign | 0x7c00;
-  if (magnitude < ldexp(1.0, -14)) return sign | (uint64_t)ldexp(magnitude, 24);
-  int exponent;
-  double fraction = frexp(magnitude, &exponent);
-  return sign | (uint64_t)(exponent + 14) << 10 | ((uint64_t)ldexp(fraction, 11) & 1023);
-}
-
-static uint64_t to_bfloat(double value) {
-  if (isnan(value)) return 0x7fc0;
-  float rounded = (float)round_to(value, 8, -133, ldexp(255.0, 120));
-  uint32_t bits;
-  memcpy(&bits, &rounded, sizeof bits);
-  return bits >> 16;
-}
-
-double conf_element(qn_dtype_t dtype, const void* data, size_t index) {
-  uint64_t bits = bits_of(dtype, data, index);
-  switch (dtype) {
-    case QN_DTYPE_F64: {
-      double value;
-      memcpy(&value, &bits, sizeof value);
-      return value;
-    }
-    case QN_DTYPE_F32:
-      return as_f32((uint32_t)bits);
-    case QN_DTYPE_BF16:
-      return as_f32((uint32_t)bits << 16);
-    case QN_DTYPE_F16:
-      return from_half(bits);
-    default:
-      break;
-  }
-  if (!is_signed(dtype)) return (double)bits;
-  int shift = 64 - 8 * (int)qn_dtype_size_bytes(dtype);
-  return (double)((int64_t)(bits << shift) >> shift);
-}
-
-void conf_element_set(qn_dtype_t dtype, void* data, size_t index, double value) {
-  uint64_t bits = 0;
-  float narrow = (float)value;
-  uint32_t narrow_bits;
-  switch (dtype) {
-    case QN_DTYPE_F64:
-      memcpy(&bits, &value, sizeof bits);
-      break;
-    case QN_DTYPE_F32:
-      memcpy(&narrow_bits, &narrow, sizeof narrow_bits);
-      bits = narrow_bits;
-      break;
-    case QN_DTYPE_BF16:
-      bits = to_bfloat(value);
-      break;
-    case QN_DTYPE_F16:
-      bits = to_half(value);
-      break;
-    case QN_DTYPE_BOOL:
-      bits = value != 0.0;
-      break;
-    default:
-      bits = (uint64_t)(int64_t)value;
-  }
-  set_bits(dtype, data, index, bits);
-}
-
 // ------------------------------------------------------------------------------------------ fills
 
 static uint64_t random_bits(uint64_t seed, uint64_t index) {
@@ -138,6 +20,12 @@ static uint64_t random_bits(uint64_t seed, uint64_t index) {
 
 static double random_unit(uint64_t bits) {
   return (double)(bits >> 11) * 0x1p-53;
+}
+
+bool conf_is_flushed(const conf_t* c, qn_dtype_t dtype, double value) {
+  if (dtype == QN_DTYPE_F64) return c->flushes_f64 && fabs(value) < 0x1p-1022;
+  bool has_exponent_of_f32 = dtype == QN_DTYPE_F32 || dtype == QN_DTYPE_BF16;
+  return has_exponent_of_f32 && c->flushes_f32 && fabs(value) < 0x1p-126;
 }
 
 // Values that are likely to be wrong, before random bits.
@@ -152,10 +40,10 @@ static void fill_bits(const conf_t* c, conf_array_t* array, uint8_t* data, uint6
   for (size_t i = 0; i < array->element_count; i++) {
     uint64_t bits = random_bits(seed, i);
     if (array->dtype == QN_DTYPE_BOOL) {
-      set_bits(array->dtype, data, i, bits >> 40 & 1);
+      conf_bits_set(array->dtype, data, i, bits >> 40 & 1);
     } else if (!conf_is_float(array->dtype)) {
       bool is_special = i < 64 || bits % 8 == 0;
-      set_bits(array->dtype, data, i, is_special ? integers[(bits >> 20) % 8] : bits);
+      conf_bits_set(array->dtype, data, i, is_special ? integers[(bits >> 20) % 8] : bits);
     } else if (i < 3 || bits % 32 == 0) {
       const double odd[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
       conf_element_set(array->dtype, data, i, odd[(i + seed) % 3]);
@@ -164,12 +52,9 @@ static void fill_bits(const conf_t* c, conf_array_t* array, uint8_t* data, uint6
     } else if (bits % 4 == 0 || i < 40) {
       conf_element_set(array->dtype, data, i, floats[(bits >> 20) % CONF_COUNT_OF(floats)]);
     } else {
-      set_bits(array->dtype, data, i, bits);
+      conf_bits_set(array->dtype, data, i, bits);
     }
-    bool flushes = array->dtype == QN_DTYPE_F64 ? c->flushes_f64 : c->flushes_f32;
-    double least = array->dtype == QN_DTYPE_F64 ? 0x1p-1022 : 0x1p-126;
-    if (flushes && conf_is_float(array->dtype) && array->dtype != QN_DTYPE_F16 &&
-        fabs(conf_element(array->dtype, data, i)) < least) {
+    if (conf_is_flushed(c, array->dtype, conf_element(array->dtype, data, i))) {
       conf_element_set(array->dtype, data, i, 0.0);
     }
   }
@@ -197,7 +82,7 @@ static double value_of(fill_t fill, qn_dtype_t dtype, uint64_t bits, size_t inde
     case FILL_RAND:
       if (dtype == QN_DTYPE_BOOL) return (double)(bits >> 40 & 1);
       if (is_float) return random_unit(bits) * 8.0 - 4.0;
-      return (double)((int64_t)(bits >> 40) % 16 - (is_signed(dtype) ? 8 : 0));
+      return (double)((int64_t)(bits >> 40) % 16 - (conf_is_signed(dtype) ? 8 : 0));
     case FILL_POS:
       return is_float ? random_unit(bits) * 4.0 + 0.1 : (double)(1 + (bits >> 40) % 7);
     case FILL_ONE:
@@ -313,55 +198,29 @@ bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const ch
 
 // -------------------------------------------------------------------------------------- comparing
 
-// Maps floats to integers in the same order, both zeros to one.
-static int64_t ordered(qn_dtype_t dtype, uint64_t bits) {
-  uint64_t top = UINT64_C(1) << (8 * qn_dtype_size_bytes(dtype) - 1);
-  return bits & top ? -(int64_t)(bits & (top - 1)) : (int64_t)bits;
-}
-
-double conf_ulp_distance(qn_dtype_t dtype, const void* a, size_t a_index, const void* b,
-                         size_t b_index) {
-  bool is_a_nan = isnan(conf_element(dtype, a, a_index));
-  bool is_b_nan = isnan(conf_element(dtype, b, b_index));
-  if (is_a_nan || is_b_nan) return is_a_nan && is_b_nan ? 0.0 : (double)INFINITY;
-  double left = (double)ordered(dtype, bits_of(dtype, a, a_index));
-  double right = (double)ordered(dtype, bits_of(dtype, b, b_index));
-  return fabs(left - right);
-}
-
-// Whether a device without denormal numbers returned zero for one.
-static bool is_flushed(const conf_t* c, qn_dtype_t dtype, double expected, double got) {
-  bool flushes = dtype == QN_DTYPE_F64 ? c->flushes_f64 : c->flushes_f32;
-  double least = dtype == QN_DTYPE_F64 ? 0x1p-1022 : 0x1p-126;
-  return flushes && dtype != QN_DTYPE_F16 && fabs(expected) < least && got == 0.0;
-}
-
 static bool is_close(const conf_t* c, qn_dtype_t dtype, const void* expected, const void* got,
-                     size_t index, conf_tolerance_t tolerance) {
-  uint64_t wanted = bits_of(dtype, expected, index), has = bits_of(dtype, got, index);
-  if (wanted == has) return true;
+                     size_t index, double tolerance) {
+  if (conf_bits(dtype, expected, index) == conf_bits(dtype, got, index)) return true;
   if (!conf_is_float(dtype)) return false;
   double a = conf_element(dtype, expected, index), b = conf_element(dtype, got, index);
   if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
-  if (is_flushed(c, dtype, a, b)) return true;
-  if (tolerance.ulp > 0 && conf_ulp_distance(dtype, expected, index, got, index) <= tolerance.ulp) {
-    return true;
-  }
-  if (tolerance.relative <= 0 || !isfinite(a) || !isfinite(b)) return false;
-  return fabs(a - b) <= tolerance.relative * (fabs(a) > 1.0 ? fabs(a) : 1.0);
+  if (b == 0.0 && conf_is_flushed(c, dtype, a)) return true;
+  // Without a tolerance, zeros of other signs differ.
+  if (tolerance <= 0 || !isfinite(a) || !isfinite(b)) return false;
+  return fabs(a - b) <= tolerance * (fabs(a) > 1.0 ? fabs(a) : 1.0);
 }
 
 static void element_text(qn_dtype_t dtype, const void* data, size_t index, char out[64]) {
   if (conf_is_float(dtype)) {
     (void)snprintf(out, 64, "%.9g (0x%" PRIx64 ")", conf_element(dtype, data, index),
-                   bits_of(dtype, data, index));
+                   conf_bits(dtype, data, index));
   } else {
     (void)snprintf(out, 64, "%.17g", conf_element(dtype, data, index));
   }
 }
 
 bool conf_array_compare(conf_t* c, const char* what, const conf_array_t* expected,
-                        const uint8_t* got, conf_tolerance_t tolerance) {
+                        const uint8_t* got, double tolerance) {
   if (memcmp(expected->host, got, expected->size_bytes) == 0) return true;
   if (memcmp(expected->host, got, expected->offset_bytes) != 0) {
     conf_fail(c, "%s: bytes in front of the tensor were written", what);

@@ -4,13 +4,12 @@
 // Arguments: items separated by blanks, one per parameter: a number for a scalar, else
 //   FILL:EXTENTSxEXTENTS[/STRIDE,STRIDE][@BYTES]
 // with the fills of the table in arrays.c, extents in decimal (none for rank 0), strides in
-// elements,
-// and the offset of the tensor in its memory. The dtype is that of the parameter. Contents depend
-// on
-// the position of the argument alone.
+// elements, and the offset of the tensor in its memory. The dtype is that of the parameter.
+// Contents depend on the position of the argument alone.
 #ifndef QUERN_CONFORMANCE_ARRAYS_H_
 #define QUERN_CONFORMANCE_ARRAYS_H_
 
+#include "conformance/elements.h"
 #include "conformance/suite.h"
 
 enum { CONF_MAX_RANK = 8, CONF_MAX_ARGS = 16 };
@@ -39,22 +38,12 @@ typedef struct conf_args {
 bool conf_args_make(conf_t* c, const qn_module_t* module, size_t index, const char* text,
                     conf_args_t* out);
 
-// Returns an element as a double; 64-bit integers beyond 2^53 are rounded.
-double conf_element(qn_dtype_t dtype, const void* data, size_t index);
-void conf_element_set(qn_dtype_t dtype, void* data, size_t index, double value);
-bool conf_is_float(qn_dtype_t dtype);
-// Returns the distance of two floats of a dtype in units in the last place; 0 for two NaNs,
-// infinite for one.
-double conf_ulp_distance(qn_dtype_t dtype, const void* a, size_t a_index, const void* b,
-                         size_t b_index);
+// Whether the device may take a value for zero: it is denormal, and the target flushes those.
+bool conf_is_flushed(const conf_t* c, qn_dtype_t dtype, double value);
 
-typedef struct conf_tolerance {
-  double ulp;       // floats may be that far from the expected value
-  double relative;  // or that far, relative to the larger of 1 and its magnitude
-} conf_tolerance_t;
-
-// Compares storage, gaps included; fails the case naming argument and element.
+// Compares storage, gaps included; fails the case naming argument and element. Floats may be
+// `tolerance` off, relative to the larger of 1 and their magnitude.
 bool conf_array_compare(conf_t* c, const char* what, const conf_array_t* expected,
-                        const uint8_t* got, conf_tolerance_t tolerance);
+                        const uint8_t* got, double tolerance);
 
 #endif  // QUERN_CONFORMANCE_ARRAYS_H_

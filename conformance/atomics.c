@@ -1,13 +1,10 @@
 // conformance/atomics.c: each atomic on each dtype that has it, with and without its old value, in
 // global and shared memory.
-#include <stdio.h>
-
 #include "conformance/program.h"
 
 // Only results that do not depend on the order of the threads are compared.
 static const char* const case_ops[] = {"add", "min", "max", "and", "or", "xor"};
 static const char* const case_dtypes[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
-enum { ROW_LIMIT = 96, TEXT_BYTES = 700 };
 
 static const conf_program_t programs[] = {
     {.feature = "exchange",
@@ -40,27 +37,23 @@ static const conf_program_t programs[] = {
      .args = "rand:12x64 junk:12"},
 };
 
-static void run(conf_t* c, bool is_listing) {
-  static char texts[ROW_LIMIT][TEXT_BYTES];
-  static conf_program_t rows[ROW_LIMIT];
-  size_t count = 0;
+static void run(conf_t* c) {
+  static conf_rows_t rows;
   for (size_t o = 0; o < CONF_COUNT_OF(case_ops); o++) {
     for (size_t d = 0; d < CONF_COUNT_OF(case_dtypes); d++) {
-      bool is_float = case_dtypes[d][0] == 'f';
+      const char *op = case_ops[o], *dtype = case_dtypes[d];
+      bool is_float = dtype[0] == 'f';
       if (is_float && o > 0) continue;
-      (void)snprintf(texts[count], TEXT_BYTES,
-                     "func at_%s_%s(x: %s[n], inout y: %s[5]) {\n"
-                     "  parallel i in 0..n { atomic_%s(y[i %% 5], x[i]); } }",
-                     case_ops[o], case_dtypes[d], case_dtypes[d], case_dtypes[d], case_ops[o]);
-      rows[count] = (conf_program_t){.feature = case_ops[o],
-                                     .variant = case_dtypes[d],
-                                     .text = texts[count],
-                                     .args = is_float ? "below8:1000 one:5" : "bits:1000 bits:5"};
-      count++;
+      const char* text = conf_rows_text(&rows,
+                                        "func at_%s_%s(x: %s[n], inout y: %s[5]) {\n"
+                                        "  parallel i in 0..n { atomic_%s(y[i %% 5], x[i]); } }",
+                                        op, dtype, dtype, dtype, op);
+      const char* args = is_float ? "below8:1000 one:5" : "bits:1000 bits:5";
+      conf_rows_add(&rows, op, dtype, text, args);
     }
   }
-  conf_programs(c, conf_area_atomics.name, rows, count, is_listing);
-  conf_programs(c, conf_area_atomics.name, programs, CONF_COUNT_OF(programs), is_listing);
+  conf_rows_run(c, &rows);
+  conf_programs(c, programs, CONF_COUNT_OF(programs));
 }
 
 const conf_area_t conf_area_atomics = {"atomics", NULL, 0, run};

@@ -44,66 +44,62 @@ static void remove_place(const cache_place_t* p) {
   (void)nftw(p->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+enum { N = 50, M = 9 };
+
+// Calls both functions of the text. `source` is for messages.
+static bool call_both(conf_t* c, qn_function_t* cached, qn_function_t* guarded,
+                      qn_source_t source) {
+  int64_t x_shape[2] = {N, M}, y_shape[1] = {N};
+  float* host = conf_host_memory(c, N * M * 4);
+  void* x = conf_device_memory(c, N * M * 4);
+  void* y = conf_device_memory(c, N * 4);
+  if (!host || !x || !y) return false;
+  for (int i = 0; i < N * M; i++) host[i] = (float)(i / M);
+  qn_tensor_t from = conf_tensor(c, x, QN_DTYPE_F32, 2, x_shape);
+  qn_tensor_t to = conf_tensor(c, y, QN_DTYPE_F32, 1, y_shape);
+  qn_value_t args[] = {qn_value_tensor(&from), qn_value_tensor(&to)};
+  if (!conf_upload(c, x, 0, host, N * M * 4) || !conf_ok(c, conf_call(c, cached, args, 2)) ||
+      !conf_download(c, host, y, 0, N * 4)) {
+    return false;
+  }
+  for (int i = 0; i < N; i++) {
+    if (host[i] == 0.5f * (float)M * (float)i) continue;
+    conf_fail(c, "the code from '%s' computes %g at %d", qn_source_text(source), (double)host[i],
+              i);
+    return false;
+  }
+  // The cache also has the messages of the program.
+  int32_t numbers[N] = {1, -1};
+  if (!conf_upload(c, x, 0, numbers, sizeof numbers)) return false;
+  from = conf_tensor(c, x, QN_DTYPE_I32, 1, y_shape);
+  to = conf_tensor(c, y, QN_DTYPE_I32, 1, y_shape);
+  return conf_expect(c, conf_call(c, guarded, args, 2), QN_STATUS_ASSERTION, "guarded,negative");
+}
+
 // Looks both functions up on an engine with these options, and calls them.
 static bool use(conf_t* c, const qn_engine_options_t* options, qn_miss_policy_t miss,
                 qn_source_t source, bool is_publishing) {
   qn_engine_t* engine = NULL;
   qn_module_t* module = NULL;
   qn_executable_t* executable = NULL;
-  qn_function_t *function = NULL, *guarded = NULL;
+  qn_function_t *cached = NULL, *guarded = NULL;
   qn_lookup_info_t info = {.struct_size = sizeof info};
   qn_lookup_options_t lookup = {.struct_size = sizeof lookup, .miss = miss};
   bool is_good =
       conf_ok(c, qn_engine_create(options, &engine)) &&
       conf_ok(c, qn_module_parse(text, strlen(text), NULL, &module)) &&
       conf_ok(c, qn_engine_executable(engine, module, c->target, &lookup, &info, &executable)) &&
-      conf_ok(c, qn_executable_function(executable, module, "cached", &function)) &&
+      conf_ok(c, qn_executable_function(executable, module, "cached", &cached)) &&
       conf_ok(c, qn_executable_function(executable, module, "guarded", &guarded));
   if (is_good && info.source != source) {
     conf_fail(c, "the code's source is '%s', not '%s'", qn_source_text(info.source),
               qn_source_text(source));
   }
-  enum { N = 50, M = 9 };
-  int64_t x_shape[2] = {N, M}, y_shape[1] = {N};
-  float* host = conf_host_memory(c, N * M * 4);
-  void* x = conf_device_memory(c, N * M * 4);
-  void* y = conf_device_memory(c, N * 4);
-  is_good = is_good && host && x && y;
-  for (int i = 0; is_good && i < N * M; i++) host[i] = (float)(i / M);
-  is_good = is_good && conf_upload(c, x, 0, host, N * M * 4);
-  if (is_good) {
-    qn_tensor_t from = conf_tensor(c, x, QN_DTYPE_F32, 2, x_shape);
-    qn_tensor_t to = conf_tensor(c, y, QN_DTYPE_F32, 1, y_shape);
-    qn_value_t args[] = {qn_value_tensor(&from), qn_value_tensor(&to)};
-    is_good = conf_ok(c, qn_function_call(function, args, 2, NULL)) &&
-              conf_ok(c, qn_stream_sync(c->device, NULL)) && conf_download(c, host, y, 0, N * 4);
-    for (int i = 0; is_good && i < N; i++) {
-      if (host[i] == 0.5f * (float)M * (float)i) continue;
-      conf_fail(c, "the code from '%s' computes %g at %d", qn_source_text(source), (double)host[i],
-                i);
-      is_good = false;
-    }
-    // The cache also has the messages of the program.
-    int32_t numbers[N] = {1, -1};
-    is_good = is_good && conf_upload(c, x, 0, numbers, sizeof numbers);
-    qn_tensor_t in = conf_tensor(c, x, QN_DTYPE_I32, 1, y_shape);
-    qn_tensor_t out = conf_tensor(c, y, QN_DTYPE_I32, 1, y_shape);
-    qn_value_t guarded_args[] = {qn_value_tensor(&in), qn_value_tensor(&out)};
-    qn_status_t status = is_good ? qn_function_call(guarded, guarded_args, 2, NULL) : QN_OK;
-    qn_status_t synchronised = qn_stream_sync(c->device, NULL);
-    if (!qn_ok(status)) qn_status_free(synchronised);
-    if (is_good) {
-      is_good = conf_expect(c, qn_ok(status) ? synchronised : status, QN_STATUS_ASSERTION,
-                            "guarded,negative");
-    } else {
-      qn_status_free(status);
-      if (qn_ok(status)) qn_status_free(synchronised);
-    }
-  }
+  is_good = is_good && call_both(c, cached, guarded, source);
   if (is_good && is_publishing && !qn_engine_flush(engine, INT64_C(600000000000))) {
     conf_fail(c, "the code was not published within ten minutes");
   }
-  qn_function_release(function);
+  qn_function_release(cached);
   qn_function_release(guarded);
   qn_executable_release(executable);
   qn_module_release(module);
@@ -127,48 +123,38 @@ static void warm_hit(conf_t* c) {
   remove_place(&p);
 }
 
-// Uses a bundle on an engine that may not compile.
+// Uses a bundle on an engine whose generators are in `generator_dir` (NULL: where they are
+// installed), and which has another setting.
+static void use_bundle(conf_t* c, cache_place_t* p, const char* generator_dir,
+                       qn_setting_t setting) {
+  qn_engine_options_t options = on_disk(p);
+  qn_cache_dir_t* dir = NULL;
+  bool is_good = use(c, &options, QN_MISS_BLOCK, QN_SOURCE_COMPILED, true) &&
+                 conf_ok(c, qn_cache_dir_open(p->cache, &dir)) &&
+                 conf_ok(c, qn_cache_bundle_write(p->bundle, dir, NULL, 0, NULL, NULL));
+  qn_cache_dir_close(dir);
+  if (!is_good) return;
+  qn_setting_t settings[] = {{"bundles", p->bundle}, setting};
+  qn_engine_options_t shipped = {.struct_size = sizeof shipped,
+                                 .cache_dir = "",
+                                 .cache_mode = QN_CACHE_RO,
+                                 .generator_dir = generator_dir,
+                                 .settings = settings,
+                                 .setting_count = CONF_COUNT_OF(settings)};
+  (void)use(c, &shipped, QN_MISS_BLOCK, QN_SOURCE_BUNDLE, false);
+}
+
 static void from_bundle(conf_t* c) {
   cache_place_t p;
   if (!make_place(c, &p)) return;
-  qn_engine_options_t options = on_disk(&p);
-  qn_cache_dir_t* dir = NULL;
-  bool is_good = use(c, &options, QN_MISS_BLOCK, QN_SOURCE_COMPILED, true) &&
-                 conf_ok(c, qn_cache_dir_open(p.cache, &dir)) &&
-                 conf_ok(c, qn_cache_bundle_write(p.bundle, dir, NULL, 0, NULL, NULL));
-  qn_cache_dir_close(dir);
-  if (is_good) {
-    qn_setting_t settings[] = {{"bundles", p.bundle}, {"jit", "forbid"}};
-    qn_engine_options_t shipped = {.struct_size = sizeof shipped,
-                                   .cache_dir = "",
-                                   .cache_mode = QN_CACHE_RO,
-                                   .settings = settings,
-                                   .setting_count = CONF_COUNT_OF(settings)};
-    (void)use(c, &shipped, QN_MISS_BLOCK, QN_SOURCE_BUNDLE, false);
-  }
+  use_bundle(c, &p, NULL, (qn_setting_t){"jit", "forbid"});
   remove_place(&p);
 }
 
-// The same without any installed generator.
 static void without_generator(conf_t* c) {
   cache_place_t p;
   if (!make_place(c, &p)) return;
-  qn_engine_options_t options = on_disk(&p);
-  qn_cache_dir_t* dir = NULL;
-  bool is_good = use(c, &options, QN_MISS_BLOCK, QN_SOURCE_COMPILED, true) &&
-                 conf_ok(c, qn_cache_dir_open(p.cache, &dir)) &&
-                 conf_ok(c, qn_cache_bundle_write(p.bundle, dir, NULL, 0, NULL, NULL));
-  qn_cache_dir_close(dir);
-  if (is_good) {
-    qn_setting_t settings[] = {{"bundles", p.bundle}, {"generator_dir", p.empty}};
-    qn_engine_options_t shipped = {.struct_size = sizeof shipped,
-                                   .cache_dir = "",
-                                   .cache_mode = QN_CACHE_RO,
-                                   .generator_dir = p.empty,
-                                   .settings = settings,
-                                   .setting_count = CONF_COUNT_OF(settings)};
-    (void)use(c, &shipped, QN_MISS_BLOCK, QN_SOURCE_BUNDLE, false);
-  }
+  use_bundle(c, &p, p.empty, (qn_setting_t){"generator_dir", p.empty});
   remove_place(&p);
 }
 

@@ -1,58 +1,22 @@
 // conformance/dtypes.c: every dtype: storage, literals, conversions between all pairs, bits.
-#include <stdio.h>
-
 #include "conformance/program.h"
 #include "quern/ir.h"
 
-enum { ROW_LIMIT = 256, TEXT_BYTES = 400 };
-
-typedef struct rows {
-  char texts[ROW_LIMIT][TEXT_BYTES];
-  char variants[ROW_LIMIT][32];
-  conf_program_t programs[ROW_LIMIT];
-  size_t count;
-} rows_t;
-
-static conf_program_t* add(rows_t* rows, const char* feature, const char* variant) {
-  size_t at = rows->count++;
-  (void)snprintf(rows->variants[at], sizeof rows->variants[at], "%s", variant);
-  rows->programs[at] =
-      (conf_program_t){.feature = feature, .variant = rows->variants[at], .text = rows->texts[at]};
-  return &rows->programs[at];
-}
-
-static void add_casts(rows_t* rows) {
-  for (int from = 1; from < QN_DTYPE_COUNT; from++) {
-    for (int to = 1; to < QN_DTYPE_COUNT; to++) {
-      const char* a = qn_dtype_text((qn_dtype_t)from);
-      const char* b = qn_dtype_text((qn_dtype_t)to);
-      char variant[32];
-      (void)snprintf(variant, sizeof variant, "%s to %s", a, b);
-      (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
-                     "func ca_%s_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n {\n"
-                     "  y[i] = %s(x[i]); } }",
-                     a, b, a, b, b);
-      add(rows, "conversion", variant)->args = "bits:600 junk:600";
-    }
-  }
-}
-
-static void add_bitcasts(rows_t* rows) {
-  for (int from = 1; from < QN_DTYPE_COUNT; from++) {
-    for (int to = 1; to < QN_DTYPE_COUNT; to++) {
-      bool is_same_size =
-          qn_dtype_size_bytes((qn_dtype_t)from) == qn_dtype_size_bytes((qn_dtype_t)to);
+// Adds conversions between all pairs of dtypes, or bitcasts between those of equal size.
+static void add_pairs(conf_rows_t* rows, bool is_bitcast) {
+  for (qn_dtype_t from = 1; from < QN_DTYPE_COUNT; from++) {
+    for (qn_dtype_t to = 1; to < QN_DTYPE_COUNT; to++) {
       // Not every byte is a bool.
-      if (!is_same_size || from == to || from == QN_DTYPE_BOOL || to == QN_DTYPE_BOOL) continue;
-      const char* a = qn_dtype_text((qn_dtype_t)from);
-      const char* b = qn_dtype_text((qn_dtype_t)to);
-      char variant[32];
-      (void)snprintf(variant, sizeof variant, "%s to %s", a, b);
-      (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
-                     "func bi_%s_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n {\n"
-                     "  y[i] = bitcast(%s, x[i]); } }",
-                     a, b, a, b, b);
-      add(rows, "bitcast", variant)->args = "bits:600 junk:600";
+      bool has_bitcast = qn_dtype_size_bytes(from) == qn_dtype_size_bytes(to) && from != to &&
+                         from != QN_DTYPE_BOOL && to != QN_DTYPE_BOOL;
+      if (is_bitcast && !has_bitcast) continue;
+      const char *a = qn_dtype_text(from), *b = qn_dtype_text(to);
+      const char* value = conf_rows_text(rows, is_bitcast ? "bitcast(%s, x[i])" : "%s(x[i])", b);
+      const char* text = conf_rows_text(
+          rows, "func %s_%s_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n { y[i] = %s; } }",
+          is_bitcast ? "bi" : "ca", a, b, a, b, value);
+      conf_rows_add(rows, is_bitcast ? "bitcast" : "conversion",
+                    conf_rows_text(rows, "%s to %s", a, b), text, "bits:600 junk:600");
     }
   }
 }
@@ -82,27 +46,28 @@ static const char* literal_of(qn_dtype_t dtype) {
   }
 }
 
-static void add_plain(rows_t* rows) {
+static void add_plain(conf_rows_t* rows) {
   for (int d = 1; d < QN_DTYPE_COUNT; d++) {
     const char* t = qn_dtype_text((qn_dtype_t)d);
-    (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
-                   "func sg_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n { y[i] = x[n - 1 - i]; "
-                   "} }",
-                   t, t, t);
-    add(rows, "storage", t)->args = "bits:1001 junk:1001;bits:1 junk:1;bits:0 junk:0";
-    (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
-                   "func lo_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n {\n"
-                   "  alloc t: %s[3] in local; for k in 0..3 { t[k] = x[(i + k) %% n]; }\n"
-                   "  y[i] = t[i %% 3]; } }",
-                   t, t, t, t);
-    add(rows, "local memory", t)->args = "bits:500 junk:500";
-    (void)snprintf(rows->texts[rows->count], TEXT_BYTES,
-                   "func li_%s(out y: %s[n]) {\n"
-                   "  const t: %s[2] = [%s, %s];\n"
-                   "  parallel i in 0..n { y[i] = i %% 3 == 2 ? %s : t[i %% 3]; } }",
-                   t, t, t, d == QN_DTYPE_BOOL ? "true" : "1", d == QN_DTYPE_BOOL ? "false" : "2",
-                   literal_of((qn_dtype_t)d));
-    add(rows, "literals", t)->args = "junk:100";
+    const char* text = conf_rows_text(rows,
+                                      "func sg_%s(x: %s[n], out y: %s[n]) {\n"
+                                      "  parallel i in 0..n { y[i] = x[n - 1 - i]; } }",
+                                      t, t, t);
+    const char* args = "bits:1001 junk:1001;bits:1 junk:1;bits:0 junk:0";
+    conf_rows_add(rows, "storage", t, text, args);
+    text = conf_rows_text(rows,
+                          "func lo_%s(x: %s[n], out y: %s[n]) { parallel i in 0..n {\n"
+                          "  alloc t: %s[3] in local; for k in 0..3 { t[k] = x[(i + k) %% n]; }\n"
+                          "  y[i] = t[i %% 3]; } }",
+                          t, t, t, t);
+    conf_rows_add(rows, "local memory", t, text, "bits:500 junk:500");
+    text = conf_rows_text(rows,
+                          "func li_%s(out y: %s[n]) {\n"
+                          "  const t: %s[2] = [%s, %s];\n"
+                          "  parallel i in 0..n { y[i] = i %% 3 == 2 ? %s : t[i %% 3]; } }",
+                          t, t, t, d == QN_DTYPE_BOOL ? "true" : "1",
+                          d == QN_DTYPE_BOOL ? "false" : "2", literal_of((qn_dtype_t)d));
+    conf_rows_add(rows, "literals", t, text, "junk:100");
   }
 }
 
@@ -183,13 +148,13 @@ static const conf_program_t roundings[] = {
      .args = "iota:8832 junk:8832"},
 };
 
-static void run_denormals(conf_t* c, bool is_listing) {
+static void run_denormals(conf_t* c) {
   for (size_t i = 0; i < CONF_COUNT_OF(denormals); i++) {
     bool is_f64 = i == 3;
     bool flushes = i > 0 && (is_f64 ? c->flushes_f64 : c->flushes_f32);
     if (!flushes) {
-      conf_programs(c, conf_area_dtypes.name, &denormals[i], 1, is_listing);
-    } else if (conf_begin(c, conf_area_dtypes.name, denormals[i].feature, denormals[i].variant)) {
+      conf_programs(c, &denormals[i], 1);
+    } else if (conf_begin(c, denormals[i].feature, denormals[i].variant)) {
       conf_unsupported(
           c, "the device flushes them: target option '%s' is false",
           is_f64 ? "supports_denorm_preserve_float64" : "supports_denorm_preserve_float32");
@@ -198,16 +163,16 @@ static void run_denormals(conf_t* c, bool is_listing) {
   }
 }
 
-static void run(conf_t* c, bool is_listing) {
-  static rows_t rows;
-  static void (*const parts[])(rows_t*) = {add_plain, add_casts, add_bitcasts};
-  for (size_t i = 0; i < CONF_COUNT_OF(parts); i++) {
-    rows.count = 0;
-    parts[i](&rows);
-    conf_programs(c, conf_area_dtypes.name, rows.programs, rows.count, is_listing);
-  }
-  conf_programs(c, conf_area_dtypes.name, roundings, CONF_COUNT_OF(roundings), is_listing);
-  run_denormals(c, is_listing);
+static void run(conf_t* c) {
+  static conf_rows_t rows;
+  add_plain(&rows);
+  conf_rows_run(c, &rows);
+  add_pairs(&rows, false);
+  conf_rows_run(c, &rows);
+  add_pairs(&rows, true);
+  conf_rows_run(c, &rows);
+  conf_programs(c, roundings, CONF_COUNT_OF(roundings));
+  run_denormals(c);
 }
 
 const conf_area_t conf_area_dtypes = {"dtypes", NULL, 0, run};

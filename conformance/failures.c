@@ -126,8 +126,8 @@ static const conf_program_t programs[] = {
      .parts = "fa_huge,'w'"},
 };
 
-static void run(conf_t* c, bool is_listing) {
-  conf_programs(c, conf_area_failures.name, programs, CONF_COUNT_OF(programs), is_listing);
+static void run(conf_t* c) {
+  conf_programs(c, programs, CONF_COUNT_OF(programs));
 }
 
 const conf_area_t conf_area_failures = {"failures", NULL, 0, run};

@@ -98,7 +98,7 @@ static const conf_program_t programs[] = {
              "    s[t] = acc[0]; barrier;\n"
              "    if t == 0 { y[b] = sum k in 0..32 { s[k] }; } } } }",
      .args = "rand:9x100 junk:9;rand:2x5 junk:2",
-     .tolerance = {.relative = 1e-5}},
+     .tolerance = 1e-5},
     // Products written as sums: a GPU may cut them into tiles.
     {.feature = "products as sums",
      .variant = "rows by columns",
@@ -108,7 +108,7 @@ static const conf_program_t programs[] = {
      .args = "rand:65x33 rand:33x131 junk:65x131;rand:1x1 rand:1x1 junk:1x1;"
              "rand:64x64 rand:64x64 junk:64x64;rand:3x0 rand:0x5 junk:3x5;"
              "rand:0x7 rand:7x9 junk:0x9",
-     .tolerance = {.relative = 1e-4}},
+     .tolerance = 1e-4},
     {.feature = "products as sums",
      .variant = "rows by rows, bias and activation",
      .text = "func gr_product_rows(a: f32[m, k], b: f32[n, k], bias: f32[n], out c: f32[m, n]) {\n"
@@ -116,14 +116,14 @@ static const conf_program_t programs[] = {
              "    let z = bias[j] + (sum p in 0..k { a[i, p] * b[j, p] });\n"
              "    c[i, j] = max(z, 0.0); } } }",
      .args = "rand:63x40 rand:66x40 rand:66 junk:63x66;rand:200x15 rand:17x15 rand:17 junk:200x17",
-     .tolerance = {.relative = 1e-4}},
+     .tolerance = 1e-4},
     {.feature = "products as sums",
      .variant = "a batch of f16",
      .text = "func gr_product_f16(a: f16[z, k, m], b: f16[z, k, n], out c: f16[z, m, n]) {\n"
              "  parallel u in 0..z { parallel i in 0..m { parallel j in 0..n {\n"
              "    c[u, i, j] = f16(sum p in 0..k { f32(a[u, p, i]) * f32(b[u, p, j]) }); } } } }",
      .args = "rand:3x50x40 rand:3x50x70 junk:3x40x70;rand:2x16x64 rand:2x16x65 junk:2x64x65",
-     .tolerance = {.relative = 1e-2}},
+     .tolerance = 1e-2},
     {.feature = "products as sums",
      .variant = "integers and extents of the module",
      .text = "func gr_product_i32(a: i8[100, 40], b: i32[40, 80], inout c: i32[100, 80]) {\n"
@@ -136,7 +136,7 @@ static const conf_program_t programs[] = {
              "  parallel i in 0..m { parallel j in 0..n {\n"
              "    c[i, j] = sum p in 0..k { let d = a[i, p] - b[j, p]; d * d }; } } }",
      .args = "rand:40x20 rand:70x20 junk:40x70",
-     .tolerance = {.relative = 1e-10}},
+     .tolerance = 1e-10},
     // The counts of rows and columns are known only at the call, and may choose the launch.
     {.feature = "products as sums",
      .variant = "few rows or many",
@@ -178,15 +178,15 @@ static const conf_program_t programs[] = {
              "rand:64x64 rand:96x64 rand:64 junk:64x96;"
              "rand:65x64 rand:96x64 rand:65 junk:65x96;"
              "rand:200x64 rand:96x64 rand:200 junk:200x96",
-     .tolerance = {.relative = 1e-4}},
+     .tolerance = 1e-4},
     {.feature = "many blocks",
      .text = "func gr_many(inout y: i32[n]) { block.x b in 0..n { thread.x t in 0..1 {\n"
              "  y[b] = y[b] + i32(b % 1000); } } }",
      .args = "zero:70001"},
 };
 
-static void run(conf_t* c, bool is_listing) {
-  conf_programs(c, conf_area_grids.name, programs, CONF_COUNT_OF(programs), is_listing);
+static void run(conf_t* c) {
+  conf_programs(c, programs, CONF_COUNT_OF(programs));
 }
 
 const conf_area_t conf_area_grids = {"grids", NULL, 0, run};

@@ -1,8 +1,5 @@
 // conformance/operators.c: every operator of ops.inc with one right answer, on every dtype that it
 // takes. Operators with an error bound are in math.c, exchanges in exchanges.c.
-#include <stdio.h>
-#include <string.h>
-
 #include "conformance/program.h"
 #include "quern/ir.h"
 
@@ -23,21 +20,21 @@ typedef enum operator_rule {
 } operator_rule_t;
 typedef enum syntax { INFIX, PREFIX, CALL } syntax_t;
 
-static const struct {
+typedef struct operator{
   qn_op_t op;
   const char* name;
   const char* text;
   int arity;
   operator_rule_t rule;
   syntax_t syntax;
-} operators[] = {
+}
+operator_t;
+static const operator_t operators[] = {
 #define QN_OP(name, value, text, arity, rule, syntax, doc) \
   {QN_OP_##name, #name, text, arity, rule, syntax},
 #include "quern/ops.inc"
 #undef QN_OP
 };
-
-enum { ROW_LIMIT = 64, TEXT_BYTES = 500 };
 
 static bool is_integer(qn_dtype_t d) {
   return d != QN_DTYPE_BOOL && !conf_is_float(d);
@@ -77,54 +74,40 @@ static bool divides(qn_op_t op) {
          op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
 }
 
-static void write_call(char* out, size_t size, size_t at) {
-  const char* text = operators[at].text;
-  if (operators[at].op == QN_OP_SELECT) {
-    (void)snprintf(out, size, "select(c[i] != c[0], a[i], b[i])");
-  } else if (operators[at].rule == SCALE) {
-    (void)snprintf(out, size, "%s(a[i], i32(i %% 400) - 200)", text);
-  } else if (operators[at].syntax == INFIX) {
-    (void)snprintf(out, size, "a[i] %s %s", text, divides(operators[at].op) ? "d" : "b[i]");
-  } else if (operators[at].syntax == PREFIX) {
-    (void)snprintf(out, size, "%s(a[i])", text);
-  } else if (operators[at].arity == 1) {
-    (void)snprintf(out, size, "%s(a[i])", text);
-  } else if (operators[at].arity == 2) {
-    (void)snprintf(out, size, "%s(a[i], %s)", text, divides(operators[at].op) ? "d" : "b[i]");
-  } else {
-    (void)snprintf(out, size, "%s(a[i], b[i], c[i])", text);
-  }
+// Makes the call of an operator on elements of a, b and c; d is a divisor.
+static const char* call_of(conf_rows_t* rows, const operator_t* it) {
+  const char* second = divides(it->op) ? "d" : "b[i]";
+  if (it->op == QN_OP_SELECT) return "select(c[i] != c[0], a[i], b[i])";
+  if (it->rule == SCALE) return conf_rows_text(rows, "%s(a[i], i32(i %% 400) - 200)", it->text);
+  if (it->syntax == INFIX) return conf_rows_text(rows, "a[i] %s %s", it->text, second);
+  if (it->arity == 1) return conf_rows_text(rows, "%s(a[i])", it->text);
+  if (it->arity == 2) return conf_rows_text(rows, "%s(a[i], %s)", it->text, second);
+  return conf_rows_text(rows, "%s(a[i], b[i], c[i])", it->text);
 }
 
-static void run_dtype(conf_t* c, qn_dtype_t dtype, bool is_listing) {
-  static char texts[ROW_LIMIT][TEXT_BYTES];
-  static conf_program_t rows[ROW_LIMIT];
+static void add_rows(conf_rows_t* rows, qn_dtype_t dtype) {
   const char* t = qn_dtype_text(dtype);
-  size_t count = 0;
-  for (size_t i = 0; i < CONF_COUNT_OF(operators) && count < ROW_LIMIT; i++) {
-    if (!takes(operators[i].rule, dtype) || has_bound(operators[i].op)) continue;
-    bool is_bool =
-        operators[i].rule == COMPARE || operators[i].rule == TEST || operators[i].rule == LOGIC;
-    const char* to = is_bool ? "bool" : t;
-    char call[128];
-    write_call(call, sizeof call, i);
-    const char* divisor = divides(operators[i].op) ? "let d = b[i] == 0 ? 1 : b[i]; " : "";
-    (void)snprintf(texts[count], TEXT_BYTES,
-                   "func op_%s_%s(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
-                   "  parallel i in 0..n { %sy[i] = %s; } }",
-                   operators[i].name, t, t, t, t, to, divisor, call);
-    rows[count] =
-        (conf_program_t){.feature = operators[i].op == QN_OP_NEG ? "negation" : operators[i].text,
-                         .variant = t,
-                         .text = texts[count],
-                         .args = "bits:1200 bits:1200 bits:1200 junk:1200"};
-    count++;
+  for (size_t i = 0; i < CONF_COUNT_OF(operators); i++) {
+    const operator_t* it = &operators[i];
+    if (!takes(it->rule, dtype) || has_bound(it->op)) continue;
+    bool is_bool = it->rule == COMPARE || it->rule == TEST || it->rule == LOGIC;
+    const char* text =
+        conf_rows_text(rows,
+                       "func op_%s_%s(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
+                       "  parallel i in 0..n { %sy[i] = %s; } }",
+                       it->name, t, t, t, t, is_bool ? "bool" : t,
+                       divides(it->op) ? "let d = b[i] == 0 ? 1 : b[i]; " : "", call_of(rows, it));
+    const char* feature = it->op == QN_OP_NEG ? "negation" : it->text;
+    conf_rows_add(rows, feature, t, text, "bits:1200 bits:1200 bits:1200 junk:1200");
   }
-  conf_programs(c, conf_area_operators.name, rows, count, is_listing);
 }
 
-static void run(conf_t* c, bool is_listing) {
-  for (int d = 1; d < QN_DTYPE_COUNT; d++) run_dtype(c, (qn_dtype_t)d, is_listing);
+static void run(conf_t* c) {
+  static conf_rows_t rows;
+  for (int d = 1; d < QN_DTYPE_COUNT; d++) {
+    add_rows(&rows, (qn_dtype_t)d);
+    conf_rows_run(c, &rows);
+  }
 }
 
 const conf_area_t conf_area_operators = {"operators", NULL, 0, run};

@@ -164,8 +164,7 @@ static void beyond(conf_t* c) {
   }
   qn_tensor_t tensor = conf_tensor(c, memory, QN_DTYPE_U8, 1, shape);
   qn_value_t args[] = {qn_value_tensor(&tensor)};
-  CONF_TRY(c, qn_function_call(function, args, 1, NULL));
-  CONF_TRY(c, qn_stream_sync(c->device, NULL));
+  CONF_TRY(c, conf_call(c, function, args, 1));
   for (int64_t at = 0; at < shape[0]; at += PIECE) {
     int64_t size = shape[0] - at < PIECE ? shape[0] - at : PIECE;
     if (!conf_download(c, piece, memory, (size_t)at, (size_t)size)) return;
@@ -177,10 +176,10 @@ static void beyond(conf_t* c) {
   }
 }
 
-static void run(conf_t* c, bool is_listing) {
-  conf_programs(c, conf_area_shapes.name, programs, CONF_COUNT_OF(programs), is_listing);
-  if (!is_listing && !c->options.has_large) return;
-  if (!conf_begin(c, conf_area_shapes.name, "more than 2^31 elements", "")) return;
+static void run(conf_t* c) {
+  conf_programs(c, programs, CONF_COUNT_OF(programs));
+  if (!conf_is_listing(c) && !c->options.has_large) return;
+  if (!conf_begin(c, "more than 2^31 elements", NULL)) return;
   beyond(c);
   conf_end(c);
 }

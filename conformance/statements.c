@@ -2,7 +2,7 @@
 #include "conformance/program.h"
 
 // Sums of floats may be added up in any order.
-#define LOOSE {.relative = 1e-5}
+#define LOOSE 1e-5
 
 static const conf_program_t programs[] = {
     {.feature = "store and load",
@@ -264,10 +264,10 @@ static const conf_program_t widened[] = {
     WIDENED("abs", "abs", "abs(v) + v // 3 + v % 5 + max(v, -3)"),
 };
 
-static void run(conf_t* c, bool is_listing) {
-  conf_programs(c, conf_area_statements.name, programs, CONF_COUNT_OF(programs), is_listing);
-  conf_programs(c, conf_area_statements.name, unreached, CONF_COUNT_OF(unreached), is_listing);
-  conf_programs(c, conf_area_statements.name, widened, CONF_COUNT_OF(widened), is_listing);
+static void run(conf_t* c) {
+  conf_programs(c, programs, CONF_COUNT_OF(programs));
+  conf_programs(c, unreached, CONF_COUNT_OF(unreached));
+  conf_programs(c, widened, CONF_COUNT_OF(widened));
 }
 
 const conf_area_t conf_area_statements = {"statements", NULL, 0, run};

@@ -31,10 +31,10 @@ int64_t conf_now_ns(void) {
 
 // ----------------------------------------------------------------------------------- the verdict
 
-bool conf_wants(const conf_t* c, const char* area, const char* feature, const char* variant) {
+bool conf_wants(const conf_t* c, const char* feature, const char* variant) {
   if (!c->options.filter) return true;
   char name[512];
-  (void)snprintf(name, sizeof name, "%s/%s/%s", area, feature, variant);
+  (void)snprintf(name, sizeof name, "%s/%s/%s", c->area, feature, variant ? variant : "");
   const char* filter = c->options.filter;
   return filter[0] == '^' ? strncmp(name, filter + 1, strlen(filter + 1)) == 0
                           : strstr(name, filter) != NULL;
@@ -45,17 +45,16 @@ static void tell(conf_t* c, int64_t elapsed_ns) {
   if (c->options.on_result) c->options.on_result(c->options.self, &result);
 }
 
-bool conf_begin(conf_t* c, const char* area, const char* feature, const char* variant) {
-  c->area = area;
+bool conf_begin(conf_t* c, const char* feature, const char* variant) {
   c->feature = feature;
   c->variant = variant ? variant : "";
   c->why[0] = '\0';
   c->verdict = (conf_verdict_t)0;
-  if (!c->engine) {
+  if (conf_is_listing(c)) {
     tell(c, 0);
     return false;
   }
-  if (!conf_wants(c, area, feature, c->variant)) return false;
+  if (!conf_wants(c, feature, variant)) return false;
   c->verdict = CONF_PASS;
   c->begin_ns = conf_now_ns();
   return true;
@@ -125,15 +124,7 @@ void conf_unsupported(conf_t* c, const char* format, ...) {
 }
 
 bool conf_ok(conf_t* c, qn_status_t status) {
-  qn_status_code_t code = qn_status_code(status);
-  if (code == QN_STATUS_OK) return true;
-  if (code == QN_STATUS_UNSUPPORTED || code == QN_STATUS_UNAVAILABLE) {
-    conf_unsupported(c, "%s", qn_status_message(status));
-  } else {
-    conf_fail(c, "%s: %s", qn_status_code_text(code), qn_status_message(status));
-  }
-  qn_status_free(status);
-  return false;
+  return conf_expect(c, status, QN_STATUS_OK, NULL);
 }
 
 // Calls "a,b" the texts "a" and "b"; false with the first that `message` lacks.
@@ -240,6 +231,15 @@ qn_function_t* conf_function(conf_t* c, const char* text, const char* name, bool
   return function;
 }
 
+qn_status_t conf_call(const conf_t* c, qn_function_t* function, const qn_value_t* args,
+                      size_t count) {
+  qn_status_t status = qn_function_call(function, args, count, NULL);
+  qn_status_t synchronised = qn_stream_sync(c->device, NULL);
+  if (qn_ok(status)) return synchronised;
+  qn_status_free(synchronised);
+  return status;
+}
+
 qn_status_t conf_copy(qn_device_t from_device, const void* from, size_t from_offset_bytes,
                       qn_device_t to_device, void* to, size_t to_offset_bytes, size_t size_bytes,
                       bool is_host_pinned, qn_stream_t* stream) {
@@ -282,15 +282,15 @@ qn_tensor_t conf_tensor(const conf_t* c, void* data, qn_dtype_t dtype, int32_t r
 // ---------------------------------------------------------------------------------------- the run
 
 static void run_area(conf_t* c, const conf_area_t* area) {
-  bool is_listing = c->engine == NULL;
+  c->area = area->name;
   // Without a run only texts are compiled.
   size_t case_count = c->options.form ? 0 : area->case_count;
   for (size_t i = 0; i < case_count; i++) {
-    if (!conf_begin(c, area->name, area->cases[i].feature, "")) continue;
+    if (!conf_begin(c, area->cases[i].feature, NULL)) continue;
     area->cases[i].run(c);
     conf_end(c);
   }
-  if (area->run) area->run(c, is_listing);
+  if (area->run) area->run(c);
 }
 
 static bool flushes(const qn_target_t* target, const char* option) {

@@ -18,12 +18,13 @@ typedef struct conf_case {
   void (*run)(conf_t* c);
 } conf_case_t;
 
-// An area: plain cases, or a function that makes and runs its own (list: only names them).
+// An area: plain cases, or a function that makes and runs its own. While the suite lists its
+// features, conf_begin and conf_programs only name them.
 typedef struct conf_area {
   const char* name;
   const conf_case_t* cases;
   size_t case_count;
-  void (*run)(conf_t* c, bool is_listing);
+  void (*run)(conf_t* c);
 } conf_area_t;
 
 extern const conf_area_t conf_area_attributes;  // attributes.c
@@ -86,10 +87,13 @@ struct conf {
 
 // ---- the verdict
 
-// Whether the filter chooses the case.
-bool conf_wants(const conf_t* c, const char* area, const char* feature, const char* variant);
+static inline bool conf_is_listing(const conf_t* c) {
+  return c->engine == NULL;
+}
+// Whether the filter chooses a case of the area. `variant` NULL: none.
+bool conf_wants(const conf_t* c, const char* feature, const char* variant);
 // Before and after a case; conf_begin is false if the case is not chosen (or only listed).
-bool conf_begin(conf_t* c, const char* area, const char* feature, const char* variant);
+bool conf_begin(conf_t* c, const char* feature, const char* variant);
 void conf_end(conf_t* c);
 // The first failure of a case counts.
 void conf_fail(conf_t* c, const char* format, ...) QN_PRINTF(2, 3);
@@ -120,12 +124,15 @@ void* conf_device_memory(conf_t* c, size_t size_bytes);
 void* conf_device_memory_of(conf_t* c, qn_device_t device, size_t size_bytes);
 qn_stream_t* conf_stream(conf_t* c);
 qn_module_t* conf_module(conf_t* c, const char* text);
-// Compiles a function of `text` for the target, with the policy BLOCK and the fast tier unless
-// `options` says otherwise.
+// Compiles a function of `text` for the target.
 qn_function_t* conf_function(conf_t* c, const char* text, const char* name, bool is_checked);
 void conf_keep(conf_t* c, conf_kept_kind_t kind, void* pointer, qn_device_t device);
 // Releases one of them before the end of the case.
 void conf_drop(conf_t* c, void* pointer);
+
+// Calls on the default stream and waits. Returns the error of the call, else of the sync.
+qn_status_t conf_call(const conf_t* c, qn_function_t* function, const qn_value_t* args,
+                      size_t count);
 
 // Copies from host to device and back, complete on return.
 bool conf_upload(conf_t* c, void* device_memory, size_t offset_bytes, const void* host,

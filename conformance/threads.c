@@ -31,19 +31,22 @@ static bool is_good(thread_worker_t* w, qn_status_t status) {
   return false;
 }
 
-static void* start(void* (*run)(void*), thread_worker_t* workers, conf_t* c) {
+// Runs threads and takes over what they report. `common` is the worker of each, apart from its
+// index.
+static void start(conf_t* c, void* (*run)(void*), thread_worker_t common) {
+  thread_worker_t workers[THREADS];
   pthread_t threads[THREADS];
   int started = 0;
-  while (started < THREADS &&
-         pthread_create(&threads[started], NULL, run, &workers[started]) == 0) {
-    started++;
+  for (; started < THREADS; started++) {
+    workers[started] = common;
+    workers[started].index = started;
+    if (pthread_create(&threads[started], NULL, run, &workers[started]) != 0) break;
   }
   for (int i = 0; i < started; i++) (void)pthread_join(threads[i], NULL);
   if (started < THREADS) conf_fail(c, "only %d threads could be started", started);
   for (int i = 0; i < started; i++) {
     if (workers[i].why[0]) conf_fail(c, "thread %d: %s", i, workers[i].why);
   }
-  return NULL;
 }
 
 // Runs one thread's rounds with its own memory and numbers; all threads share `function`.
@@ -54,7 +57,7 @@ static void call_rounds(thread_worker_t* w, qn_stream_t* stream, void* x, void* 
   qn_tensor_t to = conf_tensor(w->c, y, QN_DTYPE_I32, 1, shape);
   for (int round = 0; round < w->round_count; round++) {
     shape[0] = COUNT - round % 7;
-    for (int i = 0; i < COUNT; i++) host[i] = i + w->index;
+    for (int i = 0; i < COUNT; i++) host[i] = i + 1000 * w->index;
     qn_value_t args[] = {qn_value_tensor(&from), qn_value_tensor(&to), qn_value_int(round)};
     if (!is_good(w, conf_copy(conf_cpu(), host, 0, device, x, 0, COUNT * 4, false, stream)) ||
         !is_good(w, qn_function_call_on(w->function, stream, args, 3, NULL)) ||
@@ -64,7 +67,7 @@ static void call_rounds(thread_worker_t* w, qn_stream_t* stream, void* x, void* 
       return;
     }
     for (int64_t i = 0; i < shape[0]; i++) {
-      int32_t expected = (int32_t)(i + w->index) * 5 + round;
+      int32_t expected = (int32_t)(i + 1000 * w->index) * 5 + round;
       if (host[i] == expected) continue;
       (void)snprintf(w->why, sizeof w->why, "round %d: element %lld is %d, expected %d", round,
                      (long long)i, (int)host[i], (int)expected);
@@ -92,17 +95,11 @@ static void* hammer(void* arg) {
 }
 
 static void run_hammer(conf_t* c, bool has_own_stream) {
-  thread_worker_t workers[THREADS];
   qn_function_t* function = conf_function(c, text, "mix", false);
   if (!function) return;
-  for (int i = 0; i < THREADS; i++) {
-    workers[i] = (thread_worker_t){.c = c,
-                                   .index = i * 1000,
-                                   .function = function,
-                                   .has_own_stream = has_own_stream,
-                                   .round_count = 60};
-  }
-  start(hammer, workers, c);
+  start(c, hammer,
+        (thread_worker_t){
+            .c = c, .function = function, .has_own_stream = has_own_stream, .round_count = 60});
 }
 
 static void own_streams(conf_t* c) {
@@ -136,10 +133,8 @@ static void* compile(void* arg) {
 }
 
 static void compiles(conf_t* c) {
-  thread_worker_t workers[THREADS];
   if (!conf_function(c, text, "mix", false)) return;
-  for (int i = 0; i < THREADS; i++) workers[i] = (thread_worker_t){.c = c, .index = i};
-  start(compile, workers, c);
+  start(c, compile, (thread_worker_t){.c = c});
 }
 
 static void* churn(void* arg) {
@@ -167,9 +162,7 @@ static void* churn(void* arg) {
 }
 
 static void memory_and_streams(conf_t* c) {
-  thread_worker_t workers[THREADS];
-  for (int i = 0; i < THREADS; i++) workers[i] = (thread_worker_t){.c = c, .index = i};
-  start(churn, workers, c);
+  start(c, churn, (thread_worker_t){.c = c});
 }
 
 static void* be_active(void* arg) {
@@ -196,9 +189,7 @@ static void* be_active(void* arg) {
 }
 
 static void active(conf_t* c) {
-  thread_worker_t workers[THREADS];
-  for (int i = 0; i < THREADS; i++) workers[i] = (thread_worker_t){.c = c, .index = i};
-  start(be_active, workers, c);
+  start(c, be_active, (thread_worker_t){.c = c});
 }
 
 static const conf_case_t cases[] = {

@@ -27,7 +27,7 @@ static statistics_t measure(const npy_array_t* array) {
   statistics_t result = {(double)INFINITY, -(double)INFINITY, 0, 0};
   int64_t count = array_count(array);
   for (int64_t i = 0; i < count; i++) {
-    double value = element_get(array, i);
+    double value = conf_element(array->dtype, array->data, (size_t)i);
     if (isnan(value)) {
       result.nan_count++;
       continue;
@@ -47,12 +47,12 @@ static void print_small(const npy_array_t* array) {
   int width = 0;
   char text[40];
   for (int64_t i = 0; i < count; i++) {
-    int size = (int)strlen(element_text(array, i, text));
+    int size = (int)strlen(element_text(array, (size_t)i, text));
     if (size > width) width = size;
   }
   for (int64_t i = 0; i < count; i++) {
     bool is_last = (i + 1) % row == 0;
-    print(stdout, "%s%*s%s", i % row == 0 ? "  " : " ", width, element_text(array, i, text),
+    print(stdout, "%s%*s%s", i % row == 0 ? "  " : " ", width, element_text(array, (size_t)i, text),
           is_last ? "\n" : "");
     // A blank line between matrices.
     bool is_matrix_end = array->rank > 2 && (i + 1) % (row * array->shape[array->rank - 2]) == 0;
@@ -103,7 +103,7 @@ void run_report_text(const run_summary_t* summary, const run_args_t* run) {
 
 // -------------------------------------------------------------------------------------- JSON
 
-static json_t* nested(const npy_array_t* array, int32_t axis, int64_t* inout_at) {
+static json_t* nested(const npy_array_t* array, int32_t axis, size_t* inout_at) {
   if (axis == array->rank) return element_json(array, (*inout_at)++);
   json_t* list = json_array();
   for (int64_t i = 0; i < array->shape[axis]; i++) {
@@ -134,7 +134,7 @@ static json_t* output_json(const run_arg_t* arg) {
       list_count *= array->shape[d];
   }
   if (list_count <= SMALL_JSON_ELEMENTS) {
-    int64_t at = 0;
+    size_t at = 0;
     json_object_set_new(output, "values", nested(array, 0, &at));
   }
   if (count > 0) {

@@ -165,13 +165,19 @@ static uint64_t random_at(uint64_t seed, uint64_t index) {
   return z ^ z >> 31;
 }
 
-static void set_random(npy_array_t* array, int64_t index, uint64_t seed) {
-  uint64_t bits = random_at(seed, (uint64_t)index);
-  if (dtype_is_float(array->dtype)) {
-    int precision = dtype_precision(array->dtype);
-    element_set_float(array, index, ldexp((double)(bits >> (64 - precision)), -precision));
+static void set_integer(npy_array_t* array, size_t index, uint64_t value) {
+  conf_bits_set(array->dtype, array->data, index,
+                array->dtype == QN_DTYPE_BOOL ? value & 1 : value);
+}
+
+static void set_random(npy_array_t* array, size_t index, uint64_t seed) {
+  uint64_t bits = random_at(seed, index);
+  int precision = conf_precision(array->dtype);
+  if (precision > 0) {
+    conf_element_set(array->dtype, array->data, index,
+                     ldexp((double)(bits >> (64 - precision)), -precision));
   } else {
-    element_set_int(array, index, array->dtype == QN_DTYPE_BOOL ? bits : (bits >> 32) % 10);
+    set_integer(array, index, array->dtype == QN_DTYPE_BOOL ? bits : (bits >> 32) % 10);
   }
 }
 
@@ -180,15 +186,15 @@ static void fill(const value_spec_t* spec, npy_array_t* array) {
     memset(array->data, 0, array->size_bytes);
     return;
   }
-  int64_t count = array->size_bytes ? array_count(array) : 0;
-  for (int64_t i = 0; i < count; i++) {
-    int64_t value = spec->kind == VALUE_IOTA ? i : 1;
+  size_t count = array->size_bytes / qn_dtype_size_bytes(array->dtype);
+  for (size_t i = 0; i < count; i++) {
+    size_t value = spec->kind == VALUE_IOTA ? i : 1;
     if (spec->kind == VALUE_RAND) {
       set_random(array, i, spec->seed);
-    } else if (dtype_is_float(array->dtype)) {
-      element_set_float(array, i, (double)value);
+    } else if (conf_is_float(array->dtype)) {
+      conf_element_set(array->dtype, array->data, i, (double)value);
     } else {
-      element_set_int(array, i, (uint64_t)value);
+      set_integer(array, i, value);
     }
   }
 }
