@@ -7,62 +7,26 @@
 
 #define ASSUMED_TRIPS 64.0
 
-double qn__cost_trips(qn__ir_expr_t* begin, qn__ir_expr_t* end) {
-  int64_t first, last, extent;
-  if (qn__expr_const_int(begin, &first) && qn__expr_const_int(end, &last) &&
-      !__builtin_sub_overflow(last, first, &extent)) {
-    return extent > 0 ? (double)extent : 0.0;
-  }
-  return ASSUMED_TRIPS;
+double qn__cost_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end) {
+  int64_t trips = qn__const_trips(begin, end);
+  return trips < 0 ? ASSUMED_TRIPS : (double)trips;
 }
 
+// The costs of operators that cost more than one, by operator.
+static const uint8_t weights[] = {
+    [QN_OP_EXP] = 14,      [QN_OP_EXP2] = 14,      [QN_OP_EXP10] = 14,    [QN_OP_LOG] = 14,
+    [QN_OP_LOG2] = 14,     [QN_OP_LOG10] = 14,     [QN_OP_TANH] = 22,     [QN_OP_ERF] = 22,
+    [QN_OP_SIN] = 22,      [QN_OP_COS] = 22,       [QN_OP_TAN] = 22,      [QN_OP_EXPM1] = 22,
+    [QN_OP_SIGMOID] = 22,  [QN_OP_SINH] = 22,      [QN_OP_COSH] = 22,     [QN_OP_LOG1P] = 22,
+    [QN_OP_ASIN] = 22,     [QN_OP_ACOS] = 22,      [QN_OP_ATAN] = 22,     [QN_OP_HYPOT] = 22,
+    [QN_OP_LDEXP] = 22,    [QN_OP_NEXTAFTER] = 22, [QN_OP_POW] = 40,      [QN_OP_ASINH] = 40,
+    [QN_OP_ACOSH] = 40,    [QN_OP_ATANH] = 40,     [QN_OP_ATAN2] = 40,    [QN_OP_CBRT] = 40,
+    [QN_OP_FMOD] = 40,     [QN_OP_DIV] = 6,        [QN_OP_SQRT] = 6,      [QN_OP_RSQRT] = 6,
+    [QN_OP_FLOORDIV] = 12, [QN_OP_FLOORMOD] = 12,  [QN_OP_TRUNCDIV] = 12, [QN_OP_TRUNCMOD] = 12,
+    [QN_OP_CEILDIV] = 12};
+
 static double op_weight(qn_op_t op) {
-  switch (op) {
-    case QN_OP_EXP:
-    case QN_OP_EXP2:
-    case QN_OP_EXP10:
-    case QN_OP_LOG:
-    case QN_OP_LOG2:
-    case QN_OP_LOG10:
-      return 14;
-    case QN_OP_TANH:
-    case QN_OP_ERF:
-    case QN_OP_SIN:
-    case QN_OP_COS:
-    case QN_OP_TAN:
-    case QN_OP_EXPM1:
-    case QN_OP_SIGMOID:
-    case QN_OP_SINH:
-    case QN_OP_COSH:
-    case QN_OP_LOG1P:
-    case QN_OP_ASIN:
-    case QN_OP_ACOS:
-    case QN_OP_ATAN:
-    case QN_OP_HYPOT:
-    case QN_OP_LDEXP:
-    case QN_OP_NEXTAFTER:
-      return 22;
-    case QN_OP_POW:
-    case QN_OP_ASINH:
-    case QN_OP_ACOSH:
-    case QN_OP_ATANH:
-    case QN_OP_ATAN2:
-    case QN_OP_CBRT:
-    case QN_OP_FMOD:
-      return 40;
-    case QN_OP_DIV:
-    case QN_OP_SQRT:
-    case QN_OP_RSQRT:
-      return 6;
-    case QN_OP_FLOORDIV:
-    case QN_OP_FLOORMOD:
-    case QN_OP_TRUNCDIV:
-    case QN_OP_TRUNCMOD:
-    case QN_OP_CEILDIV:
-      return 12;
-    default:
-      return 1;
-  }
+  return (size_t)op < sizeof weights && weights[op] > 0 ? weights[op] : 1;
 }
 
 static uint32_t compute_bytes(qn_dtype_t dtype) {

@@ -19,7 +19,7 @@ double qn__cost_expr(const qn__cost_model_t* model, qn__ir_expr_t* expr);
 double qn__cost_store(const qn__cost_model_t* model, const qn__ir_stmt_t* store);
 double qn__cost_block(const qn__cost_model_t* model, qn__ir_block_t* block);
 // Returns the iterations of a range: a guess if they are not constant.
-double qn__cost_trips(qn__ir_expr_t* begin, qn__ir_expr_t* end);
+double qn__cost_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end);
 
 // Returns the size in bytes of the widest element that the code computes with; 0: it has none.
 uint32_t qn__widest_in_block(qn__ir_block_t* block);

@@ -25,14 +25,14 @@ enum { max_recomputed_weight = 24 };
 
 static qn__fission_unit_t* open_unit(qn__fission_t* self, qn__ir_block_t* home, bool is_control,
                                      qn__ir_stmt_t* anchor) {
-  qn__fission_unit_t* unit =
-      qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__fission_unit_t));
-  if (!unit) return NULL;
+  qn__fission_unit_t* unit = QN__ARENA_NEW(self->pb->arena, qn__fission_unit_t);
+  if (!unit || !anchor) return NULL;
   unit->is_control = is_control;
   unit->depth = self->depth;
   memcpy(unit->levels, self->levels, sizeof self->levels);
   unit->home = home;
   unit->anchor = anchor;
+  qn__block_append(home, anchor);
   if (self->last) {
     self->last->next = unit;
   } else {
@@ -43,13 +43,12 @@ static qn__fission_unit_t* open_unit(qn__fission_t* self, qn__ir_block_t* home, 
 }
 
 static void declare(qn__fission_t* self, qn__fission_unit_t* unit, qn__ir_stmt_t* stmt) {
-  qn__fission_entity_t* entity =
-      qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__fission_entity_t));
+  qn__fission_entity_t* entity = QN__ARENA_NEW(self->pb->arena, qn__fission_entity_t);
   if (!entity) return;
   entity->unit = unit;
   entity->stmt = stmt;
-  if (stmt->kind == QN__STMT_LET) stmt->let.var->user = entity;
-  if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) stmt->atomic.result->user = entity;
+  qn__ir_var_t* var = qn__stmt_var(stmt);
+  if (var && stmt->kind != QN__STMT_LOOP) var->user = entity;
   if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = entity;
 }
 
@@ -57,9 +56,9 @@ static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* ho
 
 // Splits a statement that contains a barrier.
 static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* home) {
-  if (stmt->kind == QN__STMT_LOOP && qn__loop_is_thread(stmt->loop.kind)) {
+  if (qn__is_thread_loop(stmt)) {
     if (self->depth == qn__fission_max_levels) {
-      self->is_too_deep = true;
+      qn__pb_refuse(self->pb, "more than %d nested thread loops", qn__fission_max_levels);
       return;
     }
     self->levels[self->depth++] = stmt;
@@ -68,47 +67,36 @@ static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
     return;
   }
   (void)open_unit(self, home, true, stmt);
-  qn__block_append(home, stmt);
   QN__EACH_BLOCK(stmt, nested) {
-    if (qn__fission_failed(self)) break;
-    qn__ir_block_t inner = *nested;
-    *nested = (qn__ir_block_t){NULL, NULL};
+    qn__ir_block_t inner = qn__block_take(nested);
     split(self, &inner, nested);
   }
 }
 
-typedef struct fission_binder {
+typedef struct binder {
   qn__fission_t* self;
   qn__fission_unit_t* unit;
-} fission_binder_t;
+} binder_t;
 
 // Moves an expression of a view's declaration that loads from memory into a let, so that units that
 // declare the view again use the same value.
 static bool bind_loads(void* context, qn__ir_expr_t** slot) {
-  fission_binder_t* binder = context;
-  qn__arena_t* arena = binder->self->arena;
+  const binder_t* binder = context;
+  qn__pass_builder_t* pb = binder->self->pb;
   if (!qn__expr_facts(*slot).has_load) return true;
-  qn__ir_stmt_t* let =
-      qn__fission_check(binder->self, qn__stmt_new(arena, QN__STMT_LET, (*slot)->loc));
-  qn__ir_var_t* var =
-      qn__fission_check(binder->self, qn__var_new(arena, QN__VAR_LET, (*slot)->dtype, "place"));
-  qn__ir_expr_t* use = var ? qn__fission_check(binder->self, qn__expr_var(arena, var)) : NULL;
-  if (!let || !use) return false;
-  let->let.var = var;
-  let->let.value = *slot;
+  qn__ir_block_t* stmts = &binder->unit->stmts;
+  qn__ir_expr_t* use = qn__pb_use(pb, qn__pb_let(pb, stmts, "place", *slot));
+  if (!use) return false;
   *slot = use;
-  declare(binder->self, binder->unit, let);
-  qn__block_append(&binder->unit->stmts, let);
+  declare(binder->self, binder->unit, stmts->last);
   return true;
 }
 
 static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* home) {
+  qn__pass_builder_t* pb = self->pb;
   qn__fission_unit_t* unit = NULL;
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__fission_failed(self); stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
-    qn__ir_block_t alone = {stmt, stmt};
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(block)) && !qn__pb_stopped(pb);) {
+    qn__ir_block_t alone = qn__block_of(stmt);
     if (stmt->kind == QN__STMT_BARRIER) {
       unit = NULL;
     } else if (qn__block_has_barrier(&alone)) {
@@ -116,16 +104,12 @@ static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* ho
       unit = NULL;
     } else {
       if (!unit) {
-        qn__ir_stmt_t* anchor =
-            qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_LOOP, stmt->loc));
-        unit = open_unit(self, home, false, anchor);
-        if (qn__fission_failed(self)) return;
-        qn__block_append(home, anchor);
+        unit = open_unit(self, home, false, qn__stmt_new(pb->arena, QN__STMT_LOOP, stmt->loc));
       }
+      if (!unit) return;
       if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-        fission_binder_t binder = {self, unit};
+        binder_t binder = {self, unit};
         (void)qn__stmt_each_expr(stmt, bind_loads, &binder);
-        if (qn__fission_failed(self)) return;
       }
       declare(self, unit, stmt);
       qn__block_append(&unit->stmts, stmt);
@@ -135,104 +119,86 @@ static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* ho
 
 // ---- mark
 
-typedef struct mark {
-  qn__fission_t* self;
-  qn__fission_unit_t* unit;
-} mark_t;
-
-static bool mark_slot(void* context, qn__ir_expr_t** slot);
+static bool mark_slot(void* unit, qn__ir_expr_t** slot);
 
 // Returns true for a let of cheap arithmetic, without loads, reductions or exchanges.
 static bool can_recompute(const qn__fission_entity_t* entity) {
   if (entity->stmt->kind != QN__STMT_LET) return false;
   qn__ir_expr_facts_t facts = qn__expr_facts(entity->stmt->let.value);
-  qn__ir_block_t alone = {entity->stmt, entity->stmt};
-  qn__ir_stmt_t* next = entity->stmt->next;
-  entity->stmt->next = NULL;
-  size_t weight = qn__block_weight(&alone);
-  entity->stmt->next = next;
+  qn__ir_stmt_t alone = *entity->stmt;
+  qn__ir_block_t block = qn__block_of(&alone);
   return !facts.has_load && !facts.has_reduce && !facts.has_cross_lane &&
-         weight <= max_recomputed_weight;
+         qn__block_weight(&block) <= max_recomputed_weight;
 }
 
-static void mark_var(mark_t* mark, qn__ir_var_t* var) {
+static void mark_var(qn__fission_unit_t* unit, const qn__ir_var_t* var) {
   qn__fission_entity_t* entity = var->user;
-  if (!entity || entity->unit == mark->unit) return;
+  if (!entity || entity->unit == unit) return;
   if (can_recompute(entity)) {
-    (void)mark_slot(mark, &entity->stmt->let.value);
+    (void)mark_slot(unit, &entity->stmt->let.value);
   } else {
     entity->is_kept = true;
   }
 }
 
-static void mark_buffer(mark_t* mark, qn__ir_buffer_t* buffer) {
+static void mark_buffer(qn__fission_unit_t* unit, const qn__ir_buffer_t* buffer) {
   qn__fission_entity_t* entity = buffer->user;
   if (!entity) return;
   if (buffer->scope == QN__SCOPE_VIEW) {
-    if (entity->unit != mark->unit) (void)qn__stmt_each_expr(entity->stmt, mark_slot, mark);
-    mark_buffer(mark, buffer->base);
-  } else if (entity->unit != mark->unit || buffer->scope == QN__SCOPE_SHARED) {
+    if (entity->unit != unit) (void)qn__stmt_each_expr(entity->stmt, mark_slot, unit);
+    mark_buffer(unit, buffer->base);
+  } else if (entity->unit != unit || buffer->scope == QN__SCOPE_SHARED) {
     entity->is_kept = true;
   }
 }
 
-static bool mark_slot(void* context, qn__ir_expr_t** slot) {
-  mark_t* mark = context;
+static bool mark_slot(void* unit, qn__ir_expr_t** slot) {
   qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_VAR) mark_var(mark, expr->var);
-  if (expr->kind == QN__EXPR_LOAD) mark_buffer(mark, expr->load.buffer);
-  return qn__expr_each_child(expr, mark_slot, mark);
+  if (expr->kind == QN__EXPR_VAR) mark_var(unit, expr->var);
+  if (expr->kind == QN__EXPR_LOAD) mark_buffer(unit, expr->load.buffer);
+  return qn__expr_each_child(expr, mark_slot, unit);
 }
 
-static void mark_block(mark_t* mark, qn__ir_block_t* block) {
+static void mark_block(qn__fission_unit_t* unit, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    (void)qn__stmt_each_expr(stmt, mark_slot, mark);
-    if (stmt->kind == QN__STMT_STORE) mark_buffer(mark, stmt->store.buffer);
-    if (stmt->kind == QN__STMT_ATOMIC) mark_buffer(mark, stmt->atomic.buffer);
-    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-      mark_buffer(mark, stmt->alloc.buffer->base);
-    }
-    QN__EACH_BLOCK(stmt, inner) mark_block(mark, inner);
+    qn__ir_ref_t ref;
+    (void)qn__stmt_each_expr(stmt, mark_slot, unit);
+    if (qn__stmt_ref(stmt, &ref)) mark_buffer(unit, *ref.buffer);
+    QN__EACH_BLOCK(stmt, inner) mark_block(unit, inner);
   }
 }
 
-qn_status_t qn__fission(qn__arena_t* arena, const char* function_name, qn__ir_stmt_t* loop,
-                        qn__ir_block_t* out) {
-  qn__fission_t self = {.arena = arena, .depth = 0};
+// Returns a loop around the unit whose extent is not constant, or NULL.
+static const qn__ir_stmt_t* find_unknown(const qn__fission_unit_t* unit) {
+  for (uint32_t i = 0; i < unit->depth; ++i) {
+    int64_t begin, end;
+    const qn__ir_stmt_t* loop = unit->levels[i];
+    if (!qn__expr_const_int(loop->loop.begin, &begin) ||
+        !qn__expr_const_int(loop->loop.end, &end)) {
+      return loop;
+    }
+  }
+  return NULL;
+}
+
+void qn__fission(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__ir_block_t* out) {
+  qn__fission_t self = {.pb = pb};
   qn__ir_block_t home = {NULL, NULL};
   split_around(&self, loop, &home);
-  for (qn__fission_unit_t* unit = self.first; unit && !qn__fission_failed(&self);
-       unit = unit->next) {
-    for (uint32_t i = 0; i < unit->depth; ++i) {
-      int64_t begin, end;
-      if (qn__expr_const_int(unit->levels[i]->loop.begin, &begin) &&
-          qn__expr_const_int(unit->levels[i]->loop.end, &end)) {
-        continue;
-      }
-      return qn_status_make(QN_STATUS_UNSUPPORTED,
-                            "function '%s': the extent of thread loop '%s' must be constant for a "
-                            "barrier inside it on a cpu",
-                            function_name, unit->levels[i]->loop.var->name);
-    }
-    mark_t mark = {&self, unit};
-    if (unit->is_control) {
-      (void)qn__stmt_each_expr(unit->anchor, mark_slot, &mark);
+  assert(self.depth == 0);
+  for (qn__fission_unit_t* unit = self.first; unit && !qn__pb_stopped(pb); unit = unit->next) {
+    const qn__ir_stmt_t* unknown = find_unknown(unit);
+    if (unknown) {
+      qn__pb_refuse(pb,
+                    "the extent of thread loop '%s' must be constant for a barrier inside it on a "
+                    "cpu",
+                    unknown->loop.var->name);
+    } else if (unit->is_control) {
+      (void)qn__stmt_each_expr(unit->anchor, mark_slot, unit);
     } else {
-      mark_block(&mark, &unit->stmts);
+      mark_block(unit, &unit->stmts);
     }
   }
-  if (!qn__fission_failed(&self)) qn__fission_rewrite(&self);
-  if (self.has_no_memory) return qn__out_of_memory("serialising threads");
-  if (self.is_too_deep) {
-    return qn_status_make(QN_STATUS_UNSUPPORTED, "function '%s': more than %d nested thread loops",
-                          function_name, qn__fission_max_levels);
-  }
-  if (self.unsupported) {
-    return qn_status_make(QN_STATUS_UNSUPPORTED,
-                          "function '%s': buffer '%s' lives across a barrier; its shape must not "
-                          "depend on the thread on a cpu",
-                          function_name, self.unsupported->name);
-  }
-  *out = home;
-  return QN_OK;
+  if (!qn__pb_stopped(pb)) qn__fission_rewrite(&self);
+  qn__block_splice(out, &home);
 }

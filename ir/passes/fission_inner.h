@@ -8,14 +8,6 @@ enum { qn__fission_max_levels = 8 };
 
 typedef struct qn__fission_unit qn__fission_unit_t;
 
-// Replaces a variable or view inside one unit.
-typedef struct qn__fission_alias qn__fission_alias_t;
-struct qn__fission_alias {
-  const void* from;
-  void* to;
-  qn__fission_alias_t* next;
-};
-
 // A part of the thread loop without barriers. It is either the bounds or condition of a statement
 // that contains a barrier, or consecutive statements that get thread loops of their own.
 struct qn__fission_unit {
@@ -28,7 +20,7 @@ struct qn__fission_unit {
   qn__ir_block_t stmts;                        // empty in a control unit
   qn__ir_block_t prologue;                     // inside the loops, before `stmts`
   qn__ir_block_t before;                       // outside the loops, before `anchor`
-  qn__fission_alias_t* aliases;
+  qn__ir_alias_t* aliases;
   qn__fission_unit_t* next;
 };
 
@@ -43,25 +35,12 @@ typedef struct qn__fission_entity {
 } qn__fission_entity_t;
 
 typedef struct qn__fission {
-  qn__arena_t* arena;
-  qn__fission_unit_t* first;
+  qn__pass_builder_t* pb;
+  qn__fission_unit_t* first;  // in program order
   qn__fission_unit_t* last;
   uint32_t depth;
   qn__ir_stmt_t* levels[qn__fission_max_levels];
-  bool has_no_memory;
-  bool is_too_deep;
-  const qn__ir_buffer_t* unsupported;  // a local buffer that cannot get the threads as dimensions
 } qn__fission_t;
-
-static inline bool qn__fission_failed(const qn__fission_t* self) {
-  return self->has_no_memory || self->is_too_deep || self->unsupported;
-}
-
-// Records a failed allocation. Returns `pointer`.
-static inline void* qn__fission_check(qn__fission_t* self, void* pointer) {
-  if (!pointer) self->has_no_memory = true;
-  return pointer;
-}
 
 // Builds the loops of every unit (fission_rewrite.c). Values used in several units must be marked
 // before.

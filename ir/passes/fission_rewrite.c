@@ -4,15 +4,8 @@
 // Not here: where to split, and which values cross (fission.c, which explains the whole).
 #include "ir/passes/fission_inner.h"
 
-static qn__ir_expr_t* int_expr(qn__fission_t* self, int64_t value) {
-  return qn__fission_check(self, qn__expr_int(self->arena, QN_DTYPE_I64, value));
-}
-
-static qn__ir_expr_t* copy(qn__fission_t* self, const qn__ir_expr_t* expr) {
-  return qn__fission_check(self, qn__expr_replace(self->arena, expr, NULL, NULL));
-}
 typedef struct rewrite {
-  qn__fission_t* self;
+  qn__pass_builder_t* pb;
   qn__fission_unit_t* unit;
 } rewrite_t;
 
@@ -20,55 +13,37 @@ static bool rewrite_slot(void* context, qn__ir_expr_t** slot);
 
 static int64_t begin_of(const qn__ir_stmt_t* loop) {
   int64_t begin = 0;
-  (void)qn__expr_const_int(loop->loop.begin, &begin);
+  bool is_known = qn__expr_const_int(loop->loop.begin, &begin);
+  assert(is_known);  // qn__fission refuses other loops
+  (void)is_known;
   return begin;
 }
 
 // Returns the index of the current thread in dimension `level` of an array over the threads. A
 // control unit runs as the first thread.
-static qn__ir_expr_t* thread_index(rewrite_t* rewrite, uint32_t level) {
-  qn__fission_t* self = rewrite->self;
+static qn__ir_expr_t* thread_index(const rewrite_t* rewrite, uint32_t level) {
+  qn__pass_builder_t* pb = rewrite->pb;
   const qn__fission_unit_t* unit = rewrite->unit;
-  if (unit->is_control) return int_expr(self, 0);
-  qn__ir_expr_t* index = qn__fission_check(self, qn__expr_var(self->arena, unit->vars[level]));
-  int64_t begin = begin_of(unit->levels[level]);
-  if (begin == 0 || !index) return index;
-  qn__ir_expr_t* offset = int_expr(self, begin);
-  if (!offset) return NULL;
-  return qn__fission_check(self, qn__expr_op(self->arena, QN_OP_SUB, index, offset, NULL));
+  if (unit->is_control) return qn__pb_int(pb, 0);
+  assert(level < unit->depth);
+  return qn__pb_op_int(pb, QN_OP_SUB, qn__pb_use(pb, unit->vars[level]),
+                       begin_of(unit->levels[level]));
 }
 
 // Returns the `rank` indices followed by `depth` indices of the thread.
-static qn__ir_expr_t** with_threads(rewrite_t* rewrite, uint32_t depth, qn__ir_expr_t** indices,
-                                    uint32_t rank) {
-  qn__ir_expr_t** all = qn__fission_check(
-      rewrite->self, qn__arena_alloc_array(rewrite->self->arena, depth + rank + 1U, sizeof *all));
+static qn__ir_expr_t** with_threads(const rewrite_t* rewrite, uint32_t depth,
+                                    qn__ir_expr_t** indices, uint32_t rank) {
+  qn__ir_expr_t** all = qn__arena_alloc_array(rewrite->pb->arena, depth + rank + 1U, sizeof *all);
   if (!all) return NULL;
   for (uint32_t i = 0; i < rank; ++i) all[i] = indices[i];
   for (uint32_t i = 0; i < depth; ++i) all[rank + i] = thread_index(rewrite, i);
   return all;
 }
 
-static void* find_alias(const qn__fission_unit_t* unit, const void* from) {
-  for (const qn__fission_alias_t* alias = unit->aliases; alias; alias = alias->next) {
-    if (alias->from == from) return alias->to;
-  }
-  return NULL;
-}
-
-static void add_alias(rewrite_t* rewrite, const void* from, void* to) {
-  qn__fission_alias_t* alias =
-      qn__fission_check(rewrite->self, QN__ARENA_NEW(rewrite->self->arena, qn__fission_alias_t));
-  if (!alias) return;
-  *alias = (qn__fission_alias_t){from, to, rewrite->unit->aliases};
-  rewrite->unit->aliases = alias;
-}
-
-static qn__ir_expr_t* load_kept(rewrite_t* rewrite, const qn__fission_entity_t* entity) {
+static qn__ir_expr_t* load_kept(const rewrite_t* rewrite, const qn__fission_entity_t* entity) {
   qn__ir_buffer_t* array = entity->array;
-  qn__ir_expr_t* load = qn__fission_check(
-      rewrite->self,
-      qn__expr_new(rewrite->self->arena, QN__EXPR_LOAD, array->dtype, entity->stmt->loc));
+  qn__ir_expr_t* load =
+      qn__expr_new(rewrite->pb->arena, QN__EXPR_LOAD, array->dtype, entity->stmt->loc);
   if (!load) return NULL;
   load->load.buffer = array;
   load->load.indices = with_threads(rewrite, array->rank, NULL, 0);
@@ -80,27 +55,34 @@ static qn__ir_expr_t* value_here(rewrite_t* rewrite, const qn__fission_entity_t*
   if (entity->is_kept) return load_kept(rewrite, entity);
   // The original is still unchanged: qn__fission_rewrite visits a unit before the earlier units
   // that declare its values.
-  qn__ir_expr_t* value = copy(rewrite->self, entity->stmt->let.value);
-  if (value) (void)rewrite_slot(rewrite, &value);
-  return value;
+  assert(entity->stmt->kind == QN__STMT_LET);
+  qn__ir_expr_t* value = qn__pb_copy(rewrite->pb, entity->stmt->let.value);
+  return value && rewrite_slot(rewrite, &value) ? value : NULL;
+}
+
+// Returns the number of the thread loop around the unit that declares `var`; `depth` if none does.
+static uint32_t level_of(const qn__fission_unit_t* unit, const qn__ir_var_t* var) {
+  uint32_t level = 0;
+  while (level < unit->depth && unit->levels[level]->loop.var != var) ++level;
+  return level;
 }
 
 static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
-  qn__fission_t* self = rewrite->self;
+  qn__pass_builder_t* pb = rewrite->pb;
   qn__fission_unit_t* unit = rewrite->unit;
   qn__ir_var_t* var = (*slot)->var;
-  for (uint32_t i = 0; i < unit->depth; ++i) {
-    if (unit->levels[i]->loop.var != var) continue;
+  uint32_t level = level_of(unit, var);
+  if (level < unit->depth) {
     if (unit->is_control) {
-      *slot = int_expr(self, begin_of(unit->levels[i]));
+      *slot = qn__pb_int(pb, begin_of(unit->levels[level]));
     } else {
-      (*slot)->var = unit->vars[i];
+      (*slot)->var = unit->vars[level];
     }
     return;
   }
   const qn__fission_entity_t* entity = var->user;
   if (!entity || entity->unit == unit) return;
-  qn__ir_var_t* here = find_alias(unit, var);
+  qn__ir_var_t* here = qn__alias_find(unit->aliases, var);
   if (!here) {
     qn__ir_expr_t* value = value_here(rewrite, entity);
     if (!value) return;
@@ -108,91 +90,61 @@ static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
       *slot = value;
       return;
     }
-    here = qn__fission_check(self, qn__var_new(self->arena, QN__VAR_LET, var->dtype, var->name));
-    qn__ir_stmt_t* let = qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_LET, var->loc));
-    if (!here || !let) return;
-    let->let.var = here;
-    let->let.value = value;
-    qn__block_append(&unit->prologue, let);
-    add_alias(rewrite, var, here);
+    here = qn__pb_let(pb, &unit->prologue, var->name, value);
+    if (!here) return;
+    qn__alias_add(pb->arena, &unit->aliases, var, here);
   }
   (*slot)->var = here;
 }
 
-static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
-                           qn__ir_expr_t*** inout_indices);
+static bool rewrite_ref(rewrite_t* rewrite, const qn__ir_ref_t* ref);
 
 // Multiplies the strides of a view by the number of threads that its base buffer now holds.
-static void widen_strides(rewrite_t* rewrite, qn__ir_buffer_t* view) {
-  qn__fission_t* self = rewrite->self;
+static void widen_strides(const rewrite_t* rewrite, qn__ir_buffer_t* view) {
+  qn__pass_builder_t* pb = rewrite->pb;
   const qn__fission_entity_t* root = qn__buf_root(view)->user;
   if (!root || root->thread_count <= 1) return;
-  view->strides = qn__fission_check(self, qn__buf_strides(self->arena, view));
+  view->strides = qn__buf_strides(pb->arena, view);
   for (uint32_t i = 0; view->strides && i < view->rank; ++i) {
-    qn__ir_expr_t* factor = int_expr(self, root->thread_count);
-    if (!factor) return;
-    view->strides[i] = qn__fission_check(
-        self, qn__expr_op(self->arena, QN_OP_MUL, view->strides[i], factor, NULL));
+    qn__ir_expr_t* factor = qn__pb_int(pb, root->thread_count);
+    if (factor) {
+      view->strides[i] = qn__expr_op(pb->arena, QN_OP_MUL, view->strides[i], factor, NULL);
+    }
   }
 }
 
 // Declares another unit's view again in this unit.
-static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__ir_buffer_t* view) {
-  qn__fission_t* self = rewrite->self;
-  qn__ir_buffer_t* here = qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__ir_buffer_t));
-  qn__ir_stmt_t* alloc =
-      qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, view->loc));
-  if (!here || !alloc) return NULL;
-  *here = *view;
-  here->user = NULL;
-  here->shape =
-      qn__fission_check(self, qn__arena_alloc_array(self->arena, view->rank + 1U, sizeof(void*)));
-  here->base_indices = qn__fission_check(
-      self, qn__arena_alloc_array(self->arena, view->base->rank + 1U, sizeof(void*)));
-  if (view->strides) {
-    here->strides =
-        qn__fission_check(self, qn__arena_alloc_array(self->arena, view->rank + 1U, sizeof(void*)));
+static qn__ir_buffer_t* view_here(rewrite_t* rewrite, const qn__fission_entity_t* entity) {
+  qn__fission_unit_t* unit = rewrite->unit;
+  qn__ir_stmt_t* alloc = qn__stmt_copy(rewrite->pb->arena, entity->stmt);
+  qn__ir_ref_t base;
+  if (!alloc || !qn__stmt_ref(alloc, &base) || !qn__stmt_each_expr(alloc, rewrite_slot, rewrite) ||
+      !rewrite_ref(rewrite, &base)) {
+    return NULL;
   }
-  if (self->has_no_memory) return NULL;
-  for (uint32_t i = 0; i < view->rank; ++i) {
-    here->shape[i] = copy(self, view->shape[i]);
-    if (here->strides) here->strides[i] = copy(self, view->strides[i]);
-  }
-  for (uint32_t i = 0; i < view->base->rank; ++i) {
-    here->base_indices[i] = copy(self, view->base_indices[i]);
-  }
-  if (self->has_no_memory) return NULL;
-  alloc->alloc.buffer = here;
-  (void)qn__stmt_each_expr(alloc, rewrite_slot, rewrite);
-  rewrite_access(rewrite, &here->base, &here->base_indices);
-  widen_strides(rewrite, here);
-  if (rewrite->unit->is_control) {
-    qn__block_append(&rewrite->unit->before, alloc);
-  } else {
-    qn__block_append(&rewrite->unit->prologue, alloc);
-  }
-  return here;
+  widen_strides(rewrite, alloc->alloc.buffer);
+  qn__block_append(unit->is_control ? &unit->before : &unit->prologue, alloc);
+  qn__alias_add(rewrite->pb->arena, &unit->aliases, entity->stmt->alloc.buffer,
+                alloc->alloc.buffer);
+  return alloc->alloc.buffer;
 }
 
-// Redirects an access to the array or view of this unit. `*inout_indices` must be rewritten before.
-static void rewrite_access(rewrite_t* rewrite, qn__ir_buffer_t** inout_buffer,
-                           qn__ir_expr_t*** inout_indices) {
-  qn__ir_buffer_t* buffer = *inout_buffer;
+// Redirects a reference to the array or view of this unit. Its indices must be rewritten before.
+static bool rewrite_ref(rewrite_t* rewrite, const qn__ir_ref_t* ref) {
+  const qn__ir_buffer_t* buffer = *ref->buffer;
   const qn__fission_entity_t* entity = buffer->user;
-  if (!entity) return;
+  if (!entity) return true;
   if (buffer->scope == QN__SCOPE_VIEW) {
-    if (entity->unit == rewrite->unit) return;
-    qn__ir_buffer_t* here = find_alias(rewrite->unit, buffer);
-    if (!here) {
-      here = view_here(rewrite, buffer);
-      if (!here) return;
-      add_alias(rewrite, buffer, here);
-    }
-    *inout_buffer = here;
+    if (entity->unit == rewrite->unit) return true;
+    qn__ir_buffer_t* here = qn__alias_find(rewrite->unit->aliases, buffer);
+    if (!here) here = view_here(rewrite, entity);
+    if (!here) return false;
+    *ref->buffer = here;
   } else if (entity->array) {
-    *inout_indices = with_threads(rewrite, entity->unit->depth, *inout_indices, buffer->rank);
-    *inout_buffer = entity->array;
+    *ref->indices = with_threads(rewrite, entity->unit->depth, *ref->indices, buffer->rank);
+    *ref->buffer = entity->array;
   }
+  return !qn__pb_stopped(rewrite->pb);
 }
 
 static bool rewrite_slot(void* context, qn__ir_expr_t** slot) {
@@ -200,107 +152,92 @@ static bool rewrite_slot(void* context, qn__ir_expr_t** slot) {
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR) {
     rewrite_var(rewrite, slot);
-    return !qn__fission_failed(rewrite->self);
+    return !qn__pb_stopped(rewrite->pb);
   }
   if (!qn__expr_each_child(expr, rewrite_slot, rewrite)) return false;
-  if (expr->kind == QN__EXPR_LOAD) {
-    rewrite_access(rewrite, &expr->load.buffer, &expr->load.indices);
-  }
-  return !qn__fission_failed(rewrite->self);
+  qn__ir_ref_t ref = {QN__REF_LOAD, &expr->load.buffer, &expr->load.indices};
+  return expr->kind != QN__EXPR_LOAD || rewrite_ref(rewrite, &ref);
+}
+
+// Returns the entity that the statement declares, if its value crosses to other units.
+static qn__fission_entity_t* kept_entity(const qn__ir_stmt_t* stmt) {
+  const qn__ir_var_t* var = stmt->kind == QN__STMT_LOOP ? NULL : qn__stmt_var(stmt);
+  qn__fission_entity_t* entity = var ? var->user : NULL;
+  if (stmt->kind == QN__STMT_ALLOC) entity = stmt->alloc.buffer->user;
+  return entity && entity->is_kept ? entity : NULL;
 }
 
 static void rewrite_block(rewrite_t* rewrite, qn__ir_block_t* block, bool is_top) {
-  qn__fission_t* self = rewrite->self;
-  qn__ir_block_t result = {NULL, NULL};
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__fission_failed(self); stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
+  qn__pass_builder_t* pb = rewrite->pb;
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) != NULL;) {
+    qn__ir_ref_t ref;
     if (!qn__stmt_each_expr(stmt, rewrite_slot, rewrite)) return;
-    if (stmt->kind == QN__STMT_STORE) {
-      rewrite_access(rewrite, &stmt->store.buffer, &stmt->store.indices);
-    } else if (stmt->kind == QN__STMT_ATOMIC) {
-      rewrite_access(rewrite, &stmt->atomic.buffer, &stmt->atomic.indices);
-    } else if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-      rewrite_access(rewrite, &stmt->alloc.buffer->base, &stmt->alloc.buffer->base_indices);
-      widen_strides(rewrite, stmt->alloc.buffer);
+    if (qn__stmt_ref(stmt, &ref)) {
+      if (!rewrite_ref(rewrite, &ref)) return;
+      if (ref.kind == QN__REF_BASE) widen_strides(rewrite, stmt->alloc.buffer);
     }
     QN__EACH_BLOCK(stmt, inner) rewrite_block(rewrite, inner, false);
-    if (qn__fission_failed(self)) return;
-    bool is_moved = is_top && stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->user &&
-                    ((const qn__fission_entity_t*)stmt->alloc.buffer->user)->is_kept;
-    if (!is_moved) qn__block_append(&result, stmt);
-    qn__ir_var_t* var = stmt->kind == QN__STMT_LET      ? stmt->let.var
-                        : stmt->kind == QN__STMT_ATOMIC ? stmt->atomic.result
-                                                        : NULL;
-    const qn__fission_entity_t* entity = var ? var->user : NULL;
-    if (is_top && entity && entity->is_kept) {
-      qn__ir_stmt_t* store =
-          qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_STORE, stmt->loc));
-      if (!store) return;
-      store->store.buffer = entity->array;
-      store->store.indices = with_threads(rewrite, entity->array->rank, NULL, 0);
-      store->store.value = qn__fission_check(self, qn__expr_var(self->arena, var));
-      qn__block_append(&result, store);
-    }
+    if (qn__pb_stopped(pb)) return;
+    const qn__fission_entity_t* entity = is_top ? kept_entity(stmt) : NULL;
+    bool is_moved = entity && stmt->kind == QN__STMT_ALLOC;
+    if (!is_moved) qn__block_append(block, stmt);
+    if (!entity || is_moved) continue;
+    qn__ir_stmt_t* store = qn__stmt_new(pb->arena, QN__STMT_STORE, stmt->loc);
+    if (!store) return;
+    store->store.buffer = entity->array;
+    store->store.indices = with_threads(rewrite, entity->array->rank, NULL, 0);
+    store->store.value = qn__pb_use(pb, qn__stmt_var(stmt));
+    qn__block_append(block, store);
   }
-  *block = result;
 }
 
 static bool is_plain(void* self, qn__ir_expr_t** slot) {
+  const qn__fission_unit_t* unit = self;
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return false;
-  if (expr->kind == QN__EXPR_VAR) {
-    const qn__fission_unit_t* unit = self;
-    if (expr->var->user) return false;
-    for (uint32_t i = 0; i < unit->depth; ++i) {
-      if (unit->levels[i]->loop.var == expr->var) return false;
-    }
+  if (expr->kind == QN__EXPR_VAR && (expr->var->user || level_of(unit, expr->var) < unit->depth)) {
+    return false;
   }
   return qn__expr_each_child(expr, is_plain, self);
 }
 
 // Declares the array that holds an entity's values, before the unit that declares the entity.
-static void keep(qn__fission_t* self, qn__fission_entity_t* entity) {
+static void keep(qn__pass_builder_t* pb, qn__fission_entity_t* entity) {
   qn__fission_unit_t* unit = entity->unit;
-  const qn__ir_stmt_t* stmt = entity->stmt;
-  qn__ir_stmt_t* alloc =
-      qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_ALLOC, stmt->loc));
+  qn__ir_stmt_t* alloc = qn__stmt_new(pb->arena, QN__STMT_ALLOC, entity->stmt->loc);
   if (!alloc) return;
-  qn__ir_buffer_t* own = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
-  for (uint32_t i = 0; own && i < own->rank; ++i) {
-    if (!is_plain(unit, &own->shape[i])) {
-      self->unsupported = own;
-      return;
-    }
-  }
-  if (own && own->scope != QN__SCOPE_LOCAL) {  // one for all threads
-    if (own->scope == QN__SCOPE_SHARED) own->scope = QN__SCOPE_LOCAL;
-    alloc->alloc.buffer = own;
-    qn__block_append(&unit->before, alloc);
+  const qn__ir_var_t* var = qn__stmt_var(entity->stmt);
+  qn__ir_buffer_t* own = var ? NULL : entity->stmt->alloc.buffer;
+  uint32_t own_rank = own ? own->rank : 0;
+  for (uint32_t i = 0; i < own_rank; ++i) {
+    if (is_plain(unit, &own->shape[i])) continue;
+    qn__pb_refuse(pb,
+                  "buffer '%s' lives across a barrier; its shape must not depend on the thread on "
+                  "a cpu",
+                  own->name);
     return;
   }
-  const qn__ir_var_t* var = stmt->kind == QN__STMT_LET ? stmt->let.var : NULL;
-  if (stmt->kind == QN__STMT_ATOMIC) var = stmt->atomic.result;
-  uint32_t rank = unit->depth + (own ? own->rank : 0);
-  qn__ir_buffer_t* array = qn__fission_check(
-      self, qn__buf_new(self->arena, QN__SCOPE_LOCAL, own ? own->dtype : var->dtype,
-                        own ? own->name : var->name, rank));
-  if (!array) return;
-  array->shape =
-      qn__fission_check(self, qn__arena_alloc_array(self->arena, rank + 1U, sizeof(void*)));
-  qn__fission_entity_t* of_array =
-      qn__fission_check(self, QN__ARENA_NEW(self->arena, qn__fission_entity_t));
-  if (!array->shape || !of_array) return;
+  qn__block_append(&unit->before, alloc);
+  alloc->alloc.buffer = own;
+  if (own && own->scope != QN__SCOPE_LOCAL) {  // one for all threads
+    if (own->scope == QN__SCOPE_SHARED) own->scope = QN__SCOPE_LOCAL;
+    return;
+  }
+  uint32_t rank = unit->depth + own_rank;
+  qn__ir_buffer_t* array = qn__buf_new(pb->arena, QN__SCOPE_LOCAL, own ? own->dtype : var->dtype,
+                                       own ? own->name : var->name, rank);
+  qn__fission_entity_t* of_array = QN__ARENA_NEW(pb->arena, qn__fission_entity_t);
+  if (!array || !of_array) return;
   array->origin_id = own ? own->origin_id : UINT32_MAX;
   entity->thread_count = 1;
-  for (uint32_t i = 0; own && i < own->rank; ++i) array->shape[i] = copy(self, own->shape[i]);
+  for (uint32_t i = 0; i < own_rank; ++i) array->shape[i] = qn__pb_copy(pb, own->shape[i]);
   for (uint32_t i = 0; i < unit->depth; ++i) {
     int64_t end = 0;
     (void)qn__expr_const_int(unit->levels[i]->loop.end, &end);
     int64_t extent = end - begin_of(unit->levels[i]);
     if (extent < 0) extent = 0;
-    array->shape[rank - unit->depth + i] = int_expr(self, extent);
+    array->shape[own_rank + i] = qn__pb_int(pb, extent);
     if (__builtin_mul_overflow(entity->thread_count, extent, &entity->thread_count)) {
       entity->thread_count = INT64_MAX;  // the verifier rejects such an array
     }
@@ -309,34 +246,20 @@ static void keep(qn__fission_t* self, qn__fission_entity_t* entity) {
   array->user = of_array;
   alloc->alloc.buffer = array;
   entity->array = array;
-  qn__block_append(&unit->before, alloc);
-}
-
-static void keep_all(qn__fission_t* self, qn__fission_unit_t* unit) {
-  for (qn__ir_stmt_t* stmt = unit->stmts.first; stmt && !qn__fission_failed(self);
-       stmt = stmt->next) {
-    qn__fission_entity_t* entity = NULL;
-    if (stmt->kind == QN__STMT_LET) entity = stmt->let.var->user;
-    if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) entity = stmt->atomic.result->user;
-    if (stmt->kind == QN__STMT_ALLOC) entity = stmt->alloc.buffer->user;
-    if (entity && entity->is_kept) keep(self, entity);
-  }
 }
 
 // Builds the loops of a unit around its prologue and statements, with the anchor outermost.
-static void close_unit(qn__fission_t* self, qn__fission_unit_t* unit) {
+static void close_unit(qn__pass_builder_t* pb, qn__fission_unit_t* unit) {
   qn__ir_block_t body = unit->prologue;
   qn__block_splice(&body, &unit->stmts);
   for (uint32_t i = unit->depth; i-- > 0;) {
     qn__ir_stmt_t* loop =
-        i == 0
-            ? unit->anchor
-            : qn__fission_check(self, qn__stmt_new(self->arena, QN__STMT_LOOP, unit->anchor->loc));
+        i == 0 ? unit->anchor : qn__stmt_new(pb->arena, QN__STMT_LOOP, unit->anchor->loc);
     if (!loop) return;
     loop->loop.kind = QN_LOOP_PARALLEL;
     loop->loop.var = unit->vars[i];
-    loop->loop.begin = copy(self, unit->levels[i]->loop.begin);
-    loop->loop.end = copy(self, unit->levels[i]->loop.end);
+    loop->loop.begin = qn__pb_copy(pb, unit->levels[i]->loop.begin);
+    loop->loop.end = qn__pb_copy(pb, unit->levels[i]->loop.end);
     loop->loop.body = body;
     if (i > 0) body = qn__block_of(loop);
   }
@@ -345,20 +268,25 @@ static void close_unit(qn__fission_t* self, qn__fission_unit_t* unit) {
 static void insert_before(qn__fission_unit_t* unit) {
   if (!unit->before.first) return;
   qn__ir_stmt_t** link = &unit->home->first;
-  while (*link != unit->anchor) link = &(*link)->next;
+  while (*link != unit->anchor) {
+    assert(*link);  // the anchor is in its home
+    link = &(*link)->next;
+  }
   unit->before.last->next = unit->anchor;
   *link = unit->before.first;
 }
 
 void qn__fission_rewrite(qn__fission_t* self) {
-  for (qn__fission_unit_t* unit = self->first; unit && !qn__fission_failed(self);
-       unit = unit->next) {
+  qn__pass_builder_t* pb = self->pb;
+  for (qn__fission_unit_t* unit = self->first; unit; unit = unit->next) {
+    assert(unit->depth > 0 && (!unit->is_control || !unit->stmts.first));
     for (uint32_t i = 0; i < unit->depth && !unit->is_control; ++i) {
-      const qn__ir_var_t* var = unit->levels[i]->loop.var;
-      unit->vars[i] =
-          qn__fission_check(self, qn__var_new(self->arena, QN__VAR_LOOP, QN_DTYPE_I64, var->name));
+      unit->vars[i] = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, unit->levels[i]->loop.var->name);
     }
-    keep_all(self, unit);
+    for (const qn__ir_stmt_t* stmt = unit->stmts.first; stmt; stmt = stmt->next) {
+      qn__fission_entity_t* entity = kept_entity(stmt);
+      if (entity) keep(pb, entity);
+    }
   }
   // Rewrites uses before declarations, so that a recomputed let is copied while it is unchanged.
   // Units are in program order, so the reverse order visits every use first.
@@ -368,15 +296,16 @@ void qn__fission_rewrite(qn__fission_t* self) {
     unit->next = reversed;
     reversed = unit;
   }
-  for (qn__fission_unit_t* unit = reversed; unit && !qn__fission_failed(self); unit = unit->next) {
-    rewrite_t rewrite = {self, unit};
+  for (qn__fission_unit_t* unit = reversed; unit && !qn__pb_stopped(pb); unit = unit->next) {
+    rewrite_t rewrite = {pb, unit};
     if (unit->is_control) {
       (void)qn__stmt_each_expr(unit->anchor, rewrite_slot, &rewrite);
     } else {
       rewrite_block(&rewrite, &unit->stmts, true);
-      if (!qn__fission_failed(self)) close_unit(self, unit);
+      close_unit(pb, unit);
     }
   }
-  for (qn__fission_unit_t* unit = reversed; unit && !qn__fission_failed(self); unit = unit->next)
+  for (qn__fission_unit_t* unit = reversed; unit && !qn__pb_stopped(pb); unit = unit->next) {
     insert_before(unit);
+  }
 }

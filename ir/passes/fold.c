@@ -23,13 +23,16 @@ qn__ir_var_facts_t* qn__fold_facts(qn__fold_t* fold, qn__ir_var_t* var) {
   return var->user;
 }
 
-void qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* value) {
+static bool is_literal(const qn__ir_expr_t* expr) {
+  return expr->kind == QN__EXPR_INT || expr->kind == QN__EXPR_FLOAT;
+}
+
+bool qn__fold_learn_let(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* value) {
   qn__ir_var_facts_t* facts = qn__fold_facts(fold, var);
-  if (!facts) return;
+  if (!facts) return false;
   if (qn__dtype_is_int(var->dtype)) facts->range = qn__range_of(value);
-  if (value->kind == QN__EXPR_INT || value->kind == QN__EXPR_FLOAT || value->kind == QN__EXPR_VAR) {
-    facts->replacement = value;
-  }
+  if (is_literal(value) || value->kind == QN__EXPR_VAR) facts->replacement = value;
+  return facts->replacement != NULL;
 }
 
 void qn__fold_learn_range(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* begin,
@@ -48,10 +51,6 @@ bool qn__fold_can_drop(const qn__fold_t* fold, qn__ir_expr_t* expr) {
   qn__ir_expr_facts_t facts = qn__expr_facts(expr);
   if (facts.has_cross_lane) return false;
   return !fold->is_checked || (!facts.has_load && !facts.has_division);
-}
-
-static bool is_literal(const qn__ir_expr_t* expr) {
-  return expr->kind == QN__EXPR_INT || expr->kind == QN__EXPR_FLOAT;
 }
 
 static qn__ir_scalar_t literal_value(const qn__ir_expr_t* expr) {
@@ -82,22 +81,14 @@ static qn__ir_expr_t* fold_literals(qn__fold_t* fold, const qn__ir_expr_t* expr)
 // ---- logic
 
 static qn_op_t negated(qn_op_t op) {
-  switch (op) {
-    case QN_OP_EQ:
-      return QN_OP_NE;
-    case QN_OP_NE:
-      return QN_OP_EQ;
-    case QN_OP_LT:
-      return QN_OP_GE;
-    case QN_OP_LE:
-      return QN_OP_GT;
-    case QN_OP_GT:
-      return QN_OP_LE;
-    case QN_OP_GE:
-      return QN_OP_LT;
-    default:
-      return QN_OP_NONE;
+  static const struct {
+    qn_op_t op, negated;
+  } pairs[] = {{QN_OP_EQ, QN_OP_NE}, {QN_OP_LT, QN_OP_GE}, {QN_OP_LE, QN_OP_GT}};
+  for (size_t i = 0; i < QN_COUNT_OF(pairs); ++i) {
+    if (op == pairs[i].op) return pairs[i].negated;
+    if (op == pairs[i].negated) return pairs[i].op;
   }
+  return QN_OP_NONE;
 }
 
 static qn__ir_expr_t* fold_logic(qn__fold_t* fold, const qn__ir_expr_t* expr) {
@@ -285,16 +276,12 @@ static void fold_reduce_children(qn__fold_t* fold, qn__ir_expr_t* expr) {
   qn__fold_expr(fold, &expr->reduce.begin);
   qn__fold_expr(fold, &expr->reduce.end);
   qn__fold_learn_range(fold, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end);
-  qn__ir_block_t kept = {NULL, NULL};
-  for (qn__ir_stmt_t *let = expr->reduce.lets.first, *next; let; let = next) {
-    next = let->next;
-    let->next = NULL;
+  qn__ir_block_t lets = qn__block_take(&expr->reduce.lets);
+  for (qn__ir_stmt_t* let; (let = qn__block_pop(&lets)) != NULL;) {
     qn__fold_expr(fold, &let->let.value);
-    qn__fold_learn_let(fold, let->let.var, let->let.value);
-    const qn__ir_var_facts_t* facts = let->let.var->user;
-    if (!facts || !facts->replacement) qn__block_append(&kept, let);
+    bool is_copy = qn__fold_learn_let(fold, let->let.var, let->let.value);
+    if (!is_copy) qn__block_append(&expr->reduce.lets, let);
   }
-  expr->reduce.lets = kept;
   qn__fold_expr(fold, &expr->reduce.value);
 }
 

@@ -54,7 +54,7 @@ static void mark_function(qn__pass_builder_t* pb) {
 const qn__pass_t qn__pass_independent = {
     .name = "independent",
     .doc = "marks the loops whose iterations may run at once",
-    .run_function = mark_function,
+    .run = mark_function,
     .post = "every parallel loop, and every serial one that is proven so, is marked",
     .check = check,
 };

@@ -193,4 +193,4 @@ static void lower_function(qn__pass_builder_t* pb) {
 const qn__pass_t qn__pass_lower_exchanges = {
     .name = "lower_exchanges",
     .doc = "exchanges among threads as lets, or through shared memory",
-    .run_function = lower_function};
+    .run = lower_function};

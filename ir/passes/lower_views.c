@@ -5,35 +5,19 @@
 // with explicit strides. In checked builds all views stay, because the view's own bounds must be
 // checked. Start indices that are not plain become lets before the view, so that they are evaluated
 // at its declaration.
-#include "ir/passes/passes.h"
-#include "ir/passes/rewrite.h"
+#include "ir/passes/pass_builder.h"
 
-typedef struct lower {
-  qn__arena_t* arena;
-  bool keeps_views;
-  bool has_failed;
-} lower_t;
-
-// `user` of a view that is removed.
-typedef struct mapping {
-  uint32_t* base_dims;  // per dimension of the view
-} mapping_t;
-
-static qn__ir_expr_t* clone(lower_t* self, const qn__ir_expr_t* expr) {
-  return qn__expr_replace(self->arena, expr, NULL, NULL);
-}
-
-static qn__ir_expr_t* as_i64(lower_t* self, qn__ir_expr_t* expr) {
-  if (!expr || expr->dtype == QN_DTYPE_I64) return expr;
-  qn__ir_expr_t* cast = qn__expr_new(self->arena, QN__EXPR_CAST, QN_DTYPE_I64, expr->loc);
+static qn__ir_expr_t* as_i64(qn__pass_builder_t* pb, qn__ir_expr_t* expr) {
+  if (expr->dtype == QN_DTYPE_I64) return expr;
+  qn__ir_expr_t* cast = qn__expr_new(pb->arena, QN__EXPR_CAST, QN_DTYPE_I64, expr->loc);
   if (cast) cast->args[0] = expr;
   return cast;
 }
 
-static qn__ir_expr_t* add(lower_t* self, qn__ir_expr_t* a, qn__ir_expr_t* b) {
+static qn__ir_expr_t* add(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr_t* b) {
   if (!a || !b) return NULL;
   if (qn__expr_is_int(a, 0)) return b;
-  return qn__expr_is_int(b, 0) ? a : qn__expr_op(self->arena, QN_OP_ADD, a, b, NULL);
+  return qn__expr_is_int(b, 0) ? a : qn__expr_op(pb->arena, QN_OP_ADD, a, b, NULL);
 }
 
 // Returns true if the view stays within the extent of dimension `d` of the base. Otherwise it may
@@ -49,18 +33,13 @@ static bool fits(const qn__ir_buffer_t* view, uint32_t i, uint32_t d) {
          !__builtin_add_overflow(start, size, &end) && end <= limit;
 }
 
-// Finds a dimension of the base for each dimension of the view. NULL if there is no such mapping.
-static mapping_t* find_mapping(lower_t* self, const qn__ir_buffer_t* view) {
+// Returns the dimension of the base for each dimension of the view. NULL if there is no such
+// mapping.
+static uint32_t* find_mapping(qn__pass_builder_t* pb, const qn__ir_buffer_t* view) {
   const qn__ir_buffer_t* base = view->base;
-  qn__ir_expr_t** strides = qn__buf_strides(self->arena, base);
-  mapping_t* mapping = QN__ARENA_NEW(self->arena, mapping_t);
-  if (mapping) {
-    mapping->base_dims = qn__arena_alloc_array(self->arena, view->rank + 1U, sizeof(uint32_t));
-  }
-  if (!strides || !mapping || !mapping->base_dims) {
-    self->has_failed = true;
-    return NULL;
-  }
+  qn__ir_expr_t** strides = qn__buf_strides(pb->arena, base);
+  uint32_t* base_dims = qn__arena_alloc_array(pb->arena, view->rank + 1U, sizeof *base_dims);
+  if (!strides || !base_dims) return NULL;
   uint32_t next = 0;
   for (uint32_t i = 0; i < view->rank; ++i) {
     while (next < base->rank && !qn__expr_equal(view->strides[i], strides[next])) ++next;
@@ -68,67 +47,42 @@ static mapping_t* find_mapping(lower_t* self, const qn__ir_buffer_t* view) {
     for (uint32_t d = next + 1; d < base->rank; ++d) {
       if (qn__expr_equal(view->strides[i], strides[d])) return NULL;  // ambiguous
     }
-    mapping->base_dims[i] = next++;
+    base_dims[i] = next++;
   }
-  return mapping;
+  return base_dims;
 }
 
-// Replaces *inout_buffer and *inout_indices by those of the base, as long as the buffer is a
-// removed view.
-static void redirect(lower_t* self, qn__ir_buffer_t** inout_buffer,
-                     qn__ir_expr_t*** inout_indices) {
-  while ((*inout_buffer)->scope == QN__SCOPE_VIEW && (*inout_buffer)->user) {
-    qn__ir_buffer_t* view = *inout_buffer;
-    const mapping_t* mapping = view->user;
-    qn__ir_expr_t** indices =
-        qn__arena_alloc_array(self->arena, view->base->rank + 1U, sizeof *indices);
-    if (!indices) {
-      self->has_failed = true;
-      return;
-    }
-    for (uint32_t d = 0; d < view->base->rank; ++d) indices[d] = clone(self, view->base_indices[d]);
+// Replaces a removed view by its base, as long as the base is a removed view too. Its `user` is the
+// mapping.
+static bool redirect(void* self, const qn__ir_ref_t* ref) {
+  qn__pass_builder_t* pb = self;
+  while ((*ref->buffer)->scope == QN__SCOPE_VIEW && (*ref->buffer)->user) {
+    const qn__ir_buffer_t* view = *ref->buffer;
+    const uint32_t* base_dims = view->user;
+    uint32_t rank = view->base->rank;
+    qn__ir_expr_t** indices = qn__arena_alloc_array(pb->arena, rank + 1U, sizeof *indices);
+    if (!indices) return false;
+    for (uint32_t d = 0; d < rank; ++d) indices[d] = qn__pb_copy(pb, view->base_indices[d]);
     for (uint32_t i = 0; i < view->rank; ++i) {
-      uint32_t d = mapping->base_dims[i];
-      indices[d] = add(self, indices[d], as_i64(self, (*inout_indices)[i]));
+      uint32_t d = base_dims[i];
+      assert(d < rank && (i == 0 || d > base_dims[i - 1]));
+      indices[d] = add(pb, indices[d], as_i64(pb, (*ref->indices)[i]));
     }
-    for (uint32_t d = 0; d < view->base->rank; ++d) {
-      if (!indices[d]) self->has_failed = true;
-    }
-    if (self->has_failed) return;
-    *inout_buffer = view->base;
-    *inout_indices = indices;
+    if (qn__pb_stopped(pb)) return false;
+    *ref->buffer = view->base;
+    *ref->indices = indices;
   }
-}
-
-static bool redirect_loads(void* context, qn__ir_expr_t** slot) {
-  lower_t* self = context;
-  if ((*slot)->kind == QN__EXPR_LOAD) {
-    redirect(self, &(*slot)->load.buffer, &(*slot)->load.indices);
-    if (self->has_failed) return false;
-  }
-  return qn__expr_each_child(*slot, redirect_loads, self);
+  return true;
 }
 
 // Moves start indices into lets in `out`, before the view.
-static void bind_start(lower_t* self, qn__ir_buffer_t* view, qn__ir_block_t* out) {
+static void bind_start(qn__pass_builder_t* pb, qn__ir_buffer_t* view, qn__ir_block_t* out) {
   for (uint32_t d = 0; d < view->base->rank; ++d) {
-    qn__ir_expr_t* index = as_i64(self, view->base_indices[d]);
+    qn__ir_expr_t* index = as_i64(pb, view->base_indices[d]);
     if (index && index->kind != QN__EXPR_VAR && index->kind != QN__EXPR_INT) {
-      qn__ir_stmt_t* let = qn__stmt_new(self->arena, QN__STMT_LET, view->loc);
-      qn__ir_var_t* var = qn__var_new(self->arena, QN__VAR_LET, QN_DTYPE_I64, "start");
-      if (!let || !var) {
-        self->has_failed = true;
-        return;
-      }
-      let->let.var = var;
-      let->let.value = index;
-      qn__block_append(out, let);
-      index = qn__expr_var(self->arena, var);
+      index = qn__pb_use(pb, qn__pb_let(pb, out, "start", index));
     }
-    if (!index) {
-      self->has_failed = true;
-      return;
-    }
+    if (!index) return;
     view->base_indices[d] = index;
   }
 }
@@ -145,62 +99,44 @@ static bool has_loads(const qn__ir_buffer_t* view) {
 }
 
 // Returns true if the view is removed, with its declaration.
-static bool lower_view(lower_t* self, qn__ir_buffer_t* view, qn__ir_block_t* out) {
-  redirect(self, &view->base, &view->base_indices);
-  if (self->has_failed) return false;
-  view->strides = qn__buf_strides(self->arena, view);
-  if (!view->strides) {
-    self->has_failed = true;
-    return false;
-  }
-  if (self->keeps_views || has_loads(view)) return false;
-  mapping_t* mapping = find_mapping(self, view);
-  if (!mapping) return false;
-  bind_start(self, view, out);
-  view->user = mapping;
+static bool lower_view(qn__pass_builder_t* pb, qn__ir_buffer_t* view, qn__ir_block_t* out) {
+  view->strides = qn__buf_strides(pb->arena, view);
+  if (!view->strides || pb->options->is_checked || has_loads(view)) return false;
+  uint32_t* base_dims = find_mapping(pb, view);
+  if (!base_dims) return false;
+  bind_start(pb, view, out);
+  view->user = base_dims;
   return true;
 }
 
-static void lower_block(lower_t* self, qn__ir_block_t* block) {
-  qn__ir_block_t result = {NULL, NULL};
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
-    (void)qn__stmt_each_expr(stmt, redirect_loads, self);
-    if (self->has_failed) return;
-    if (stmt->kind == QN__STMT_STORE) {
-      redirect(self, &stmt->store.buffer, &stmt->store.indices);
-    } else if (stmt->kind == QN__STMT_ATOMIC) {
-      redirect(self, &stmt->atomic.buffer, &stmt->atomic.indices);
-    }
-    QN__EACH_BLOCK(stmt, inner) {
-      if (!self->has_failed) lower_block(self, inner);
-    }
-    if (stmt->kind == QN__STMT_ALLOC) {
-      qn__ir_buffer_t* buffer = stmt->alloc.buffer;
-      buffer->user = NULL;
-      if (buffer->scope == QN__SCOPE_VIEW && lower_view(self, buffer, &result)) continue;
-    }
-    if (self->has_failed) return;
-    qn__block_append(&result, stmt);
+static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block) {
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(pb);) {
+    if (!qn__stmt_each_ref(stmt, redirect, pb)) return;
+    QN__EACH_BLOCK(stmt, inner) lower_block(pb, inner);
+    bool is_view = stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW;
+    bool is_removed = is_view && lower_view(pb, stmt->alloc.buffer, block);
+    if (!is_removed) qn__block_append(block, stmt);
   }
-  *block = result;
 }
 
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  lower_t self = {&body->arena, options->is_checked, false};
-  for (qn__ir_func_t* function = body->first; function; function = function->next) {
-    for (size_t i = 0; i < function->param_count; ++i) {
-      if (function->params[i].buffer) function->params[i].buffer->user = NULL;
-    }
-    lower_block(&self, &function->body);
-    if (self.has_failed) return qn__out_of_memory("lowering views");
-  }
-  return qn__pass_status(body, "lowering views");
+static void lower_function(qn__pass_builder_t* pb) {
+  lower_block(pb, &pb->function->body);
+}
+
+static bool lacks_strides(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW &&
+         !stmt->alloc.buffer->strides;
+}
+
+static const char* check(qn__ir_func_t* function) {
+  return qn__block_any(&function->body, lacks_strides) ? "a view without strides" : NULL;
 }
 
 const qn__pass_t qn__pass_lower_views = {
     .name = "lower_views",
     .doc = "replaces accesses through views by accesses to their base",
-    .run = run};
+    .run = lower_function,
+    .post = "views that are left have strides",
+    .check = check,
+};

@@ -6,15 +6,14 @@
 #include "base/dtype.h"
 #include "ir/passes/pass_builder.h"
 
-static qn_status_t run_function(qn__pass_builder_t* pb, const char* pass_name,
-                                void (*fn)(qn__pass_builder_t* pb)) {
+static qn_status_t run_function(qn__pass_builder_t* pb, const qn__pass_t* pass) {
   qn__function_number(pb->function);
   qn__function_clear_user(pb->function);
   pb->var_count = pb->function->var_count;
   pb->buffer_count = pb->function->buffer_count;
-  fn(pb);
+  pass->run(pb);
   if (!qn_ok(pb->status)) return pb->status;
-  if (pb->arena->is_exhausted) return qn__out_of_memory(pass_name);
+  if (pb->arena->is_exhausted) return qn__out_of_memory(pass->name);
   qn__block_splice(&pb->globals, &pb->function->body);
   pb->function->body = pb->globals;
   qn__function_clear_user(pb->function);
@@ -22,7 +21,7 @@ static qn_status_t run_function(qn__pass_builder_t* pb, const char* pass_name,
 }
 
 qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options,
-                       const char* pass_name, void (*fn)(qn__pass_builder_t* pb)) {
+                       const qn__pass_t* pass) {
   uint32_t max_threads = options->max_threads ? options->max_threads : 1024;
   uint32_t threads = options->preferred_threads ? options->preferred_threads : 256;
   for (qn__ir_func_t* function = body->first; function; function = function->next) {
@@ -32,7 +31,7 @@ qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                              .warp_size = options->warp_size ? options->warp_size : 32,
                              .threads = threads < max_threads ? threads : max_threads,
                              .max_threads = max_threads};
-    QN_TRY(run_function(&pb, pass_name, fn));
+    QN_TRY(run_function(&pb, pass));
   }
   return QN_OK;
 }
@@ -301,57 +300,18 @@ qn__ir_expr_t* qn__pb_reduce_extent(qn__pass_builder_t* pb, const qn__ir_expr_t*
   return range(pb, reduce->reduce.begin, reduce->reduce.end, false);
 }
 
-int64_t qn__const_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end) {
-  int64_t first, last, extent;
-  if (!qn__expr_const_int(begin, &first) || !qn__expr_const_int(end, &last)) return -1;
-  if (__builtin_sub_overflow(last, first, &extent)) return -1;
-  return extent > 0 ? extent : 0;
-}
-
 // ---- questions
 
-bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stmt)) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (is_it(stmt)) return true;
-    QN__EACH_BLOCK(stmt, inner) {
-      if (qn__block_any(inner, is_it)) return true;
-    }
-  }
-  return false;
+static bool is_barrier(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_BARRIER;
 }
 
-static bool has_exchange(void* found, qn__ir_expr_t** slot) {
-  *(bool*)found |= qn__expr_is_exchange(*slot);
-  return !*(bool*)found && qn__expr_each_child(*slot, has_exchange, found);
+bool qn__block_has_barrier(qn__ir_block_t* block) {
+  return qn__block_any(block, is_barrier);
 }
 
 bool qn__block_synchronizes(qn__ir_block_t* block) {
-  bool is_found = false;
-  for (qn__ir_stmt_t* stmt = block->first; stmt && !is_found; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_BARRIER) return true;
-    (void)qn__stmt_each_expr(stmt, has_exchange, &is_found);
-    QN__EACH_BLOCK(stmt, inner) {
-      if (!is_found) is_found = qn__block_synchronizes(inner);
-    }
-  }
-  return is_found;
-}
-
-typedef struct use {
-  const qn__ir_var_t* var;
-  bool is_found;
-} use_t;
-
-static bool find_use(void* context, qn__ir_expr_t** slot) {
-  use_t* self = context;
-  if ((*slot)->kind == QN__EXPR_VAR && (*slot)->var == self->var) self->is_found = true;
-  return !self->is_found && qn__expr_each_child(*slot, find_use, self);
-}
-
-bool qn__expr_uses_var(qn__ir_expr_t* expr, const qn__ir_var_t* var) {
-  use_t use = {var, false};
-  (void)find_use(&use, &expr);
-  return use.is_found;
+  return qn__block_has_barrier(block) || qn__block_any_expr(block, qn__expr_is_exchange);
 }
 
 bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr) {

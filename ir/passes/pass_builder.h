@@ -26,11 +26,11 @@ typedef struct qn__pass_builder {
   qn__lanes_t lanes;  // by qn__pb_lanes
 } qn__pass_builder_t;
 
-// Calls `fn` with a builder for each function of the body, which it numbers first, with the `user`
+// Runs a pass with a builder for each function of the body, which it numbers first, with the `user`
 // of all declarations NULL. Then puts `globals` at the top of the function. Returns the first
-// failure. `pass_name` is for messages.
+// failure.
 qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options,
-                       const char* pass_name, void (*fn)(qn__pass_builder_t* pb));
+                       const qn__pass_t* pass);
 static inline bool qn__pb_stopped(const qn__pass_builder_t* pb) {
   return pb->arena->is_exhausted || !qn_ok(pb->status);
 }
@@ -94,16 +94,12 @@ qn__ir_expr_t* qn__pb_range(qn__pass_builder_t* pb, const qn__ir_expr_t* begin,
 qn__ir_expr_t* qn__pb_extent(qn__pass_builder_t* pb, const qn__ir_stmt_t* loop);
 // Returns the extent of a reduction. It may be negative for an empty range where that is harmless.
 qn__ir_expr_t* qn__pb_reduce_extent(qn__pass_builder_t* pb, const qn__ir_expr_t* reduce);
-// Returns the number of iterations if it is constant, else -1.
-int64_t qn__const_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end);
 
 // ---- questions
 
-// Returns true if `is_it` holds for a statement of the block, at any depth.
-bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stmt));
+bool qn__block_has_barrier(qn__ir_block_t* block);
 // Returns true if the block has a barrier or an exchange among threads.
 bool qn__block_synchronizes(qn__ir_block_t* block);
-bool qn__expr_uses_var(qn__ir_expr_t* expr, const qn__ir_var_t* var);
 // Returns true for arithmetic without loads, which may be computed anywhere and more than once.
 bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr);
 static inline bool qn__is_block_loop(const qn__ir_stmt_t* stmt) {

@@ -73,10 +73,8 @@ struct qn__pass_builder;
 typedef struct qn__pass {
   const char* name;
   const char* doc;
-  // One of these is set: rewrite the body, or each of its functions with a builder
-  // (pass_builder.h).
-  qn_status_t (*run)(qn__ir_body_t* body, const qn__pass_options_t* options);
-  void (*run_function)(struct qn__pass_builder* pb);
+  // Rewrites a function with a builder (pass_builder.h).
+  void (*run)(struct qn__pass_builder* pb);
   // The postcondition in words, and a test of it that debug builds run: it returns NULL, or the
   // problem. Both may be NULL.
   const char* post;

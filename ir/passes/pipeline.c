@@ -21,8 +21,7 @@ qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* option
                            const qn__pass_t* const* passes, size_t pass_count) {
   for (size_t i = 0; i < pass_count; ++i) {
     const qn__pass_t* pass = passes[i];
-    QN_TRY(pass->run ? pass->run(body, options)
-                     : qn__pb_run(body, options, pass->name, pass->run_function));
+    QN_TRY(qn__pb_run(body, options, pass));
     for (qn__ir_func_t* function = body->first; function; function = function->next) {
       qn__function_number(function);
     }

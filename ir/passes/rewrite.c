@@ -86,6 +86,158 @@ qn__ir_block_t* qn__stmt_next_block(qn__ir_stmt_t* stmt, const qn__ir_block_t* b
   }
 }
 
+bool qn__block_each_expr(qn__ir_block_t* block, qn__ir_slot_fn_t fn, void* self) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (!qn__stmt_each_expr(stmt, fn, self)) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!qn__block_each_expr(inner, fn, self)) return false;
+    }
+  }
+  return true;
+}
+
+// ---- references to buffers
+
+typedef struct visitor {
+  qn__ir_ref_fn_t fn;
+  void* self;
+} visitor_t;
+
+static bool visit_loads(void* context, qn__ir_expr_t** slot) {
+  visitor_t* visitor = context;
+  qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD) {
+    qn__ir_ref_t ref = {QN__REF_LOAD, &expr->load.buffer, &expr->load.indices};
+    if (!visitor->fn(visitor->self, &ref)) return false;
+  }
+  return qn__expr_each_child(expr, visit_loads, visitor);
+}
+
+bool qn__expr_each_ref(qn__ir_expr_t* expr, qn__ir_ref_fn_t fn, void* self) {
+  visitor_t visitor = {fn, self};
+  return visit_loads(&visitor, &expr);
+}
+
+bool qn__stmt_ref(qn__ir_stmt_t* stmt, qn__ir_ref_t* out_ref) {
+  if (stmt->kind == QN__STMT_STORE) {
+    *out_ref = (qn__ir_ref_t){QN__REF_STORE, &stmt->store.buffer, &stmt->store.indices};
+    return true;
+  }
+  if (stmt->kind == QN__STMT_ATOMIC) {
+    *out_ref = (qn__ir_ref_t){QN__REF_ATOMIC, &stmt->atomic.buffer, &stmt->atomic.indices};
+    return true;
+  }
+  if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
+    qn__ir_buffer_t* view = stmt->alloc.buffer;
+    *out_ref = (qn__ir_ref_t){QN__REF_BASE, &view->base, &view->base_indices};
+    return true;
+  }
+  return false;
+}
+
+bool qn__stmt_each_ref(qn__ir_stmt_t* stmt, qn__ir_ref_fn_t fn, void* self) {
+  visitor_t visitor = {fn, self};
+  qn__ir_ref_t ref;
+  return qn__stmt_each_expr(stmt, visit_loads, &visitor) &&
+         (!qn__stmt_ref(stmt, &ref) || fn(self, &ref));
+}
+
+bool qn__block_each_ref(qn__ir_block_t* block, qn__ir_ref_fn_t fn, void* self) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (!qn__stmt_each_ref(stmt, fn, self)) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!qn__block_each_ref(inner, fn, self)) return false;
+    }
+  }
+  return true;
+}
+
+// ---- questions
+
+// Returns false, to stop the visit, if the test holds for a part.
+static bool avoids(void* is_it, qn__ir_expr_t** slot) {
+  return !(*(qn__ir_expr_test_t*)is_it)(*slot) && qn__expr_each_child(*slot, avoids, is_it);
+}
+
+bool qn__expr_any(qn__ir_expr_t* expr, qn__ir_expr_test_t is_it) {
+  return !avoids(&is_it, &expr);
+}
+
+bool qn__stmt_any_expr(qn__ir_stmt_t* stmt, qn__ir_expr_test_t is_it) {
+  return !qn__stmt_each_expr(stmt, avoids, &is_it);
+}
+
+bool qn__block_any_expr(qn__ir_block_t* block, qn__ir_expr_test_t is_it) {
+  return !qn__block_each_expr(block, avoids, &is_it);
+}
+
+bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stmt)) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (is_it(stmt)) return true;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (qn__block_any(inner, is_it)) return true;
+    }
+  }
+  return false;
+}
+
+static bool avoids_var(void* var, qn__ir_expr_t** slot) {
+  if ((*slot)->kind == QN__EXPR_VAR && (*slot)->var == var) return false;
+  return qn__expr_each_child(*slot, avoids_var, var);
+}
+
+bool qn__expr_uses_var(qn__ir_expr_t* expr, const qn__ir_var_t* var) {
+  return !avoids_var((void*)(uintptr_t)var, &expr);
+}
+
+// ---- declarations
+
+qn__ir_var_t* qn__stmt_var(const qn__ir_stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      return stmt->let.var;
+    case QN__STMT_LOOP:
+      return stmt->loop.var;
+    case QN__STMT_ATOMIC:
+      return stmt->atomic.result;
+    default:
+      return NULL;
+  }
+}
+
+static bool set_reductions(void* user, qn__ir_expr_t** slot) {
+  qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) {
+    expr->reduce.reduce_var->user = user;
+    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+      let->let.var->user = user;
+    }
+  }
+  return qn__expr_each_child(expr, set_reductions, user);
+}
+
+void qn__expr_set_user(qn__ir_expr_t* expr, void* user) {
+  (void)set_reductions(user, &expr);
+}
+
+void qn__block_set_user(qn__ir_block_t* block, void* user) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, set_reductions, user);
+    qn__ir_var_t* var = qn__stmt_var(stmt);
+    if (var) var->user = user;
+    if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = user;
+    QN__EACH_BLOCK(stmt, inner) qn__block_set_user(inner, user);
+  }
+}
+
+// ---- lists
+
+uint32_t qn__block_count(const qn__ir_block_t* block) {
+  uint32_t count = 0;
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) ++count;
+  return count;
+}
+
 void qn__block_splice(qn__ir_block_t* to, qn__ir_block_t* from) {
   if (!from->first) return;
   if (to->last) {
@@ -124,9 +276,11 @@ bool qn__expr_const_int(const qn__ir_expr_t* expr, int64_t* out_value) {
   return true;
 }
 
-static bool is_integer_division(qn_op_t op) {
-  return op == QN_OP_FLOORDIV || op == QN_OP_FLOORMOD || op == QN_OP_TRUNCDIV ||
-         op == QN_OP_TRUNCMOD || op == QN_OP_CEILDIV;
+int64_t qn__const_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end) {
+  int64_t first, last, extent;
+  if (!qn__expr_const_int(begin, &first) || !qn__expr_const_int(end, &last)) return -1;
+  if (__builtin_sub_overflow(last, first, &extent)) return -1;
+  return extent > 0 ? extent : 0;
 }
 
 static bool collect_facts(void* self, qn__ir_expr_t** slot) {
@@ -134,13 +288,10 @@ static bool collect_facts(void* self, qn__ir_expr_t** slot) {
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_LOAD) facts->has_load = true;
   if (expr->kind == QN__EXPR_REDUCE) facts->has_reduce = true;
-  if (expr->kind == QN__EXPR_OP) {
-    qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-    if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) facts->has_cross_lane = true;
-    if (is_integer_division(expr->op) &&
-        (expr->args[1]->kind != QN__EXPR_INT || expr->args[1]->int_value == 0)) {
-      facts->has_division = true;
-    }
+  if (qn__expr_is_exchange(expr)) facts->has_cross_lane = true;
+  if (expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op) &&
+      (expr->args[1]->kind != QN__EXPR_INT || expr->args[1]->int_value == 0)) {
+    facts->has_division = true;
   }
   return qn__expr_each_child(expr, collect_facts, self);
 }
@@ -195,26 +346,23 @@ bool qn__block_replace(qn__arena_t* arena, const qn__ir_block_t* block, qn__ir_v
   return qn__block_clone(&subst, block, out_block);
 }
 
-static bool clear_reductions(void* self, qn__ir_expr_t** slot) {
-  qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_REDUCE) {
-    expr->reduce.reduce_var->user = NULL;
-    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
-      let->let.var->user = NULL;
-    }
-  }
-  return qn__expr_each_child(expr, clear_reductions, self);
+qn__ir_stmt_t* qn__stmt_copy(qn__arena_t* arena, const qn__ir_stmt_t* stmt) {
+  qn__ir_stmt_t alone = *stmt;
+  qn__ir_block_t block = qn__block_of(&alone), copy;
+  return qn__block_replace(arena, &block, NULL, NULL, &copy) ? copy.first : NULL;
 }
 
-static void clear_block(qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    (void)qn__stmt_each_expr(stmt, clear_reductions, NULL);
-    if (stmt->kind == QN__STMT_LET) stmt->let.var->user = NULL;
-    if (stmt->kind == QN__STMT_LOOP) stmt->loop.var->user = NULL;
-    if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = NULL;
-    if (stmt->kind == QN__STMT_ATOMIC && stmt->atomic.result) stmt->atomic.result->user = NULL;
-    QN__EACH_BLOCK(stmt, inner) clear_block(inner);
-  }
+void* qn__alias_find(const qn__ir_alias_t* list, const void* from) {
+  while (list && list->from != from) list = list->next;
+  return list ? list->to : NULL;
+}
+
+void qn__alias_add(qn__arena_t* arena, qn__ir_alias_t** inout_list, const void* from, void* to) {
+  assert(!qn__alias_find(*inout_list, from));
+  qn__ir_alias_t* alias = QN__ARENA_NEW(arena, qn__ir_alias_t);
+  if (!alias) return;
+  *alias = (qn__ir_alias_t){from, to, *inout_list};
+  *inout_list = alias;
 }
 
 void qn__function_clear_user(qn__ir_func_t* function) {
@@ -223,7 +371,7 @@ void qn__function_clear_user(qn__ir_func_t* function) {
     if (function->params[i].scalar) function->params[i].scalar->user = NULL;
   }
   for (size_t i = 0; i < function->symbol_count; ++i) function->symbols[i]->user = NULL;
-  clear_block(&function->body);
+  qn__block_set_user(&function->body, NULL);
 }
 
 static bool count_expr(void* self, qn__ir_expr_t** slot) {
@@ -239,9 +387,4 @@ size_t qn__block_weight(qn__ir_block_t* block) {
     QN__EACH_BLOCK(stmt, inner) weight += qn__block_weight(inner);
   }
   return weight;
-}
-
-qn_status_t qn__pass_status(const qn__ir_body_t* body, const char* pass_name) {
-  if (body->arena.is_exhausted) return qn__out_of_memory(pass_name);
-  return QN_OK;
 }

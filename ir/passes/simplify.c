@@ -4,7 +4,7 @@
 // them to later statements. A sweep backwards then removes unused lets, unused buffers and empty
 // statements. In checked builds, operations that may fail are kept.
 #include "ir/passes/fold.h"
-#include "ir/passes/passes.h"
+#include "ir/passes/pass_builder.h"
 
 static bool fold_slot(void* self, qn__ir_expr_t** slot) {
   qn__fold_expr(self, slot);
@@ -12,9 +12,6 @@ static bool fold_slot(void* self, qn__ir_expr_t** slot) {
 }
 
 static void simplify_block(qn__fold_t* fold, qn__ir_block_t* block, bool is_top);
-
-// Appends the simplified statement, if it has an effect.
-static void simplify_stmt(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn__ir_block_t* out);
 
 static bool has_one_iteration(const qn__ir_stmt_t* loop) {
   qn__ir_range_t begin = qn__range_of(loop->loop.begin);
@@ -36,8 +33,7 @@ static void simplify_loop(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn
     stmt->loop.var->kind = QN__VAR_LET;
     let->let.var = stmt->loop.var;
     let->let.value = stmt->loop.begin;
-    qn__ir_block_t body = {NULL, NULL};
-    qn__block_append(&body, let);
+    qn__ir_block_t body = qn__block_of(let);
     qn__block_splice(&body, &stmt->loop.body);
     simplify_block(fold, &body, is_top);
     qn__block_splice(out, &body);
@@ -48,15 +44,13 @@ static void simplify_loop(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn
   qn__block_append(out, stmt);
 }
 
+// Appends the simplified statement, if it has an effect.
 static void simplify_stmt(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn__ir_block_t* out) {
   (void)qn__stmt_each_expr(stmt, fold_slot, fold);
   switch (stmt->kind) {
-    case QN__STMT_LET: {
-      qn__fold_learn_let(fold, stmt->let.var, stmt->let.value);
-      const qn__ir_var_facts_t* facts = stmt->let.var->user;
-      if (facts && facts->replacement) return;
+    case QN__STMT_LET:
+      if (qn__fold_learn_let(fold, stmt->let.var, stmt->let.value)) return;
       break;
-    }
     case QN__STMT_IF: {
       const qn__ir_expr_t* condition = stmt->if_.condition;
       if (condition->kind == QN__EXPR_INT) {
@@ -90,14 +84,10 @@ static void simplify_stmt(qn__fold_t* fold, qn__ir_stmt_t* stmt, bool is_top, qn
 }
 
 static void simplify_block(qn__fold_t* fold, qn__ir_block_t* block, bool is_top) {
-  qn__ir_block_t result = {NULL, NULL};
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
-    simplify_stmt(fold, stmt, is_top, &result);
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) != NULL;) {
+    simplify_stmt(fold, stmt, is_top, block);
   }
-  *block = result;
 }
 
 // ---- removal of unused declarations
@@ -109,39 +99,21 @@ typedef struct sweep {
   size_t step;          // 1 or -1 (wrapping)
 } sweep_t;
 
-static bool count_slot(void* context, qn__ir_expr_t** slot) {
+static bool count_vars(void* context, qn__ir_expr_t** slot) {
   sweep_t* self = context;
   const qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_VAR) self->var_uses[expr->var->id] += self->step;
-  if (expr->kind == QN__EXPR_LOAD) self->buffer_uses[expr->load.buffer->id] += self->step;
-  return qn__expr_each_child(*slot, count_slot, self);
+  return qn__expr_each_child(*slot, count_vars, self);
 }
 
-static void count_stmt(sweep_t* self, qn__ir_stmt_t* stmt) {
-  (void)qn__stmt_each_expr(stmt, count_slot, self);
-  if (stmt->kind == QN__STMT_STORE) self->buffer_uses[stmt->store.buffer->id] += self->step;
-  if (stmt->kind == QN__STMT_ATOMIC) self->buffer_uses[stmt->atomic.buffer->id] += self->step;
-  if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-    self->buffer_uses[stmt->alloc.buffer->base->id] += self->step;
-  }
+static bool count_buffer(void* context, const qn__ir_ref_t* ref) {
+  sweep_t* self = context;
+  self->buffer_uses[(*ref->buffer)->id] += self->step;
+  return true;
 }
 
-static void count_block(sweep_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    count_stmt(self, stmt);
-    QN__EACH_BLOCK(stmt, inner) count_block(self, inner);
-  }
-}
-
-typedef struct drop_check {
-  const qn__fold_t* fold;
-  bool can_drop;
-} drop_check_t;
-
-static bool check_drop(void* context, qn__ir_expr_t** slot) {
-  drop_check_t* self = context;
-  if (!qn__fold_can_drop(self->fold, *slot)) self->can_drop = false;
-  return self->can_drop;
+static bool can_drop(void* fold, qn__ir_expr_t** slot) {
+  return qn__fold_can_drop(fold, *slot);
 }
 
 static bool is_useless(const sweep_t* self, qn__ir_stmt_t* stmt) {
@@ -162,40 +134,32 @@ static bool is_useless(const sweep_t* self, qn__ir_stmt_t* stmt) {
     default:
       return false;
   }
-  drop_check_t check = {self->fold, true};
-  (void)qn__stmt_each_expr(stmt, check_drop, &check);
-  return check.can_drop;
+  return qn__stmt_each_expr(stmt, can_drop, self->fold);
 }
 
 // Removes unused lets of reductions.
 static bool sweep_reductions(void* context, qn__ir_expr_t** slot);
 
 static void sweep_list(sweep_t* self, qn__ir_block_t* block, bool is_reduction) {
-  size_t count = 0;
-  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) ++count;
-  qn__ir_stmt_t** stmts = qn__arena_alloc_array(self->fold->arena, count + 1, sizeof *stmts);
+  uint32_t count = qn__block_count(block);
+  qn__ir_stmt_t** stmts = qn__arena_alloc_array(self->fold->arena, count + 1U, sizeof *stmts);
   if (!stmts) return;
-  count = 0;
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) stmts[count++] = stmt;
-  for (size_t i = count; i-- > 0;) {
+  for (uint32_t i = 0; i < count; ++i) stmts[i] = qn__block_pop(block);
+  assert(!block->first);
+  for (uint32_t i = count; i-- > 0;) {
     if (!is_reduction) {
       QN__EACH_BLOCK(stmts[i], inner) sweep_list(self, inner, false);
     }
     if (is_useless(self, stmts[i])) {
       self->step = (size_t)-1;
-      count_stmt(self, stmts[i]);
+      (void)qn__stmt_each_expr(stmts[i], count_vars, self);
+      (void)qn__stmt_each_ref(stmts[i], count_buffer, self);
       stmts[i] = NULL;
     } else {
       (void)qn__stmt_each_expr(stmts[i], sweep_reductions, self);
     }
   }
-  qn__ir_block_t result = {NULL, NULL};
-  for (size_t i = 0; i < count; ++i) {
-    if (!stmts[i]) continue;
-    stmts[i]->next = NULL;
-    qn__block_append(&result, stmts[i]);
-  }
-  *block = result;
+  for (uint32_t i = 0; i < count; ++i) qn__pb_append(block, stmts[i]);
 }
 
 static bool sweep_reductions(void* context, qn__ir_expr_t** slot) {
@@ -208,17 +172,17 @@ static bool sweep_reductions(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, sweep_reductions, context);
 }
 
-static qn_status_t sweep(qn__fold_t* fold, qn__ir_func_t* function) {
+static void sweep(qn__fold_t* fold, qn__ir_func_t* function) {
   qn__function_number(function);
   sweep_t self = {.fold = fold, .step = 1};
   self.var_uses =
       qn__arena_alloc_array(fold->arena, function->var_count + 1U, sizeof *self.var_uses);
   self.buffer_uses =
       qn__arena_alloc_array(fold->arena, function->buffer_count + 1U, sizeof *self.buffer_uses);
-  if (!self.var_uses || !self.buffer_uses) return qn__out_of_memory("simplifying");
-  count_block(&self, &function->body);
+  if (!self.var_uses || !self.buffer_uses) return;
+  (void)qn__block_each_expr(&function->body, count_vars, &self);
+  (void)qn__block_each_ref(&function->body, count_buffer, &self);
   sweep_list(&self, &function->body, false);
-  return QN_OK;
 }
 
 // Records that symbols are not negative: they are extents. (One that is only a stride may be.)
@@ -234,20 +198,15 @@ static void learn_symbols(qn__fold_t* fold, const qn__ir_func_t* function) {
   }
 }
 
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  for (qn__ir_func_t* function = body->first; function; function = function->next) {
-    qn__fold_t fold = {&body->arena, options->is_checked, function->is_fast};
-    qn__function_clear_user(function);
-    learn_symbols(&fold, function);
-    simplify_block(&fold, &function->body, true);
-    if (body->arena.is_exhausted) return qn__out_of_memory("simplifying");
-    QN_TRY(sweep(&fold, function));
-    qn__function_clear_user(function);
-  }
-  return qn__pass_status(body, "simplifying");
+static void simplify_function(qn__pass_builder_t* pb) {
+  qn__ir_func_t* function = pb->function;
+  qn__fold_t fold = {pb->arena, pb->options->is_checked, function->is_fast};
+  learn_symbols(&fold, function);
+  simplify_block(&fold, &function->body, true);
+  if (!qn__pb_stopped(pb)) sweep(&fold, function);
 }
 
 const qn__pass_t qn__pass_simplify = {
     .name = "simplify",
     .doc = "folds constants and index algebra, removes what has no effect",
-    .run = run};
+    .run = simplify_function};

@@ -19,7 +19,6 @@ typedef struct qn__ir_var_facts {
   qn__ir_range_t range;
   const qn__ir_expr_t* below;  // the variable is less than this (a loop's end), or NULL
   qn__ir_expr_t* replacement;  // a literal or variable to put in its place, or NULL
-  size_t use_count;
 } qn__ir_var_facts_t;
 
 qn__ir_range_t qn__range_full(qn_dtype_t dtype);

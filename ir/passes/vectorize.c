@@ -18,6 +18,7 @@
 #include <math.h>
 
 #include "ir/passes/cost.h"
+#include "ir/passes/pass_builder.h"
 
 enum { min_lanes = 2, max_lanes = 64 };
 
@@ -28,83 +29,66 @@ typedef struct vectorize {
 
 // ---- legality
 
-typedef struct legality {
-  const qn__lanes_t* lanes;
-  bool is_legal;
-} legality_t;
+static bool is_uniform(const qn__lanes_t* lanes, qn__ir_expr_t* expr) {
+  return qn__lane_is_uniform(qn__lanes_of(lanes, expr));
+}
 
-static bool check_expr(void* context, qn__ir_expr_t** slot) {
-  legality_t* self = context;
+// Returns true if the expression may be computed in lanes.
+static bool check_expr(void* lanes, qn__ir_expr_t** slot) {
   qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_OP) {
-    qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-    if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) self->is_legal = false;
-  }
+  if (qn__expr_is_exchange(expr)) return false;
   if (expr->kind == QN__EXPR_REDUCE &&
-      !(qn__lane_is_uniform(qn__lanes_of(self->lanes, expr->reduce.begin)) &&
-        qn__lane_is_uniform(qn__lanes_of(self->lanes, expr->reduce.end)))) {
-    self->is_legal = false;
+      !(is_uniform(lanes, expr->reduce.begin) && is_uniform(lanes, expr->reduce.end))) {
+    return false;
   }
-  return self->is_legal && qn__expr_each_child(expr, check_expr, self);
+  return qn__expr_each_child(expr, check_expr, lanes);
 }
 
-static void check_block(legality_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt && self->is_legal; stmt = stmt->next) {
-    switch (stmt->kind) {
-      case QN__STMT_LET:
-      case QN__STMT_IF:
-      case QN__STMT_ASSERT:
-        break;
-      case QN__STMT_STORE:
-        if (qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
-            QN__REACH_UNIFORM) {
-          self->is_legal = false;
-        }
-        break;
-      case QN__STMT_LOOP:
-        if (stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_PARALLEL) {
-          self->is_legal = false;
-        }
-        if (!qn__lane_is_uniform(qn__lanes_of(self->lanes, stmt->loop.begin)) ||
-            !qn__lane_is_uniform(qn__lanes_of(self->lanes, stmt->loop.end))) {
-          self->is_legal = false;
-        }
-        break;
-      case QN__STMT_ALLOC: {
-        qn__ir_scope_t scope = stmt->alloc.buffer->scope;
-        if (scope != QN__SCOPE_CONST && scope != QN__SCOPE_VIEW) self->is_legal = false;
-        break;
+// Returns true for a view that has one address for all lanes.
+static bool view_is_uniform(const qn__lanes_t* lanes, const qn__ir_buffer_t* view) {
+  for (uint32_t d = 0; d < view->base->rank; ++d) {
+    if (!is_uniform(lanes, view->base_indices[d])) return false;
+  }
+  for (uint32_t d = 0; d < view->rank; ++d) {
+    if (!is_uniform(lanes, view->shape[d])) return false;
+    if (view->strides && !is_uniform(lanes, view->strides[d])) return false;
+  }
+  return true;
+}
+
+// Returns true if the statement itself may run in lanes.
+static bool stmt_is_legal(qn__lanes_t* lanes, qn__ir_stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+    case QN__STMT_IF:
+    case QN__STMT_ASSERT:
+      break;
+    case QN__STMT_STORE:
+      if (qn__lanes_reach(lanes, stmt->store.buffer, stmt->store.indices) == QN__REACH_UNIFORM) {
+        return false;
       }
-      case QN__STMT_ATOMIC:
-      case QN__STMT_WHILE:
-      case QN__STMT_BARRIER:
-        self->is_legal = false;
-        break;
-    }
-    if (stmt->kind != QN__STMT_ALLOC) (void)qn__stmt_each_expr(stmt, check_expr, self);
-    QN__EACH_BLOCK(stmt, inner) {
-      if (self->is_legal) check_block(self, inner);
-    }
+      break;
+    case QN__STMT_LOOP:
+      if (stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_PARALLEL) return false;
+      if (!is_uniform(lanes, stmt->loop.begin) || !is_uniform(lanes, stmt->loop.end)) return false;
+      break;
+    case QN__STMT_ALLOC:
+      return stmt->alloc.buffer->scope == QN__SCOPE_CONST ||
+             (stmt->alloc.buffer->scope == QN__SCOPE_VIEW &&
+              view_is_uniform(lanes, stmt->alloc.buffer));
+    case QN__STMT_ATOMIC:
+    case QN__STMT_WHILE:
+    case QN__STMT_BARRIER:
+      return false;
   }
+  return qn__stmt_each_expr(stmt, check_expr, lanes);
 }
 
-// Returns true if no view depends on the lane. A view that does has no single address.
-static bool views_are_uniform(const qn__lanes_t* lanes, qn__ir_block_t* block) {
+static bool block_is_legal(qn__lanes_t* lanes, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-      const qn__ir_buffer_t* view = stmt->alloc.buffer;
-      for (uint32_t d = 0; d < view->base->rank; ++d) {
-        if (!qn__lane_is_uniform(qn__lanes_of(lanes, view->base_indices[d]))) return false;
-      }
-      for (uint32_t d = 0; d < view->rank; ++d) {
-        if (!qn__lane_is_uniform(qn__lanes_of(lanes, view->shape[d]))) return false;
-        if (view->strides && !qn__lane_is_uniform(qn__lanes_of(lanes, view->strides[d]))) {
-          return false;
-        }
-      }
-    }
+    if (!stmt_is_legal(lanes, stmt)) return false;
     QN__EACH_BLOCK(stmt, inner) {
-      if (!views_are_uniform(lanes, inner)) return false;
+      if (!block_is_legal(lanes, inner)) return false;
     }
   }
   return true;
@@ -112,9 +96,7 @@ static bool views_are_uniform(const qn__lanes_t* lanes, qn__ir_block_t* block) {
 
 static bool loop_is_legal(vectorize_t* self, qn__ir_stmt_t* loop) {
   qn__lanes_enter(&self->lanes, loop->loop.var, &loop->loop.body);
-  legality_t legality = {&self->lanes, true};
-  check_block(&legality, &loop->loop.body);
-  if (!legality.is_legal || !views_are_uniform(&self->lanes, &loop->loop.body)) return false;
+  if (!block_is_legal(&self->lanes, &loop->loop.body)) return false;
   if (loop->loop.kind != QN_LOOP_SERIAL) return true;
   return qn__lanes_is_independent(&self->lanes, &loop->loop.body);
 }
@@ -139,9 +121,8 @@ static uint32_t choose_lanes(const vectorize_t* self, uint32_t bytes, uint32_t v
                              qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   uint32_t lanes = self->options->vector_bytes / (bytes ? bytes : 4) * vectors;
   if (lanes > max_lanes) lanes = max_lanes;
-  int64_t first, last, extent;
-  if (qn__expr_const_int(begin, &first) && qn__expr_const_int(end, &last) &&
-      !__builtin_sub_overflow(last, first, &extent)) {
+  int64_t extent = qn__const_trips(begin, end);
+  if (extent >= 0) {
     while (lanes > min_lanes && (int64_t)lanes > extent) lanes /= 2;
     if (extent < min_lanes) return 0;
   }
@@ -154,44 +135,29 @@ static double plan_block(vectorize_t* self, qn__ir_block_t* block);
 
 static double plan_reduce(vectorize_t* self, qn__ir_expr_t* reduce);
 
+// The costs of the outermost reductions of an expression: scalar, and as planned.
 typedef struct plan_sum {
   vectorize_t* self;
-  double cost;
+  const qn__cost_model_t* scalar;
+  double scalar_cost;
+  double planned_cost;
 } plan_sum_t;
 
-// Plans the outermost reductions of an expression. The rest costs the same with or without marks.
-static bool plan_expr_slot(void* context, qn__ir_expr_t** slot) {
+static bool plan_slot(void* context, qn__ir_expr_t** slot) {
   plan_sum_t* sum = context;
-  if ((*slot)->kind == QN__EXPR_REDUCE) {
-    sum->cost += plan_reduce(sum->self, *slot);
-    return true;
-  }
-  return qn__expr_each_child(*slot, plan_expr_slot, sum);
+  if ((*slot)->kind != QN__EXPR_REDUCE) return qn__expr_each_child(*slot, plan_slot, sum);
+  sum->scalar_cost += qn__cost_expr(sum->scalar, *slot);
+  sum->planned_cost += plan_reduce(sum->self, *slot);
+  return true;
 }
 
-// The cost of an expression as qn__cost_expr counts it, but with reductions at their planned cost.
-typedef struct scalar_sum {
-  const qn__cost_model_t* model;
-  double cost;
-} scalar_sum_t;
-
-static bool add_reduction(void* context, qn__ir_expr_t** slot) {
-  scalar_sum_t* sum = context;
-  if ((*slot)->kind == QN__EXPR_REDUCE) {
-    sum->cost += qn__cost_expr(sum->model, *slot);
-    return true;
-  }
-  return qn__expr_each_child(*slot, add_reduction, sum);
-}
-
+// Plans the reductions. The rest of the expression costs the same with or without marks.
 static double plan_expr(vectorize_t* self, qn__ir_expr_t* expr) {
-  qn__cost_model_t scalar = {self->options, NULL, 1, false};
+  const qn__cost_model_t scalar = {self->options, NULL, 1, false};
+  plan_sum_t reductions = {self, &scalar, 0, 0};
   double cost = qn__cost_expr(&scalar, expr);
-  scalar_sum_t reductions = {&scalar, 0};
-  (void)add_reduction(&reductions, &expr);
-  plan_sum_t planned = {self, 0};
-  (void)plan_expr_slot(&planned, &expr);
-  return cost - reductions.cost + planned.cost;
+  (void)plan_slot(&reductions, &expr);
+  return cost - reductions.scalar_cost + reductions.planned_cost;
 }
 
 static double plan_reduce(vectorize_t* self, qn__ir_expr_t* reduce) {
@@ -204,16 +170,15 @@ static double plan_reduce(vectorize_t* self, qn__ir_expr_t* reduce) {
   double scalar_cost = trips * body;
 
   qn__lanes_enter(&self->lanes, reduce->reduce.reduce_var, NULL);
-  legality_t legality = {&self->lanes, true};
+  bool is_legal = true;
   uint32_t bytes = qn__widest_in_expr(reduce->reduce.value);
   for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     uint32_t let_bytes = qn__widest_in_expr(let->let.value);
     if (let_bytes > bytes) bytes = let_bytes;
-    (void)check_expr(&legality, &let->let.value);
+    is_legal = is_legal && check_expr(&self->lanes, &let->let.value);
     qn__lanes_let(&self->lanes, let);
   }
-  (void)check_expr(&legality, &reduce->reduce.value);
-  if (!legality.is_legal) return scalar_cost;
+  if (!is_legal || !check_expr(&self->lanes, &reduce->reduce.value)) return scalar_cost;
   uint32_t own_bytes = (uint32_t)qn_dtype_size_bytes(reduce->dtype);
   if (own_bytes > bytes) bytes = own_bytes;
 
@@ -306,9 +271,9 @@ static double plan_block(vectorize_t* self, qn__ir_block_t* block) {
         cost += plan_expr(self, stmt->assert_.condition);
         break;
       case QN__STMT_ATOMIC: {
-        plan_sum_t planned = {self, 20};
-        (void)qn__stmt_each_expr(stmt, plan_expr_slot, &planned);
-        cost += planned.cost;
+        plan_sum_t planned = {self, &scalar, 0, 20};
+        (void)qn__stmt_each_expr(stmt, plan_slot, &planned);
+        cost += planned.planned_cost;
         break;
       }
       case QN__STMT_ALLOC:
@@ -334,20 +299,17 @@ static void serialize_inner(qn__ir_block_t* block, bool is_inside) {
 
 // ---- postcondition
 
-static bool has_no_mark(void* self, qn__ir_expr_t** slot) {
-  if ((*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.lane_count != 0) return false;
-  return qn__expr_each_child(*slot, has_no_mark, self);
-}
-
-// Returns false if a marked reduction is inside of another.
-static bool has_flat_marks(void* self, qn__ir_expr_t** slot) {
-  bool is_marked = (*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.lane_count != 0;
-  return qn__expr_each_child(*slot, is_marked ? has_no_mark : has_flat_marks, self);
+// Returns false if a marked reduction is inside of another, or of marked code.
+static bool has_flat_marks(void* is_marked, qn__ir_expr_t** slot) {
+  bool has_mark = (*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.lane_count != 0;
+  bool is_inside = *(bool*)is_marked || has_mark;
+  if (has_mark && *(bool*)is_marked) return false;
+  return qn__expr_each_child(*slot, has_flat_marks, &is_inside);
 }
 
 static const char* check_nesting(qn__ir_block_t* block, bool is_parallel, bool is_marked) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (!qn__stmt_each_expr(stmt, is_marked ? has_no_mark : has_flat_marks, NULL)) {
+    if (!qn__stmt_each_expr(stmt, has_flat_marks, &is_marked)) {
       return "a marked reduction inside of marked code";
     }
     bool is_loop = stmt->kind == QN__STMT_LOOP;
@@ -370,23 +332,17 @@ static const char* check(qn__ir_func_t* function) {
   return check_nesting(&function->body, false, false);
 }
 
-static qn_status_t run(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  for (qn__ir_func_t* function = body->first; function; function = function->next) {
-    qn__function_number(function);
-    vectorize_t self = {.options = options};
-    if (!qn__lanes_init(&self.lanes, &body->arena, function)) {
-      return qn__out_of_memory("vectorising");
-    }
-    (void)plan_block(&self, &function->body);
-    serialize_inner(&function->body, false);
-  }
-  return qn__pass_status(body, "vectorising");
+static void vectorize_function(qn__pass_builder_t* pb) {
+  vectorize_t self = {.options = pb->options};
+  if (!qn__lanes_init(&self.lanes, pb->arena, pb->function)) return;
+  (void)plan_block(&self, &pb->function->body);
+  serialize_inner(&pb->function->body, false);
 }
 
 const qn__pass_t qn__pass_vectorize = {
     .name = "vectorize",
     .doc = "marks loops and reductions that run in lanes",
-    .run = run,
+    .run = vectorize_function,
     .post = "marks do not nest, and parallel loops are launches",
     .check = check,
 };

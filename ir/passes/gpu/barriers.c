@@ -165,7 +165,7 @@ static const char* check(qn__ir_func_t* function) {
 const qn__pass_t qn__pass_barriers = {
     .name = "barriers",
     .doc = "separates accesses of different threads to one buffer",
-    .run_function = place_in_function,
+    .run = place_in_function,
     .post = "every launch is finished",
     .check = check,
 };

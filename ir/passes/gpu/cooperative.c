@@ -319,7 +319,7 @@ static const char* check(qn__ir_func_t* function) {
 const qn__pass_t qn__pass_cooperative = {
     .name = "cooperative",
     .doc = "gives blocks their threads, and threads their work",
-    .run_function = cooperate_function,
+    .run = cooperate_function,
     .post = "unfinished launches have their threads; no loop is marked",
     .check = check,
 };

@@ -239,7 +239,7 @@ static const char* check(qn__ir_func_t* function) {
 const qn__pass_t qn__pass_distribute = {
     .name = "distribute",
     .doc = "gives iterations to blocks, warps or threads",
-    .run_function = distribute_function,
+    .run = distribute_function,
     .post = "launches are finished, or their threads cooperate on marked loops and reductions",
     .check = check,
 };

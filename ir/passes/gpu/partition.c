@@ -437,7 +437,7 @@ static const char* check(qn__ir_func_t* function) {
 const qn__pass_t qn__pass_partition = {
     .name = "partition",
     .doc = "splits a function into what the host does and launches",
-    .run_function = partition_function,
+    .run = partition_function,
     .post = "all statements outside of launches are the host's",
     .check = check,
 };

@@ -369,7 +369,7 @@ static const char* check(qn__ir_func_t* function) {
 const qn__pass_t qn__pass_reuse = {
     .name = "reuse",
     .doc = "keeps rows that are read or computed again in registers",
-    .run_function = reuse_function,
+    .run = reuse_function,
     .post = "rows are used in cooperative loops and reductions alone",
     .check = check,
 };

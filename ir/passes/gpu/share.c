@@ -79,7 +79,7 @@ static const char* check(qn__ir_func_t* function) {
 const qn__pass_t qn__pass_share = {
     .name = "share",
     .doc = "moves local buffers that several threads use to shared memory",
-    .run_function = share_function,
+    .run = share_function,
     .post = "shared buffers are declared at the block level",
     .check = check,
 };

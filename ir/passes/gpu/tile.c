@@ -135,7 +135,7 @@ static const char* check(qn__ir_func_t* function) {
 const qn__pass_t qn__pass_tile = {
     .name = "tile",
     .doc = "gives each block a tile of the result of a product",
-    .run_function = tile_function,
+    .run = tile_function,
     .post = "launches that are large products are finished",
     .check = check,
 };
