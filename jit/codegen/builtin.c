@@ -35,7 +35,8 @@ static qn_status_t check_requirements(const qn_compile_request_t* request, int64
   QN_TRY(qn__body_decode((qn_span_t){request->module_bytes, request->module_size},
                          qn_allocator_default(), &body));
   qn__pass_options_t options = {.warp_size = (uint32_t)warp_size};
-  qn_status_t status = qn__pass_target_values.run(&body, &options);
+  const qn__pass_t* passes[] = {&qn__pass_target_values};
+  qn_status_t status = qn__passes_run(&body, &options, passes, QN_COUNT_OF(passes));
   qn__body_deinit(&body);
   return status;
 }
