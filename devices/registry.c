@@ -300,32 +300,40 @@ qn_status_t qn_workspace_free(qn_device_t device, qn_stream_t* stream, void* poi
 
 // ---------------------------------------------------------------------------------- copies
 
+#define PIECE_BYTES ((size_t)8 << 20)  // of a copy through the host
+
 static bool is_same_device(qn_device_t a, qn_device_t b) {
   return a.type == b.type && a.id == b.id;
 }
 
-// Copies between two devices through host memory. Complete on return.
+// Copies between two devices through host memory, in pieces. On the target it is complete on
+// return, unless `stream`, which may be of either device, is one of the target: then it is in its
+// order.
 static qn_status_t copy_staged(const qn_copy_t* copy, qn_stream_t* stream) {
   qn_allocator_t allocator = qn_allocator_default();
-  void* host = qn__alloc(allocator, copy->size_bytes);
+  size_t piece_bytes = copy->size_bytes < PIECE_BYTES ? copy->size_bytes : PIECE_BYTES;
+  void* host = qn__alloc(allocator, piece_bytes);
   if (!host) return qn__out_of_memory("a copy between devices");
-  qn_device_t cpu = {QN_DEVICE_CPU, 0};
-  qn_copy_t down = *copy, up = *copy;
-  down.to_device = cpu;
-  down.to = host;
-  down.to_offset_bytes = 0;
-  down.is_host_pinned = false;
-  up.from_device = cpu;
-  up.from = host;
-  up.from_offset_bytes = 0;
-  up.is_host_pinned = false;
   qn_device_t own = stream ? qn_stream_device(stream) : copy->from_device;
-  qn_status_t status =
-      qn_device_copy(&down, is_same_device(own, copy->from_device) ? stream : NULL);
-  if (qn_ok(status)) {
-    status = qn_device_copy(&up, is_same_device(own, copy->to_device) ? stream : NULL);
+  qn_stream_t* from_stream = is_same_device(own, copy->from_device) ? stream : NULL;
+  qn_stream_t* to_stream = is_same_device(own, copy->to_device) ? stream : NULL;
+  qn_copy_t down = *copy, up = *copy;
+  down.to_device = up.from_device = (qn_device_t){QN_DEVICE_CPU, 0};
+  down.to = host;
+  up.from = host;
+  down.to_offset_bytes = up.from_offset_bytes = 0;
+  down.is_host_pinned = up.is_host_pinned = false;
+  qn_status_t status = QN_OK;
+  for (size_t done = 0; qn_ok(status) && done < copy->size_bytes; done += piece_bytes) {
+    size_t left = copy->size_bytes - done;
+    down.size_bytes = up.size_bytes = left < piece_bytes ? left : piece_bytes;
+    down.from_offset_bytes = copy->from_offset_bytes + done;
+    up.to_offset_bytes = copy->to_offset_bytes + done;
+    status = qn_device_copy(&down, from_stream);
+    if (qn_ok(status)) status = qn_device_copy(&up, to_stream);
   }
-  qn__free(allocator, host, copy->size_bytes);
+  if (qn_ok(status) && !to_stream) status = qn_stream_sync(copy->to_device, NULL);
+  qn__free(allocator, host, piece_bytes);
   return status;
 }
 
@@ -381,5 +389,9 @@ qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
   if (!is_from_cpu && !is_to_cpu && from != to) return copy_staged(copy, stream);
   qn_device_t owner = is_from_cpu ? copy->to_device : copy->from_device;
   QN_TRY(qn__stream_check(owner, stream));
-  return qn__device_table(owner.type)->copy(owner.id, qn__stream_inner(stream), copy);
+  qn_status_t status = qn__device_table(owner.type)->copy(owner.id, qn__stream_inner(stream), copy);
+  bool is_between = !is_from_cpu && !is_to_cpu && copy->from_device.id != copy->to_device.id;
+  if (!is_between || qn_status_code(status) != QN_STATUS_UNSUPPORTED) return status;
+  qn_status_free(status);
+  return copy_staged(copy, stream);
 }

@@ -2,8 +2,7 @@
 //
 // The caller may reuse pageable host memory when a copy returns. So small copies to the device go
 // through pinned staging buffers and do not wait. Large copies, and copies to the host, wait for
-// the stream. Between devices the driver copies, directly or through the host; if it refuses, the
-// bytes go through pinned memory here.
+// the stream. Between devices the driver copies, directly or through the host, or refuses.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
@@ -144,29 +143,6 @@ static void enable_peer(qn__cuda_device_t* device, qn__cuda_device_t* peer,
   qn_status_free(qn__cuda_check(device, result, "enabling peer access"));
 }
 
-// Copies through pinned memory, for devices that cannot copy to each other. Waits.
-static qn_status_t copy_through_host(qn__cuda_stream_t* stream, int32_t to_id, CUdeviceptr to,
-                                     CUdeviceptr from, size_t size_bytes) {
-  const qn__cuda_driver_t* cu = qn__cuda();
-  void* host = NULL;
-  QN_TRY(qn__cuda_check(stream->device,
-                        cu->mem_host_alloc(&host, size_bytes, QN__CU_HOST_ALLOC_PORTABLE),
-                        "allocating %zu bytes to copy through", size_bytes));
-  qn_status_t status = copy_to_host(stream, host, from, size_bytes, false);
-  qn__cuda_device_t* device;
-  qn__cuda_scope_t scope;
-  if (qn_ok(status)) {
-    status = qn__cuda_enter(to_id, &device, &scope);
-    if (qn_ok(status)) {
-      status = copy_to_device(device->default_stream, to, host, size_bytes, true);
-      if (qn_ok(status)) status = wait_for(device->default_stream);
-      qn__cuda_leave(&scope);
-    }
-  }
-  (void)cu->mem_free_host(host);
-  return status;
-}
-
 static qn_status_t copy_to_peer(qn__cuda_stream_t* stream, int32_t to_id, CUdeviceptr to,
                                 CUdeviceptr from, size_t size_bytes) {
   const qn__cuda_driver_t* cu = qn__cuda();
@@ -180,10 +156,7 @@ static qn_status_t copy_to_peer(qn__cuda_stream_t* stream, int32_t to_id, CUdevi
   enable_peer(device, peer, peer_context);
   const CUresult result = cu->memcpy_peer(to, peer_context, from, atomic_load(&device->context),
                                           size_bytes, stream->native);
-  if (result == QN__CU_NOT_SUPPORTED || result == QN__CU_PEER_ACCESS_UNSUPPORTED) {
-    QN_TRY(qn__cuda_not_capturing(stream, "a copy through the host"));
-    return copy_through_host(stream, to_id, to, from, size_bytes);
-  }
+  // UNSUPPORTED: then qn_device_copy goes through the host.
   return qn__cuda_check(device, result, "copying %zu bytes to cuda:%d", size_bytes, to_id);
 }
 

@@ -264,6 +264,7 @@ static qn_status_code_t code_of(CUresult result) {
     case QN__CU_NO_BINARY_FOR_GPU:
       return QN_STATUS_INCOMPATIBLE;
     case QN__CU_NOT_SUPPORTED:
+    case QN__CU_PEER_ACCESS_UNSUPPORTED:
       return QN_STATUS_UNSUPPORTED;
     default:
       return QN_STATUS_DEVICE_ERROR;

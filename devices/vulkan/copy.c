@@ -2,7 +2,7 @@
 //
 // A program may reuse host memory that is not pinned when the call returns. So an upload copies it
 // to pinned memory first, and a download waits. Device memory that is mapped is read and written
-// directly once the stream is idle. Copies to another Vulkan device go through the host.
+// directly once the stream is idle.
 #include "base/alloc.h"
 #include "devices/vulkan/context.h"
 #include "devices/vulkan/stream.h"
@@ -88,8 +88,7 @@ static qn_status_t download(qn__vk_stream_t* stream, qn__vk_place_t from, uint8_
     if (qn_ok(status)) status = qn__vk_stream_drain(stream);
     if (qn_ok(status)) memcpy(to + done, staging.block->mapped + staging.offset, size);
   }
-  qn_status_t given = qn__vk_memory_free(stream->device, staging);
-  qn_status_free(given);
+  qn_status_free(qn__vk_memory_free(stream->device, staging));
   return status;
 }
 
@@ -100,38 +99,11 @@ static qn_status_t place_of(qn__vk_device_t* device, const void* pointer, size_t
   return qn__vk_bad_address(device, address, size_bytes);
 }
 
-// Copies between two Vulkan devices, through the host. The copy is complete on return.
-static qn_status_t copy_across(int32_t id, void* stream, const qn_copy_t* copy) {
-  uint64_t chunk = copy->size_bytes < CHUNK_BYTES ? copy->size_bytes : CHUNK_BYTES;
-  qn__vk_device_t *source, *target;
-  QN_TRY(qn__vk_use(copy->from_device.id, &source));
-  QN_TRY(qn__vk_use(copy->to_device.id, &target));
-  qn__vk_place_t from, to;
-  QN_TRY(place_of(source, copy->from, copy->from_offset_bytes, copy->size_bytes, &from));
-  QN_TRY(place_of(target, copy->to, copy->to_offset_bytes, copy->size_bytes, &to));
-  qn__vk_stream_t *source_stream, *target_stream;
-  QN_TRY(qn__vk_stream_of(source, source->id == id ? stream : NULL, &source_stream));
-  QN_TRY(qn__vk_stream_of(target, target->id == id ? stream : NULL, &target_stream));
-  uint8_t* host = qn__alloc(source->allocator, chunk);
-  if (!host) return qn__out_of_memory("a copy between devices");
-  qn_status_t status = QN_OK;
-  for (uint64_t done = 0; qn_ok(status) && done < copy->size_bytes; done += chunk) {
-    uint64_t size = copy->size_bytes - done < chunk ? copy->size_bytes - done : chunk;
-    status = download(source_stream, (qn__vk_place_t){from.block, from.offset + done}, host, size);
-    if (qn_ok(status)) {
-      status = upload(target_stream, host, (qn__vk_place_t){to.block, to.offset + done}, size);
-    }
-  }
-  if (qn_ok(status)) status = qn__vk_stream_drain(target_stream);
-  qn__free(source->allocator, host, chunk);
-  return status;
-}
-
 qn_status_t qn__vk_copy(int32_t id, void* stream, const qn_copy_t* copy) {
   bool is_from = copy->from_device.type == QN_DEVICE_VULKAN;
   bool is_to = copy->to_device.type == QN_DEVICE_VULKAN;
   if (is_from && is_to && copy->from_device.id != copy->to_device.id) {
-    return copy_across(id, stream, copy);
+    return qn_status_make(QN_STATUS_UNSUPPORTED, "vulkan:%d: no copy to another device", id);
   }
   qn__vk_device_t* device;
   QN_TRY(qn__vk_use(id, &device));

@@ -206,7 +206,8 @@ typedef struct qn_device_table {
   // Does qn_workspace_free. `pointer` is not NULL. NULL: a sync and `free`.
   qn_status_t (*workspace_free)(int32_t id, void* stream, void* pointer);
   // Does qn_device_copy, whose ranges have been checked. At least one side is this device; the
-  // other is this device type or the CPU.
+  // other is this device type or the CPU. UNSUPPORTED for two devices of this type: qn_device_copy
+  // then copies through the host.
   qn_status_t (*copy)(int32_t id, void* stream, const qn_copy_t* copy);
   // Does qn_stream_create.
   qn_status_t (*stream_create)(int32_t id, void** out_stream);
