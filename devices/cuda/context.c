@@ -26,7 +26,7 @@ static __attribute__((noinline)) qn_status_t open_context(qn__cuda_device_t* dev
     status = qn__cuda_check(device, cu->ctx_push(context), "entering the primary context");
     if (qn_ok(status)) scope.pushed = context;
   }
-  if (qn_ok(status)) qn__cuda_workspace_init(device);
+  if (qn_ok(status)) qn__cuda_workspace_make_pool(device);
   if (qn_ok(status) && !device->default_stream) {
     status = qn__cuda_stream_make(device, NULL, false, &device->default_stream);
   }

@@ -23,6 +23,7 @@
 #include "base/thread.h"
 #include "devices/cuda/driver.h"
 #include "devices/gpu/plan.h"
+#include "devices/workspace.h"
 #include "quern/backend.h"
 
 #define QN__CUDA_MAX_DEVICES 64
@@ -33,14 +34,13 @@ extern const qn_device_table_t qn__cuda_device_table;
 
 typedef struct qn__cuda_stream qn__cuda_stream_t;
 typedef struct qn__cuda_graph qn__cuda_graph_t;
-typedef struct qn__cuda_block qn__cuda_block_t;
 typedef struct qn__cuda_staging qn__cuda_staging_t;
 typedef struct qn__cuda_executable qn__cuda_executable_t;
 typedef struct qn__cuda_page qn__cuda_page_t;
 typedef struct qn__cuda_error_record qn__cuda_error_record_t;
 typedef struct qn__cuda_aligned qn__cuda_aligned_t;
 
-enum { QN__CUDA_EVENTS = 64, QN__CUDA_SIZE_CLASSES = 64, QN__CUDA_BUCKETS = 256 };
+enum { QN__CUDA_EVENTS = 64 };
 
 typedef struct qn__cuda_device {
   int32_t id;
@@ -67,9 +67,8 @@ typedef struct qn__cuda_device {
   uint32_t staging_count;
   uint32_t capture_count;                   // streams that record
   qn__cuda_executable_t* deferred_unloads;  // unloaded when no stream records
-  qn__cuda_block_t* free_blocks[QN__CUDA_SIZE_CLASSES];
-  qn__cuda_block_t* live_blocks[QN__CUDA_BUCKETS];
-  size_t cached_bytes;
+
+  qn__workspace_t blocks;  // under its own lock; unused if there is a pool
 
   // Free events, under their own lock.
   qn__short_lock_t event_lock;
@@ -317,8 +316,10 @@ qn_status_t qn__cuda_stream_workspace_allocate(qn__cuda_stream_t* stream, size_t
 qn_status_t qn__cuda_stream_workspace_free(qn__cuda_stream_t* stream, CUdeviceptr address);
 // Returns cached memory to the driver, down to `max_cached_bytes`. In the context.
 void qn__cuda_workspace_trim(qn__cuda_device_t* device, size_t max_cached_bytes);
+// Prepares the cache of blocks, before any other call.
+qn_status_t qn__cuda_workspace_init(qn__cuda_device_t* device);
 // Creates the memory pool if the driver has pools. In the context, with the device's lock held.
-void qn__cuda_workspace_init(qn__cuda_device_t* device);
+void qn__cuda_workspace_make_pool(qn__cuda_device_t* device);
 
 qn_status_t qn__cuda_copy(int32_t id, void* stream, const qn_copy_t* copy);
 

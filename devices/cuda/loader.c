@@ -199,6 +199,7 @@ static bool open_driver(void) {
     if (!describe_device(device)) return false;
     qn__short_lock_init(&device->event_lock);
     qn_status_t status = qn__mutex_init(&device->mutex);
+    if (qn_ok(status)) status = qn__cuda_workspace_init(device);
     if (!qn_ok(status)) {
       (void)absent("%s", qn_status_message(status));
       qn_status_free(status);

@@ -2,26 +2,31 @@
 //
 // If the driver has memory pools, a pool of quern's own serves it: the device's default pool
 // belongs to the host too, and returns its memory to the system at every sync. Else there are
-// cached blocks of powers of two. The stream that freed a block may reuse it at once; other streams
-// only after the event that follows its last use. Workspace of recorded calls belongs to the graph
-// (graph.c).
+// cached blocks (../workspace.h), whose last use ends with an event. Workspace of recorded calls
+// belongs to the graph (graph.c).
 //
 // Read next: copy.c.
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
 
-#define MAX_CACHED_BYTES ((size_t)256 << 20)
-#define SMALLEST_CLASS 12u  // 4 KiB
+#define MAX_CACHED_BYTES (UINT64_C(256) << 20)
 
-struct qn__cuda_block {
-  CUdeviceptr address;
-  uint32_t size_class;
-  uint64_t stream;  // number of the stream that last freed it
-  CUevent event;    // after its last use; NULL: not used yet
-  qn__cuda_block_t* next;
-};
+typedef struct block {
+  qn__workspace_block_t cached;  // must be first: `is_passed` casts it back
+  CUevent event;                 // after its last use; NULL: not used yet
+} block_t;
 
-void qn__cuda_workspace_init(qn__cuda_device_t* device) {
+// Reports, without waiting, whether all uses have completed. False if the query fails.
+static bool is_passed(const qn__workspace_block_t* cached) {
+  const block_t* block = (const block_t*)(const void*)cached;
+  return !block->event || qn__cuda()->event_query(block->event) == QN__CU_OK;
+}
+
+qn_status_t qn__cuda_workspace_init(qn__cuda_device_t* device) {
+  return qn__workspace_init(&device->blocks, MAX_CACHED_BYTES, is_passed);
+}
+
+void qn__cuda_workspace_make_pool(qn__cuda_device_t* device) {
   const qn__cuda_driver_t* cu = qn__cuda();
   if (!device->has_pools || device->pool) return;
   CUmemPoolProps props;
@@ -39,65 +44,20 @@ void qn__cuda_workspace_init(qn__cuda_device_t* device) {
 
 // ---------------------------------------------------------------------------------- blocks
 
-static size_t class_bytes(uint32_t size_class) {
-  return (size_t)1 << size_class;
-}
-
-static bool class_of(size_t size_bytes, uint32_t* out_class) {
-  uint32_t size_class = SMALLEST_CLASS;
-  while (size_class < QN__CUDA_SIZE_CLASSES - 2 && class_bytes(size_class) < size_bytes) {
-    size_class++;
-  }
-  *out_class = size_class;
-  return class_bytes(size_class) >= size_bytes;
-}
-
-static qn__cuda_block_t** bucket_of(qn__cuda_device_t* device, CUdeviceptr address) {
-  return &device->live_blocks[(address >> SMALLEST_CLASS) % QN__CUDA_BUCKETS];
-}
-
-// Reports, without waiting, whether all uses have completed. False if the query fails.
-static bool is_passed(const qn__cuda_block_t* block) {
-  return !block->event || qn__cuda()->event_query(block->event) == QN__CU_OK;
-}
-
-static void destroy_blocks(qn__cuda_device_t* device, qn__cuda_block_t* list) {
+static void destroy_blocks(qn__cuda_device_t* device, qn__workspace_block_t* list) {
   while (list) {
-    qn__cuda_block_t* block = list;
-    list = block->next;
-    qn_status_free(qn__cuda_check(device, qn__cuda()->mem_free(block->address), "freeing memory"));
+    block_t* block = (block_t*)(void*)list;
+    list = list->next;
+    const CUresult result = qn__cuda()->mem_free(block->cached.address);
+    qn_status_free(qn__cuda_check(device, result, "freeing memory"));
     qn__cuda_event_release(device, block->event);
     qn__free(qn_allocator_default(), block, sizeof *block);
   }
 }
 
-// Unlinks free blocks whose uses have completed, until at most `max_cached_bytes` remain. With the
-// lock held.
-static qn__cuda_block_t* unlink_passed(qn__cuda_device_t* device, size_t max_cached_bytes) {
-  qn__cuda_block_t* list = NULL;
-  for (uint32_t c = QN__CUDA_SIZE_CLASSES; c-- > SMALLEST_CLASS;) {
-    for (qn__cuda_block_t** at = &device->free_blocks[c];
-         *at && device->cached_bytes > max_cached_bytes;) {
-      qn__cuda_block_t* block = *at;
-      if (!is_passed(block)) {
-        at = &block->next;
-        continue;
-      }
-      *at = block->next;
-      block->next = list;
-      list = block;
-      device->cached_bytes -= class_bytes(c);
-    }
-  }
-  return list;
-}
-
 void qn__cuda_workspace_trim(qn__cuda_device_t* device, size_t max_cached_bytes) {
   if (device->pool) (void)qn__cuda()->pool_trim(device->pool, max_cached_bytes);
-  qn__mutex_lock(&device->mutex);
-  qn__cuda_block_t* list = unlink_passed(device, max_cached_bytes);
-  qn__mutex_unlock(&device->mutex);
-  destroy_blocks(device, list);
+  destroy_blocks(device, qn__workspace_trim(&device->blocks, max_cached_bytes));
 }
 
 static qn_status_t allocate_block(qn__cuda_stream_t* stream, size_t size_bytes,
@@ -105,51 +65,32 @@ static qn_status_t allocate_block(qn__cuda_stream_t* stream, size_t size_bytes,
   qn__cuda_device_t* device = stream->device;
   uint32_t size_class;
   QN_TRY(qn__cuda_not_capturing(stream, "workspace on a driver without memory pools"));
-  if (!class_of(size_bytes, &size_class)) {
+  if (!qn__workspace_class_of(size_bytes, &size_class)) {
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "cuda:%d: no workspace of %zu bytes", device->id,
                           size_bytes);
   }
-  qn__cuda_block_t* found = NULL;
-  qn__mutex_lock(&device->mutex);
-  for (qn__cuda_block_t** at = &device->free_blocks[size_class]; *at; at = &(*at)->next) {
-    if ((*at)->stream != stream->number && !is_passed(*at)) continue;
-    found = *at;
-    *at = found->next;
-    device->cached_bytes -= class_bytes(size_class);
-    break;
+  qn__workspace_block_t* found = qn__workspace_acquire(&device->blocks, size_class, stream->number);
+  if (found) {
+    *out_address = found->address;
+    return QN_OK;
   }
-  qn__mutex_unlock(&device->mutex);
-  if (!found) {
-    found = qn__alloc_zero(qn_allocator_default(), 1, sizeof *found);
-    if (!found) return qn__out_of_memory("workspace");
-    found->size_class = size_class;
-    qn_status_t status = qn__cuda_memory_allocate(device, class_bytes(size_class), &found->address);
-    if (!qn_ok(status)) {
-      qn__free(qn_allocator_default(), found, sizeof *found);
-      return status;
-    }
+  block_t* block = qn__alloc_zero(qn_allocator_default(), 1, sizeof *block);
+  if (!block) return qn__out_of_memory("workspace");
+  qn_status_t status =
+      qn__cuda_memory_allocate(device, qn__workspace_class_bytes(size_class), out_address);
+  if (!qn_ok(status)) {
+    qn__free(qn_allocator_default(), block, sizeof *block);
+    return status;
   }
-  *out_address = found->address;
-  qn__mutex_lock(&device->mutex);
-  qn__cuda_block_t** bucket = bucket_of(device, found->address);
-  found->next = *bucket;
-  *bucket = found;
-  qn__mutex_unlock(&device->mutex);
+  block->cached = (qn__workspace_block_t){.address = *out_address, .size_class = size_class};
+  qn__workspace_add(&device->blocks, &block->cached);
   return QN_OK;
 }
 
 static qn_status_t free_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
   qn__cuda_device_t* device = stream->device;
-  qn__cuda_block_t* block = NULL;
   QN_TRY(qn__cuda_not_capturing(stream, "workspace on a driver without memory pools"));
-  qn__mutex_lock(&device->mutex);
-  for (qn__cuda_block_t** at = bucket_of(device, address); *at; at = &(*at)->next) {
-    if ((*at)->address != address) continue;
-    block = *at;
-    *at = block->next;
-    break;
-  }
-  qn__mutex_unlock(&device->mutex);
+  block_t* block = (block_t*)(void*)qn__workspace_remove(&device->blocks, address);
   if (!block) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "cuda:%d: 0x%llx is no workspace", device->id,
                           address);
@@ -165,15 +106,8 @@ static qn_status_t free_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
     qn__free(qn_allocator_default(), block, sizeof *block);
     return status;
   }
-  block->stream = stream->number;
-  qn__mutex_lock(&device->mutex);
-  block->next = device->free_blocks[block->size_class];
-  device->free_blocks[block->size_class] = block;
-  device->cached_bytes += class_bytes(block->size_class);
-  qn__cuda_block_t* list =
-      device->cached_bytes > MAX_CACHED_BYTES ? unlink_passed(device, MAX_CACHED_BYTES) : NULL;
-  qn__mutex_unlock(&device->mutex);
-  destroy_blocks(device, list);
+  block->cached.stream = stream->number;
+  destroy_blocks(device, qn__workspace_release(&device->blocks, &block->cached));
   return QN_OK;
 }
 

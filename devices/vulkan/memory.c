@@ -368,7 +368,7 @@ qn_status_t qn__vk_memory_allocate(qn__vk_device_t* device, qn__vk_pool_t pool, 
     // Frees cached workspace, an empty block, and retired blocks, then tries again.
     qn_status_t first = status;
     qn__vk_drain_all(device, INT64_MAX);
-    (void)qn__vk_workspace_trim(device);
+    qn__vk_workspace_trim(device);
     drop_surplus(device, pool, false);
     status = allocate(device, pool, size_bytes, alignment_bytes, out_place);
     qn_status_free(first);

@@ -15,6 +15,7 @@
 
 #include "base/thread.h"
 #include "devices/ranges.h"
+#include "devices/workspace.h"
 #include "quern/backend.h"
 
 enum {
@@ -31,7 +32,6 @@ enum {
 struct qn__vk_device;
 struct qn__vk_stream;
 struct qn__vk_fence;
-struct qn__vk_workspace;
 
 typedef enum qn__vk_pool {
   QN__VK_POOL_DEVICE = 0,  // the device's own memory
@@ -68,7 +68,7 @@ typedef struct qn__vk_memory {
   bool is_cached[QN__VK_POOL_COUNT];         // by the host, if it is mapped
   uint64_t shared_bytes[QN__VK_POOL_COUNT];  // the size of a shared block
   _Atomic uint64_t block_count, reserved_bytes, used_bytes;
-  struct qn__vk_workspace* workspace;
+  qn__workspace_t workspace;
 } qn__vk_memory_t;
 
 // A position in a block.
@@ -120,8 +120,8 @@ qn_status_t qn__vk_workspace_acquire(struct qn__vk_device* device, struct qn__vk
 // has completed. Errors: INVALID_ARGUMENT if the address is no workspace in use.
 qn_status_t qn__vk_workspace_release(struct qn__vk_device* device, struct qn__vk_stream* stream,
                                      uint64_t address);
-// Frees the cached parts whose work has completed; returns whether there were any.
-bool qn__vk_workspace_trim(struct qn__vk_device* device);
+// Frees the cached parts whose work has completed.
+void qn__vk_workspace_trim(struct qn__vk_device* device);
 // Frees the cached parts of a stream that is destroyed; its work has completed.
 void qn__vk_workspace_forget(struct qn__vk_device* device, struct qn__vk_stream* stream);
 

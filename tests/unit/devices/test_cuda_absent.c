@@ -82,7 +82,7 @@ static void case_blocks(void** state) {
   must(qn_workspace_free(cuda_at(0), one, first));
   must(qn_workspace_allocate(cuda_at(0), two, 100000, &second));
   assert_ptr_not_equal(first, second);
-  must(qn_workspace_allocate(cuda_at(0), one, 70000, &third));
+  must(qn_workspace_allocate(cuda_at(0), one, 110000, &third));
   assert_ptr_equal(first, third);
   cuda_driver.hold(0);
   must(qn_workspace_free(cuda_at(0), one, third));
