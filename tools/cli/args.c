@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cli/memory.h"
 #include "tools/cli/output.h"
 #include "tools/cli/report.h"
 
@@ -134,10 +135,9 @@ static int parse_option(args_t* args, int argc, char** argv, int* inout_at) {
 int args_parse(const verb_t* verb, int argc, char** argv, args_t* out_args) {
   *out_args = (args_t){.verb = verb};
   args_t* args = out_args;
-  size_t room = (size_t)argc + 1;
-  args->operands = calloc(room, sizeof *args->operands);
-  args->options = calloc(room, sizeof *args->options);
-  if (!args->operands || !args->options) return report_no_memory("the command line");
+  size_t room = (size_t)argc;
+  args->operands = memory_zeroed(room, sizeof *args->operands);
+  args->options = memory_zeroed(room, sizeof *args->options);
   bool has_ended = false;
   for (int i = 0; i < argc; i++) {
     const char* word = argv[i];
@@ -173,11 +173,18 @@ bool args_has(const args_t* args, const char* name) {
   return false;
 }
 
-const char* args_value(const args_t* args, const char* name, const char* otherwise) {
-  for (int i = 0; i < args->option_count; i++) {
-    if (strcmp(args->options[i].spec->name, name) == 0) return args->options[i].value;
+const char* args_next(const args_t* args, const char* name, int* inout_at) {
+  while (*inout_at < args->option_count) {
+    const given_option_t* option = &args->options[(*inout_at)++];
+    if (strcmp(option->spec->name, name) == 0) return option->value;
   }
-  return otherwise;
+  return NULL;
+}
+
+const char* args_value(const args_t* args, const char* name, const char* otherwise) {
+  int at = 0;
+  const char* value = args_next(args, name, &at);
+  return value ? value : otherwise;
 }
 
 bool args_number(const char* text, uint64_t min, uint64_t max, uint64_t* out_number) {

@@ -75,6 +75,9 @@ void args_free(args_t* args);
 bool args_has(const args_t* args, const char* name);
 // Returns the value of an option, or `otherwise`.
 const char* args_value(const args_t* args, const char* name, const char* otherwise);
+// Returns the values of a repeatable option one after the other, NULL after the last. `*inout_at`
+// is 0 at first.
+const char* args_next(const args_t* args, const char* name, int* inout_at);
 
 // Reads a whole number, digits alone, from `min` to `max`. False for any other text.
 bool args_number(const char* text, uint64_t min, uint64_t max, uint64_t* out_number);

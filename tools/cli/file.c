@@ -17,38 +17,42 @@ qn_status_t file_error(const char* what, const char* path) {
   return qn_status_make(code, "cannot %s '%s': %s", what, path, strerror(error));
 }
 
-qn_status_t text_read(const char* path, text_t* out_text) {
-  *out_text = (text_t){NULL, 0};
-  bool is_stdin = strcmp(path, "-") == 0;
-  FILE* file = is_stdin ? stdin : fopen(path, "rb");
-  if (!file) return file_error("open", path);
-  size_t capacity = 1 << 16;
-  char* data = malloc(capacity);
-  size_t size = 0;
-  while (data) {
-    size += fread(data + size, 1, capacity - size, file);
-    if (size < capacity) break;
-    capacity *= 2;
-    char* grown = realloc(data, capacity);
-    if (!grown) free(data);
-    data = grown;
+qn_status_t text_append(void* self, const void* data, size_t size_bytes) {
+  text_t* text = self;
+  if (text->capacity - text->size <= size_bytes) {
+    size_t capacity = 2 * text->capacity + size_bytes + 4096;
+    char* grown = realloc(text->data, capacity);
+    if (!grown) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for %zu bytes", capacity);
+    text->data = grown;
+    text->capacity = capacity;
   }
-  qn_status_t status = QN_OK;
-  if (!data) {
-    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory to read '%s'", path);
-  } else if (ferror(file)) {
-    status = file_error("read", path);
-    free(data);
-  } else {
-    *out_text = (text_t){data, size};
-  }
-  if (!is_stdin) (void)fclose(file);
-  return status;
+  memcpy(text->data + text->size, data, size_bytes);
+  text->size += size_bytes;
+  text->data[text->size] = '\0';
+  return QN_OK;
 }
 
 void text_free(text_t* text) {
   free(text->data);
-  *text = (text_t){NULL, 0};
+  *text = (text_t){NULL, 0, 0};
+}
+
+qn_status_t text_read(const char* path, text_t* out_text) {
+  *out_text = (text_t){NULL, 0, 0};
+  bool is_stdin = strcmp(path, "-") == 0;
+  FILE* file = is_stdin ? stdin : fopen(path, "rb");
+  if (!file) return file_error("open", path);
+  static char piece[1 << 16];
+  size_t size = 0;
+  qn_status_t status = QN_OK;
+  do {
+    size = fread(piece, 1, sizeof piece, file);
+    status = qn_status_annotate(text_append(out_text, piece, size), "%s", path);
+  } while (size > 0 && qn_ok(status));
+  if (qn_ok(status) && ferror(file)) status = file_error("read", path);
+  if (!qn_ok(status)) text_free(out_text);
+  if (!is_stdin) (void)fclose(file);
+  return status;
 }
 
 static bool write_all(int file, const char* data, size_t size) {

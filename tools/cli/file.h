@@ -6,10 +6,14 @@
 
 #include "quern/status.h"
 
+// Bytes with a final zero. Zero-initialised: empty.
 typedef struct text {
   char* data;  // owned: text_free
   size_t size;
+  size_t capacity;
 } text_t;
+// Appends bytes: the function of a qn_sink_t, whose `self` is a text_t. Errors: OUT_OF_MEMORY.
+qn_status_t text_append(void* self, const void* data, size_t size_bytes);
 // Reads a file; "-" is standard input. Errors: NOT_FOUND, IO, OUT_OF_MEMORY, all naming the file.
 qn_status_t text_read(const char* path, text_t* out_text);
 // Replaces a file at once, by a new one beside it; "-" is standard output. Errors: IO.

@@ -37,12 +37,12 @@ static int unknown_verb(const char* name) {
 
 // Loads the plugins of --plugin before the verb runs, which may use what they add.
 static int load_plugins(const args_t* args) {
-  for (int i = 0; i < args->option_count; i++) {
-    if (strcmp(args->options[i].spec->name, "plugin") != 0) continue;
-    qn_status_t status = qn_plugin_load(args->options[i].value);
-    if (!qn_ok(status)) return report_status(args, status);
+  qn_status_t status = QN_OK;
+  const char* path;
+  for (int at = 0; qn_ok(status) && (path = args_next(args, "plugin", &at));) {
+    status = qn_plugin_load(path);
   }
-  return EXIT_DONE;
+  return report_status(args, status);
 }
 
 static int run_verb(const verb_t* verb, int argc, char** argv) {

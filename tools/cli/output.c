@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/cli/list.h"
+#include "tools/cli/memory.h"
 
 // Returns the colour of one line of rendered diagnostics, or "".
 static const char* colour_of_line(const style_t* style, const char* line) {
@@ -39,8 +39,7 @@ json_t* json_text(const char* text) {
   if (value) return value;
   // A file name may have bytes that are not UTF-8.
   size_t size = qn_text_escape(text, strlen(text), true, NULL, 0);
-  char* shown = malloc(size + 1);
-  if (!shown) return json_null();
+  char* shown = memory_zeroed(size, 1);
   (void)qn_text_escape(text, strlen(text), true, shown, size + 1);
   value = json_string(shown);
   free(shown);
@@ -153,19 +152,14 @@ int64_t now_ns(void) {
 // -------------------------------------------------------------------------------------- tables
 
 void table_add(table_t* table, const char* cell) {
-  char** cells = list_room(table->cells, &table->capacity, table->cell_count, sizeof *cells);
-  if (!cells) return;
-  table->cells = cells;
-  cells[table->cell_count++] = strdup(cell ? cell : "");
+  table->cells =
+      memory_room(table->cells, &table->capacity, table->cell_count, sizeof *table->cells);
+  table->cells[table->cell_count++] = memory_text(cell ? cell : "");
 }
 
 void table_init(table_t* table, size_t column_count, const char* const* header) {
   *table = (table_t){.column_count = column_count};
   for (size_t i = 0; i < column_count; i++) table_add(table, header[i]);
-}
-
-static const char* cell_at(const table_t* table, size_t index) {
-  return table->cells[index] ? table->cells[index] : "";
 }
 
 void table_print(table_t* table) {
@@ -174,7 +168,7 @@ void table_print(table_t* table) {
   int widths[8] = {0};
   size_t columns = table->column_count;
   for (size_t i = 0; i < table->cell_count; i++) {
-    int width = (int)text_columns(cell_at(table, i));
+    int width = (int)text_columns(table->cells[i]);
     if (width > widths[i % columns]) widths[i % columns] = width;
   }
   for (size_t i = 0; i < table->cell_count; i++) {
@@ -182,7 +176,7 @@ void table_print(table_t* table) {
     bool is_last = column + 1 == columns;
     if (column == 0 && i == 0) print(file, "%s", style->bold);
     int width = is_last && !table->is_right[column] ? 0 : widths[column];
-    print(file, "%*s", table->is_right[column] ? width : -width, cell_at(table, i));
+    print(file, "%*s", table->is_right[column] ? width : -width, table->cells[i]);
     if (is_last && i < columns) print(file, "%s", style->plain);
     print(file, is_last ? "\n" : "  ");
   }

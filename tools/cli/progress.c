@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tools/cli/memory.h"
 #include "tools/cli/output.h"
 
 struct progress {
@@ -42,8 +43,7 @@ static void* tell(void* argument) {
 
 progress_t* progress_start(const char* what) {
   if (!is_terminal(stderr)) return NULL;
-  progress_t* progress = calloc(1, sizeof *progress);
-  if (!progress) return NULL;
+  progress_t* progress = memory_zeroed(1, sizeof *progress);
   (void)snprintf(progress->what, sizeof progress->what, "%s", what);
   (void)pthread_mutex_init(&progress->mutex, NULL);
   (void)pthread_cond_init(&progress->stopped, NULL);

@@ -123,12 +123,3 @@ int report_usage(const args_t* args, const char* format, ...) {
   if (args && args->is_json) print_error_json("usage", message, EXIT_USAGE);
   return EXIT_USAGE;
 }
-
-qn_status_t no_memory(const char* what) {
-  return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for %s", what);
-}
-
-int report_no_memory(const char* what) {
-  print(stderr, "quern: out of memory: no memory for %s\n", what);
-  return EXIT_MACHINE;
-}

@@ -24,8 +24,5 @@ int report_status(const args_t* args, qn_status_t status);
 int report_status_text(qn_status_t status);
 // Reports a mistake in the command line with the usage line. Returns EXIT_USAGE.
 int report_usage(const args_t* args, const char* format, ...) QN_PRINTF(2, 3);
-int report_no_memory(const char* what);
-// Makes the status OUT_OF_MEMORY, "no memory for WHAT".
-qn_status_t no_memory(const char* what);
 
 #endif  // QUERN_TOOLS_CLI_REPORT_H_

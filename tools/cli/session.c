@@ -11,6 +11,7 @@
 
 #include "quern/device.h"
 #include "quern/observe.h"
+#include "tools/cli/memory.h"
 #include "tools/cli/print.h"
 #include "tools/cli/report.h"
 
@@ -60,7 +61,7 @@ static void take_option(void* self, const char* name, const char* environment, c
                         const char* origin, const char* doc) {
   (void)environment, (void)origin, (void)doc;
   wanted_option_t* wanted = self;
-  if (!wanted->value && strcmp(name, wanted->name) == 0) wanted->value = strdup(value);
+  if (!wanted->value && strcmp(name, wanted->name) == 0) wanted->value = memory_text(value);
 }
 
 char* session_option(qn_engine_t* engine, const char* name) {
@@ -95,10 +96,7 @@ qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engi
   qn_status_t status = find_directory(out_directory, &mode);
   if (qn_ok(status) && directory) {
     free(*out_directory);
-    *out_directory = strdup(directory);
-  }
-  if (qn_ok(status) && (!*out_directory || !mode)) {
-    status = no_memory("a path");
+    *out_directory = memory_text(directory);
   }
   if (qn_ok(status)) {
     struct stat info;
@@ -181,19 +179,4 @@ bool session_time(const char* text, int64_t* out_ns) {
     return true;
   }
   return false;
-}
-
-qn_status_t gather(void* self, const void* data, size_t size_bytes) {
-  gathered_t* bytes = self;
-  if (bytes->capacity - bytes->size <= size_bytes) {
-    size_t capacity = 2 * bytes->capacity + size_bytes + 4096;
-    char* grown = realloc(bytes->data, capacity);
-    if (!grown) return no_memory("the output");
-    bytes->data = grown;
-    bytes->capacity = capacity;
-  }
-  memcpy(bytes->data + bytes->size, data, size_bytes);
-  bytes->size += size_bytes;
-  bytes->data[bytes->size] = '\0';
-  return QN_OK;
 }

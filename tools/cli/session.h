@@ -22,7 +22,7 @@ qn_status_t session_reading_engine(const char* directory, qn_engine_t** out_engi
                                    char** out_directory, bool* out_is_there);
 // Makes an engine without a cache directory, to read its options. Owned: qn_engine_destroy.
 qn_status_t session_idle_engine(qn_engine_t** out_engine);
-// Returns the value of an option by its name in options.inc. Owned: free. NULL without memory.
+// Returns the value of an option by its name in options.inc. Owned: free.
 char* session_option(qn_engine_t* engine, const char* name);
 
 // Reads and parses a file. `on_diagnostic` may be NULL.
@@ -40,14 +40,5 @@ const qn_target_kind_info_t* session_kind(const char* name);
 bool session_lookup_options(const args_t* args, qn_lookup_options_t* out_options);
 // Reads "90", "90s", "1.5ms", "2min" or "1h"; a number alone is in seconds. False unless above 0.
 bool session_time(const char* text, int64_t* out_ns);
-
-// Bytes that a sink of the library collects, with a final zero. Owned: free `data`.
-typedef struct gathered {
-  char* data;
-  size_t size;
-  size_t capacity;
-} gathered_t;
-// The function of such a qn_sink_t; `self` is a gathered_t.
-qn_status_t gather(void* self, const void* data, size_t size_bytes);
 
 #endif  // QUERN_TOOLS_CLI_SESSION_H_

@@ -7,18 +7,16 @@
 #include <time.h>
 
 #include "tools/cli/cache/actions.h"
+#include "tools/cli/memory.h"
 
 // ---------------------------------------------------------------------------------------- opening
 
 qn_status_t cache_open_bundle(const args_t* args, const char* path,
                               qn_cache_bundle_t** out_bundle) {
-  const char** keys = calloc((size_t)args->option_count + 1, sizeof *keys);
-  if (!keys) return no_memory("options");
+  const char** keys = memory_zeroed((size_t)args->option_count, sizeof *keys);
+  const char* key;
   size_t key_count = 0;
-  for (int i = 0; i < args->option_count; i++) {
-    const given_option_t* option = &args->options[i];
-    if (strcmp(option->spec->name, "signed-by") == 0) keys[key_count++] = option->value;
-  }
+  for (int at = 0; (key = args_next(args, "signed-by", &at));) keys[key_count++] = key;
   qn_status_t status = qn_cache_bundle_open(path, keys, key_count, out_bundle);
   free(keys);
   return status;
@@ -43,16 +41,15 @@ static bool has_word(const qn_cache_entry_t* entry, const char* word) {
 
 static bool wants(void* self, const qn_cache_entry_t* entry) {
   const bundle_choice_t* choice = self;
-  bool has_prefixes = false, is_prefixed = false;
-  for (int i = 0; i < choice->args->option_count; i++) {
-    const given_option_t* option = &choice->args->options[i];
-    if (strcmp(option->spec->name, "key") == 0) {
-      has_prefixes = true;
-      is_prefixed |= strncmp(entry->info->key.hex, option->value, strlen(option->value)) == 0;
-    }
-    if (strcmp(option->spec->name, "match") == 0 && !has_word(entry, option->value)) return false;
+  bool is_prefixed = !args_has(choice->args, "key");
+  const char* text;
+  for (int at = 0; (text = args_next(choice->args, "key", &at));) {
+    is_prefixed |= strncmp(entry->info->key.hex, text, strlen(text)) == 0;
   }
-  return (is_prefixed || !has_prefixes) && entry->info->created_s >= choice->oldest_s &&
+  for (int at = 0; (text = args_next(choice->args, "match", &at));) {
+    if (!has_word(entry, text)) return false;
+  }
+  return is_prefixed && entry->info->created_s >= choice->oldest_s &&
          entry->info->created_s <= choice->newest_s;
 }
 
@@ -91,9 +88,8 @@ static bool read_age(const args_t* args, const char* name, int64_t* out_time_s, 
 }
 
 static bool check_prefixes(const args_t* args, int* out_code) {
-  for (int i = 0; i < args->option_count; i++) {
-    const char* prefix = args->options[i].value;
-    if (strcmp(args->options[i].spec->name, "key") != 0) continue;
+  const char* prefix;
+  for (int at = 0; (prefix = args_next(args, "key", &at));) {
     if (prefix[0] && strlen(prefix) <= 32 && strspn(prefix, "0123456789abcdef") == strlen(prefix)) {
       continue;
     }
@@ -172,8 +168,7 @@ static qn_status_t run_export(const cache_t* cache, int* out_code) {
 static qn_status_t run_merge(const cache_t* cache, int* out_code) {
   const char* out_path = cache_operand(cache, 0);
   size_t count = (size_t)cache->args->operand_count - 2, opened = 0;
-  qn_cache_bundle_t** bundles = calloc(count, sizeof *bundles);
-  if (!bundles) return no_memory("bundles");
+  qn_cache_bundle_t** bundles = memory_zeroed(count, sizeof *bundles);
   qn_status_t status = QN_OK;
   for (; opened < count && qn_ok(status); opened++) {
     status =
@@ -241,17 +236,15 @@ static qn_status_t run_keygen(const cache_t* cache, int* out_code) {
   qn_status_t status = qn_cache_make_keys(prefix);
   if (!qn_ok(status)) return status;
   size_t size = strlen(prefix) + 5;
-  char* public_file = malloc(size);
-  char* secret_file = malloc(size);
-  if (public_file && secret_file) {
-    (void)snprintf(public_file, size, "%s.pub", prefix);
-    (void)snprintf(secret_file, size, "%s.key", prefix);
-    if (cache->args->is_json) {
-      print_json(json_record("public_key:s secret_key:s", public_file, secret_file));
-    } else {
-      print(stdout, "%s  public: to open bundles with\n%s  secret: to sign bundles with\n",
-            public_file, secret_file);
-    }
+  char* public_file = memory_zeroed(size, 1);
+  char* secret_file = memory_zeroed(size, 1);
+  (void)snprintf(public_file, size, "%s.pub", prefix);
+  (void)snprintf(secret_file, size, "%s.key", prefix);
+  if (cache->args->is_json) {
+    print_json(json_record("public_key:s secret_key:s", public_file, secret_file));
+  } else {
+    print(stdout, "%s  public: to open bundles with\n%s  secret: to sign bundles with\n",
+          public_file, secret_file);
   }
   free(public_file);
   free(secret_file);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/cli/cache/actions.h"
+#include "tools/cli/memory.h"
 #include "tools/cli/verbs.h"
 
 // In the order of help.
@@ -16,12 +17,6 @@ static const cache_action_t* const actions[] = {
 };
 enum { ACTION_COUNT = sizeof actions / sizeof actions[0] };
 
-static qn_status_t open_bundle(cache_t* cache, const char* file) {
-  cache->path = strdup(file);
-  if (!cache->path) return no_memory("a path");
-  return cache_open_bundle(cache->args, file, &cache->bundle);
-}
-
 qn_status_t cache_no_directory(void) {
   return qn_status_make(QN_STATUS_UNAVAILABLE,
                         "no cache directory: neither QUERN_CACHE_DIR, XDG_CACHE_HOME nor HOME is "
@@ -30,10 +25,13 @@ qn_status_t cache_no_directory(void) {
 
 static qn_status_t open_cache(cache_t* cache, bool is_needed) {
   const char* file = args_value(cache->args, "bundle", NULL);
-  if (file) return open_bundle(cache, file);
+  if (file) {
+    cache->path = memory_text(file);
+    return cache_open_bundle(cache->args, file, &cache->bundle);
+  }
   const char* named = args_value(cache->args, "dir", NULL);
   if (named) {
-    cache->path = strdup(named);
+    cache->path = memory_text(named);
   } else {
     qn_engine_t* engine = NULL;
     qn_status_t status = session_idle_engine(&engine);
@@ -41,7 +39,6 @@ static qn_status_t open_cache(cache_t* cache, bool is_needed) {
     cache->path = session_option(engine, "cache_dir");
     qn_engine_destroy(engine);
   }
-  if (!cache->path) return no_memory("a path");
   if (!cache->path[0] && !is_needed) return QN_OK;
   if (!cache->path[0]) return cache_no_directory();
   qn_status_t status = qn_cache_dir_open(cache->path, &cache->dir);

@@ -3,25 +3,19 @@
 #include <string.h>
 
 #include "tools/cli/cache/actions.h"
-#include "tools/cli/list.h"
+#include "tools/cli/memory.h"
 
 typedef struct entry_listing {
   qn_cache_entry_info_t* entries;
   size_t count;
   size_t capacity;
-  bool is_out_of_memory;
 } entry_listing_t;
 
 static bool take_entry(void* self, const qn_cache_entry_info_t* info) {
   entry_listing_t* listing = self;
-  qn_cache_entry_info_t* entries =
-      list_room(listing->entries, &listing->capacity, listing->count, sizeof *entries);
-  if (!entries) {
-    listing->is_out_of_memory = true;
-    return false;
-  }
-  listing->entries = entries;
-  entries[listing->count++] = *info;
+  listing->entries =
+      memory_room(listing->entries, &listing->capacity, listing->count, sizeof *info);
+  listing->entries[listing->count++] = *info;
   return true;
 }
 
@@ -103,9 +97,6 @@ static qn_status_t run_ls(const cache_t* cache, int* out_code) {
   (void)out_code;
   entry_listing_t listing = {0};
   qn_status_t status = list_entries(cache, &listing);
-  if (qn_ok(status) && listing.is_out_of_memory) {
-    status = no_memory("the list of entries");
-  }
   if (qn_ok(status)) {
     if (listing.count)
       qsort(listing.entries, listing.count, sizeof *listing.entries, compare_entries);

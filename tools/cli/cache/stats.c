@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tools/cli/cache/actions.h"
-#include "tools/cli/list.h"
+#include "tools/cli/memory.h"
 
 // Entries with the same target kind, generator or tier. Groups are few, so that a list is enough.
 typedef struct group {
@@ -23,32 +23,24 @@ typedef struct groups {
 typedef struct stats {
   uint64_t entry_count, size_bytes, code_bytes, compile_ns, unreadable_count;
   int64_t oldest_s, newest_s, least_recently_used_s;  // 0: no entry
-  groups_t targets, kinds, generators, tiers;
-  bool is_out_of_memory;
+  groups_t kinds, generators, tiers;
   uint64_t temporary_count;
   qn_cache_place_t place;
 } stats_t;
 
 // -------------------------------------------------------------------------------------- groups
 
-// Adds counts to the group of a name.
-static void add_to_group(stats_t* stats, groups_t* groups, const char* name, const group_t* part) {
+// Counts an entry in the group of a name.
+static void add_to_group(groups_t* groups, const char* name, const qn_cache_summary_t* entry) {
   size_t i = 0;
   while (i < groups->count && strcmp(groups->items[i].name, name) != 0) i++;
   if (i == groups->count) {
-    char* copy = strdup(name);
-    group_t* items = list_room(groups->items, &groups->capacity, groups->count, sizeof *items);
-    if (items) groups->items = items;
-    if (!copy || !items) {
-      free(copy);
-      stats->is_out_of_memory = true;
-      return;
-    }
-    items[groups->count++] = (group_t){.name = copy};
+    groups->items = memory_room(groups->items, &groups->capacity, i, sizeof *groups->items);
+    groups->items[groups->count++] = (group_t){.name = memory_text(name)};
   }
-  groups->items[i].entry_count += part->entry_count;
-  groups->items[i].size_bytes += part->size_bytes;
-  groups->items[i].compile_ns += part->compile_ns;
+  groups->items[i].entry_count++;
+  groups->items[i].size_bytes += entry->info->size_bytes;
+  groups->items[i].compile_ns += entry->compile_ns;
 }
 
 static void free_groups(groups_t* groups) {
@@ -67,14 +59,13 @@ static void sort_groups(groups_t* groups) {
   if (groups->count) qsort(groups->items, groups->count, sizeof *groups->items, compare_groups);
 }
 
-// Merges the groups of targets into those of their kinds.
-static void merge_targets(stats_t* stats) {
-  for (size_t i = 0; i < stats->targets.count; i++) {
-    json_t* target = json_parsed(stats->targets.items[i].name);
-    const char* kind = json_string_value(json_object_get(target, "kind"));
-    add_to_group(stats, &stats->kinds, kind ? kind : "unknown", &stats->targets.items[i]);
-    json_decref(target);
-  }
+// Returns the kind of a target in its canonical form, {..."kind":"cpu"...}.
+static const char* kind_of(const char* target, char out[32]) {
+  static const char name[] = "\"kind\":\"";
+  const char* kind = strstr(target, name);
+  kind = kind ? kind + strlen(name) : "unknown";
+  (void)snprintf(out, 32, "%.*s", (int)strcspn(kind, "\""), kind);
+  return out;
 }
 
 // Words the options of a key: "tier=fast checked=1" is "fast, checked".
@@ -106,22 +97,17 @@ static bool count_entry(void* self, const qn_cache_summary_t* entry) {
   stats->compile_ns += entry->compile_ns;
   stats->oldest_s = earlier(stats->oldest_s, entry->info->created_s);
   if (entry->info->created_s > stats->newest_s) stats->newest_s = entry->info->created_s;
-  char tier[32];
-  group_t part = {NULL, 1, entry->info->size_bytes, entry->compile_ns};
-  add_to_group(stats, &stats->targets, entry->target, &part);
-  add_to_group(stats, &stats->generators, entry->generator, &part);
-  add_to_group(stats, &stats->tiers, tier_of(entry->options, tier), &part);
-  return !stats->is_out_of_memory;
+  char name[32];
+  add_to_group(&stats->kinds, kind_of(entry->target, name), entry);
+  add_to_group(&stats->generators, entry->generator, entry);
+  add_to_group(&stats->tiers, tier_of(entry->options, name), entry);
+  return true;
 }
 
 static qn_status_t count_all(const cache_t* cache, stats_t* stats) {
   qn_cache_usage_t usage = {.struct_size = sizeof usage};
   if (!cache->dir) return QN_OK;
   qn_status_t status = qn_cache_dir_survey(cache->dir, count_entry, stats);
-  merge_targets(stats);
-  if (qn_ok(status) && stats->is_out_of_memory) {
-    status = no_memory("the statistics of the cache");
-  }
   if (qn_ok(status)) status = qn_cache_dir_usage(cache->dir, &usage);
   stats->temporary_count = usage.temporary_count;
   stats->place.struct_size = sizeof stats->place;
@@ -133,7 +119,6 @@ static qn_status_t count_all(const cache_t* cache, stats_t* stats) {
 }
 
 static void free_stats(stats_t* stats) {
-  free_groups(&stats->targets);
   free_groups(&stats->kinds);
   free_groups(&stats->generators);
   free_groups(&stats->tiers);
@@ -141,7 +126,7 @@ static void free_stats(stats_t* stats) {
 
 // -------------------------------------------------------------------------------------- settings
 
-// Options of the configuration that are shown. The text of each is owned, NULL without memory.
+// Options of the configuration that are shown. The text of each is owned.
 enum { MAX_SIZE, MAX_ENTRIES, BUNDLES, BUNDLE_KEYS, REMOTE, REMOTE_ROLE, REMOTE_DOMAIN, SETTINGS };
 
 typedef struct stats_settings {
@@ -156,7 +141,6 @@ static qn_status_t read_settings(stats_settings_t* out) {
   qn_status_t status = session_idle_engine(&engine);
   for (int i = 0; i < SETTINGS && qn_ok(status); i++) {
     out->text[i] = session_option(engine, names[i]);
-    if (!out->text[i]) status = no_memory("the configuration");
   }
   qn_engine_destroy(engine);
   return status;

@@ -9,6 +9,7 @@
 
 #include "quern/observe.h"
 #include "quern/target.h"
+#include "tools/cli/memory.h"
 #include "tools/cli/output.h"
 #include "tools/cli/report.h"
 #include "tools/cli/run/run_args.h"
@@ -176,8 +177,7 @@ static qn_status_t execute(run_command_t* run) {
                                           &run->options, &summary->lookup, &run->function);
   if (!qn_ok(status)) return status;
   size_t count = (size_t)run->repeat_count;
-  run->times_ns = calloc(count, sizeof *run->times_ns);
-  if (!run->times_ns) return no_memory("the times");
+  run->times_ns = memory_zeroed(count, sizeof *run->times_ns);
   for (size_t i = 0; i < count && qn_ok(status); i++) {
     status = call_once(run, &run->times_ns[i]);
   }
@@ -199,10 +199,10 @@ static qn_status_t write_metrics(const run_command_t* run) {
   if (!path) return QN_OK;
   // The engine counts a compiled kernel when it is stored.
   (void)qn_engine_flush(run->engine, END_FLUSH_NS);
-  gathered_t text = {NULL, 0, 0};
-  qn_status_t status = qn_engine_metrics(run->engine, (qn_sink_t){&text, gather});
+  text_t text = {0};
+  qn_status_t status = qn_engine_metrics(run->engine, (qn_sink_t){&text, text_append});
   if (qn_ok(status)) status = text_write(path, text.data, text.size);
-  free(text.data);
+  text_free(&text);
   return status;
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "quern/device.h"
-#include "tools/cli/report.h"
+#include "tools/cli/memory.h"
 #include "tools/cli/run/elements.h"
 
 bool run_arg_is_output(const run_arg_t* arg) {
@@ -129,11 +129,8 @@ qn_status_t run_args_bind(const args_t* args, const qn_module_t* module, size_t 
   if (!qn_ok(status)) return status;
   out->is_host_accessible = access.type == QN_ATTRIBUTE_TYPE_BOOL && access.int_value != 0;
   size_t count = qn_module_function_param_count(module, function_index);
-  out->args = calloc(count + 1, sizeof *out->args);
-  out->values = calloc(count + 1, sizeof *out->values);
-  if (!out->args || !out->values) {
-    return no_memory("the arguments");
-  }
+  out->args = memory_zeroed(count, sizeof *out->args);
+  out->values = memory_zeroed(count, sizeof *out->values);
   for (size_t i = 0; i < count && qn_ok(status); i++) {
     out->args[i].info.struct_size = sizeof out->args[i].info;
     status = qn_module_param_info(module, function_index, i, &out->args[i].info);

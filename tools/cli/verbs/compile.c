@@ -32,20 +32,20 @@ static const char* default_form(const qn_target_t* target) {
 }
 
 static qn_status_t emit(const args_t* args, const qn_lookup_options_t* options, qn_target_t* target,
-                        const char* form, gathered_t* out) {
+                        const char* form, text_t* out) {
   qn_module_t* module = NULL;
   qn_engine_t* engine = NULL;
   qn_status_t status = session_module(args->operands[0], NULL, NULL, &module);
   if (qn_ok(status)) status = session_engine(&engine);
   if (qn_ok(status)) {
-    status = qn_engine_emit(engine, module, target, options, form, (qn_sink_t){out, gather});
+    status = qn_engine_emit(engine, module, target, options, form, (qn_sink_t){out, text_append});
   }
   qn_engine_destroy(engine);
   qn_module_release(module);
   return status;
 }
 
-static int print_result(const args_t* args, const gathered_t* bytes, const qn_target_t* target,
+static int print_result(const args_t* args, const text_t* bytes, const qn_target_t* target,
                         const char* form) {
   const char* path = args_value(args, "output", "-");
   bool is_file = strcmp(path, "-") != 0;
@@ -73,7 +73,7 @@ static int run_compile(const args_t* args) {
   if (form && is_binary(form) && is_stdout && (args->is_json || is_terminal(stdout))) {
     return report_usage(args, "--emit %s is binary; name a file with -o", form);
   }
-  gathered_t bytes = {0};
+  text_t bytes = {0};
   qn_target_t* target = NULL;
   qn_status_t status = qn_target_parse(args_value(args, "target", "cpu"), &target);
   if (!qn_ok(status)) return report_status(args, status);
@@ -81,7 +81,7 @@ static int run_compile(const args_t* args) {
   status = emit(args, &options, target, form, &bytes);
   int code = qn_ok(status) ? print_result(args, &bytes, target, form) : report_status(args, status);
   qn_target_release(target);
-  free(bytes.data);
+  text_free(&bytes);
   return code;
 }
 

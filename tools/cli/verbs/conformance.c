@@ -71,12 +71,12 @@ static qn_status_t add_all(report_t* report) {
 // Chooses the columns: those of --device, else that of --target, else all.
 static qn_status_t choose(const args_t* args, report_t* report) {
   const char* target = args_value(args, "target", NULL);
-  for (int i = 0; i < args->option_count; i++) {
-    if (strcmp(args->options[i].spec->name, "device") != 0) continue;
-    qn_status_t status = add_device(report, args->options[i].value, target);
-    if (!qn_ok(status)) return status;
+  qn_status_t status = QN_OK;
+  const char* device;
+  for (int at = 0; qn_ok(status) && (device = args_next(args, "device", &at));) {
+    status = add_device(report, device, target);
   }
-  if (args_has(args, "device")) return QN_OK;
+  if (args_has(args, "device")) return status;
   return target ? add_device_of(report, target) : add_all(report);
 }
 
@@ -103,7 +103,6 @@ static int run_conformance(const args_t* args) {
     return report_usage(args, "--emit needs --target: what to compile for");
   }
   report_t* report = report_create();
-  if (!report) return report_no_memory("the report");
   conf_list(on_listed, report);
   qn_status_t status = args_has(args, "list") ? QN_OK : choose(args, report);
   for (size_t i = 0; qn_ok(status) && report_column(report, i); i++) {

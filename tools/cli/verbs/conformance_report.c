@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "quern/device.h"
-#include "tools/cli/list.h"
+#include "tools/cli/memory.h"
 #include "tools/cli/output.h"
 
 enum { COLUMN_LIMIT = 16, NOTE_LIMIT = 512 };
@@ -35,19 +35,17 @@ struct report {
 };
 
 report_t* report_create(void) {
-  return calloc(1, sizeof(report_t));
-}
-
-static void free_row(report_row_t* row) {
-  free(row->area);
-  free(row->feature);
-  free(row->variant);
-  for (size_t k = 0; k < COLUMN_LIMIT; k++) free(row->cells[k].why);
+  return memory_zeroed(1, sizeof(report_t));
 }
 
 void report_free(report_t* report) {
-  if (!report) return;
-  for (size_t i = 0; i < report->row_count; i++) free_row(&report->rows[i]);
+  for (size_t i = 0; i < report->row_count; i++) {
+    report_row_t* row = &report->rows[i];
+    free(row->area);
+    free(row->feature);
+    free(row->variant);
+    for (size_t k = 0; k < COLUMN_LIMIT; k++) free(row->cells[k].why);
+  }
   free(report->rows);
   free(report);
 }
@@ -88,30 +86,23 @@ static report_row_t* find_row(report_t* report, const conf_result_t* result) {
   for (size_t i = 0; i < report->row_count; i++) {
     if (is_row(&report->rows[i], result)) return &report->rows[i];
   }
-  report_row_t* rows =
-      list_room(report->rows, &report->row_capacity, report->row_count, sizeof *rows);
-  if (!rows) return NULL;
-  report->rows = rows;
-  report_row_t* row = &rows[report->row_count];
-  *row = (report_row_t){.area = strdup(result->area),
-                        .feature = strdup(result->feature),
-                        .variant = strdup(result->variant)};
-  if (!row->area || !row->feature || !row->variant) {
-    free_row(row);
-    return NULL;
-  }
-  report->row_count++;
+  report->rows =
+      memory_room(report->rows, &report->row_capacity, report->row_count, sizeof *report->rows);
+  report_row_t* row = &report->rows[report->row_count++];
+  *row = (report_row_t){.area = memory_text(result->area),
+                        .feature = memory_text(result->feature),
+                        .variant = memory_text(result->variant)};
   return row;
 }
 
 void report_add(report_t* report, size_t column, const conf_result_t* result) {
   report_row_t* row = find_row(report, result);
-  if (!row || column >= COLUMN_LIMIT) return;
+  if (column >= COLUMN_LIMIT) return;
   cell_t* cell = &row->cells[column];
   cell->verdict = result->verdict;
   cell->elapsed_ns = result->elapsed_ns;
   free(cell->why);
-  cell->why = result->why[0] ? strdup(result->why) : NULL;
+  cell->why = result->why[0] ? memory_text(result->why) : NULL;
   report->fail_count += result->verdict == CONF_FAIL;
 }
 

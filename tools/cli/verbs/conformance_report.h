@@ -20,7 +20,7 @@ typedef struct report_column {
   qn_device_t device;
 } report_column_t;
 
-// Owned: report_free. NULL without memory.
+// Owned: report_free.
 report_t* report_create(void);
 void report_free(report_t* report);
 // Adds a column; `target` may be NULL. Errors: INVALID_ARGUMENT (too many).

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/cli/memory.h"
 #include "tools/cli/report.h"
 #include "tools/cli/session.h"
 #include "tools/cli/verbs.h"
@@ -65,31 +66,26 @@ static int make_plan(const args_t* args, warm_plan_t* plan) {
   // Workers run this program, wherever its file is.
   plan->options.command = "/proc/self/exe";
   plan->options.is_dry_run = args_has(args, "dry-run");
-  plan->targets = calloc((size_t)args->option_count + 1, sizeof(qn_target_t*));
-  if (!plan->targets) return report_no_memory("the targets");
+  plan->targets = memory_zeroed((size_t)args->option_count, sizeof(qn_target_t*));
   plan->read.targets = plan->targets;
-  for (int i = 0; i < args->option_count; i++) {
-    const char* name = args->options[i].spec->name;
-    const char* value = args->options[i].value;
-    if (strcmp(name, "target") == 0) {
-      qn_status_t status = qn_target_parse(value, &plan->targets[plan->read.target_count]);
-      if (!qn_ok(status)) return report_status(args, status);
-      plan->read.target_count++;
-    } else if (strcmp(name, "jobs") == 0) {
-      uint64_t jobs;
-      if (!args_number(value, 1, 256, &jobs)) {
-        return report_usage(args, "--jobs is '%s', expected a number from 1 to 256", value);
-      }
-      plan->options.jobs = (uint32_t)jobs;
-    } else if (strcmp(name, "timeout") == 0 && !session_time(value, &plan->options.time_limit_ns)) {
-      return report_usage(args, "--timeout is '%s', expected a time such as 60, 90s or 2min",
-                          value);
-    } else if (strcmp(name, "tier") == 0) {
-      qn_lookup_options_t options;
-      if (!session_lookup_options(args, &options)) return EXIT_USAGE;
-      plan->read.tier = options.tier;
-    }
+  const char* text;
+  for (int at = 0; (text = args_next(args, "target", &at)); plan->read.target_count++) {
+    qn_status_t status = qn_target_parse(text, &plan->targets[plan->read.target_count]);
+    if (!qn_ok(status)) return report_status(args, status);
   }
+  uint64_t jobs = 0;
+  text = args_value(args, "jobs", NULL);
+  if (text && !args_number(text, 1, 256, &jobs)) {
+    return report_usage(args, "--jobs is '%s', expected a number from 1 to 256", text);
+  }
+  plan->options.jobs = (uint32_t)jobs;
+  text = args_value(args, "timeout", NULL);
+  if (text && !session_time(text, &plan->options.time_limit_ns)) {
+    return report_usage(args, "--timeout is '%s', expected a time such as 60, 90s or 2min", text);
+  }
+  qn_lookup_options_t options;
+  if (!session_lookup_options(args, &options)) return EXIT_USAGE;
+  if (args_has(args, "tier")) plan->read.tier = options.tier;
   return EXIT_DONE;
 }
 
@@ -101,7 +97,7 @@ static qn_status_t read_list(const char* path, const warm_plan_t* plan, warm_rep
   qn_status_t status = text_read(path, &text);
   if (!qn_ok(status)) return status;
   bool is_stdin = strcmp(path, "-") == 0;
-  char* directory = is_stdin ? NULL : strdup(path);
+  char* directory = is_stdin ? NULL : memory_text(path);
   if (directory) {
     char* slash = strrchr(directory, '/');
     if (slash == directory) {

@@ -6,21 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/list.h"
-#include "tools/cli/report.h"
+#include "tools/cli/memory.h"
 #include "tools/cli/session.h"
 
 enum { MAX_BUNDLES = 64 };
 
-void warm_keys_add(warm_keys_t* keys, const char* key) {
-  char(*room)[33] = list_room(keys->keys, &keys->capacity, keys->count, sizeof *room);
-  if (!room) {
-    keys->is_out_of_memory = true;
-    return;
-  }
-  keys->keys = room;
-  memset(keys->keys[keys->count], 0, 33);
-  memcpy(keys->keys[keys->count++], key, strlen(key) < 33 ? strlen(key) : 32);
+void warm_keys_add(warm_keys_t* keys, qn_cache_key_t key) {
+  keys->keys = memory_room(keys->keys, &keys->capacity, keys->count, sizeof *keys->keys);
+  keys->keys[keys->count++] = key;
 }
 
 void warm_keys_free(warm_keys_t* keys) {
@@ -29,32 +22,27 @@ void warm_keys_free(warm_keys_t* keys) {
 }
 
 static int compare_keys(const void* a, const void* b) {
-  return strcmp(a, b);
+  const qn_cache_key_t *x = a, *y = b;
+  return strcmp(x->hex, y->hex);
 }
 
 static bool wants(void* self, const qn_cache_entry_t* entry) {
   const warm_keys_t* keys = self;
-  return bsearch(entry->info->key.hex, keys->keys, keys->count, sizeof *keys->keys, compare_keys) !=
-         NULL;
+  return bsearch(&entry->info->key, keys->keys, keys->count, sizeof *keys->keys, compare_keys);
 }
 
-// Opens the bundles that the engine searches: a key may be in one of them alone.
-static qn_status_t open_bundles(const char* paths, qn_cache_bundle_t* bundles[MAX_BUNDLES],
-                                size_t* out_count) {
-  *out_count = 0;
-  while (*paths && *out_count < MAX_BUNDLES) {
-    size_t size = strcspn(paths, ":");
-    char* path = strndup(paths, size);
-    if (!path) return no_memory("a path");
+// Opens the bundles that the engine searches: a key may be in one of them alone. Cuts `paths` at
+// their colons. Returns the count.
+static size_t open_bundles(char* paths, qn_cache_bundle_t* bundles[MAX_BUNDLES]) {
+  size_t count = 0;
+  char* rest = NULL;
+  for (char* path = strtok_r(paths, ":", &rest); path && count < MAX_BUNDLES;
+       path = strtok_r(NULL, ":", &rest)) {
     // The engine found no key in a bundle that cannot be opened.
-    if (size > 0 && qn_status_consume(qn_cache_bundle_open(path, NULL, 0, &bundles[*out_count])) ==
-                        QN_STATUS_OK) {
-      ++*out_count;
-    }
-    free(path);
-    paths += size + (paths[size] == ':' ? 1 : 0);
+    qn_status_t status = qn_cache_bundle_open(path, NULL, 0, &bundles[count]);
+    if (qn_status_consume(status) == QN_STATUS_OK) count++;
   }
-  return QN_OK;
+  return count;
 }
 
 static qn_status_t write_from(qn_cache_dir_t* dir, qn_cache_bundle_t* const* bundles,
@@ -78,15 +66,13 @@ static qn_status_t write_from(qn_cache_dir_t* dir, qn_cache_bundle_t* const* bun
 
 qn_status_t warm_bundle_write(qn_engine_t* engine, warm_keys_t* keys, const char* path,
                               const char* secret_key_file, qn_cache_write_report_t* out_report) {
-  if (keys->is_out_of_memory) return no_memory("keys");
   if (keys->count) qsort(keys->keys, keys->count, sizeof *keys->keys, compare_keys);
   char* root = session_option(engine, "cache_dir");
   char* paths = session_option(engine, "bundles");
   qn_cache_dir_t* dir = NULL;
   qn_cache_bundle_t* bundles[MAX_BUNDLES];
-  size_t bundle_count = 0;
-  qn_status_t status = root && paths ? qn_cache_dir_open(root, &dir) : no_memory("a path");
-  if (qn_ok(status)) status = open_bundles(paths, bundles, &bundle_count);
+  size_t bundle_count = open_bundles(paths, bundles);
+  qn_status_t status = qn_cache_dir_open(root, &dir);
   if (qn_ok(status)) {
     status = write_from(dir, bundles, bundle_count, keys, path, secret_key_file, out_report);
   }

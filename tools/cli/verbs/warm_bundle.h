@@ -8,12 +8,11 @@
 
 // A list of keys. Zero-initialised: empty. Owned: warm_keys_free.
 typedef struct warm_keys {
-  char (*keys)[33];
+  qn_cache_key_t* keys;
   size_t count;
   size_t capacity;
-  bool is_out_of_memory;
 } warm_keys_t;
-void warm_keys_add(warm_keys_t* keys, const char* key);
+void warm_keys_add(warm_keys_t* keys, qn_cache_key_t key);
 void warm_keys_free(warm_keys_t* keys);
 
 // Writes the bundle from the engine's directory and its bundles. Sorts the keys. `secret_key_file`

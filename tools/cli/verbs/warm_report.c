@@ -106,7 +106,7 @@ void warm_report_progress(warm_report_t* report, const qn_warm_result_t* progres
   if (item) {
     bool is_warm = item->outcome == QN_WARM_COMPILED || item->outcome == QN_WARM_CACHED;
     if (is_warm && args_has(report->args, "bundle")) {
-      warm_keys_add(&report->warm_keys, item->key.hex);
+      warm_keys_add(&report->warm_keys, item->key);
     }
     if (report->args->is_json) json_array_append_new(report->keys, key_json(item));
     print_item(report, item);
