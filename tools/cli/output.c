@@ -151,40 +151,69 @@ int64_t now_ns(void) {
 
 // -------------------------------------------------------------------------------------- tables
 
-void table_add(table_t* table, const char* cell) {
-  table->cells =
-      memory_room(table->cells, &table->capacity, table->cell_count, sizeof *table->cells);
-  table->cells[table->cell_count++] = memory_text(cell ? cell : "");
-}
+typedef struct column {
+  char header[32], member[32], kind;
+  int width;  // negative: to the left; 0: the last column, to the left
+} column_t;
 
-void table_init(table_t* table, size_t column_count, const char* const* header) {
-  *table = (table_t){.column_count = column_count};
-  for (size_t i = 0; i < column_count; i++) table_add(table, header[i]);
-}
-
-void table_print(table_t* table) {
-  FILE* file = stdout;
-  const style_t* style = style_of(file);
-  int widths[8] = {0};
-  size_t columns = table->column_count;
-  for (size_t i = 0; i < table->cell_count; i++) {
-    int width = (int)text_columns(table->cells[i]);
-    if (width > widths[i % columns]) widths[i % columns] = width;
+// Reads "header=member:kind ..." and returns the count.
+static size_t read_columns(const char* text, column_t columns[8]) {
+  size_t count = 0;
+  int size = 0;
+  while (count < 8 && sscanf(text, " %31[^=]=%31[^:]:%c%n", columns[count].header,
+                             columns[count].member, &columns[count].kind, &size) == 3) {
+    text += size;
+    count++;
   }
-  for (size_t i = 0; i < table->cell_count; i++) {
-    size_t column = i % columns;
-    bool is_last = column + 1 == columns;
-    if (column == 0 && i == 0) print(file, "%s", style->bold);
-    int width = is_last && !table->is_right[column] ? 0 : widths[column];
-    print(file, "%*s", table->is_right[column] ? width : -width, table->cells[i]);
-    if (is_last && i < columns) print(file, "%s", style->plain);
-    print(file, is_last ? "\n" : "  ");
-  }
-  table_free(table);
+  return count;
 }
 
-void table_free(table_t* table) {
-  for (size_t i = 0; i < table->cell_count; i++) free(table->cells[i]);
-  free(table->cells);
-  *table = (table_t){0};
+// Returns the text of a record's member, in `out` or borrowed from the record.
+static const char* cell_text(const json_t* record, const column_t* column, char out[32]) {
+  const json_t* member = json_object_get(record, column->member);
+  int64_t number = json_integer_value(member);
+  const char* text = json_string_value(member);
+  switch (column->kind) {
+    case 'i':
+      (void)snprintf(out, 32, "%" PRId64, number);
+      return out;
+    case 'z':
+      return format_size((uint64_t)number, out);
+    case 'n':
+      return format_ns(number, out);
+    case 't':
+      return format_time(number, out);
+    default:
+      return text && text[0] ? text : "-";
+  }
+}
+
+void print_table(const json_t* records, const char* columns_text) {
+  const style_t* style = style_of(stdout);
+  column_t columns[8];
+  size_t count = read_columns(columns_text, columns);
+  size_t row_count = json_array_size(records);
+  char text[32];
+  for (size_t k = 0; k < count; k++) {
+    column_t* column = &columns[k];
+    size_t width = text_columns(column->header);
+    for (size_t i = 0; i < row_count; i++) {
+      size_t own = text_columns(cell_text(json_array_get(records, i), column, text));
+      if (own > width) width = own;
+    }
+    bool is_right = strchr("izn", column->kind) != NULL;
+    column->width = is_right ? (int)width : k + 1 < count ? -(int)width : 0;
+  }
+  print(stdout, "%s", style->bold);
+  for (size_t k = 0; k < count; k++) {
+    print(stdout, "%s%*s", k ? "  " : "", columns[k].width, columns[k].header);
+  }
+  print(stdout, "%s\n", style->plain);
+  for (size_t i = 0; i < row_count; i++) {
+    for (size_t k = 0; k < count; k++) {
+      print(stdout, "%s%*s", k ? "  " : "", columns[k].width,
+            cell_text(json_array_get(records, i), &columns[k], text));
+    }
+    print(stdout, "\n");
+  }
 }

@@ -35,20 +35,10 @@ const char* format_entries(uint64_t count, char out[32]);
 // "2026-01-31 12:00", local time; "-" for 0.
 const char* format_time(int64_t unix_s, char out[32]);
 
-// A table with aligned columns. Cells are copied.
-typedef struct table {
-  size_t column_count;
-  size_t cell_count;
-  size_t capacity;
-  char** cells;
-  bool is_right[8];  // columns that are aligned to the right
-} table_t;
-// Starts a table with a header of `column_count` (at most 8) cells.
-void table_init(table_t* table, size_t column_count, const char* const* header);
-void table_add(table_t* table, const char* cell);
-// Prints the table to standard output and frees it.
-void table_print(table_t* table);
-void table_free(table_t* table);
+// Prints records as a table with aligned columns. `columns` are at most 8 "header=member:kind",
+// separated by spaces: kind s text ("-" for none), i integer, z size, n nanoseconds, t time.
+// Numbers and sizes are aligned to the right.
+void print_table(const json_t* records, const char* columns);
 
 // Returns the time of the monotonic clock.
 int64_t now_ns(void);

@@ -123,3 +123,11 @@ int report_usage(const args_t* args, const char* format, ...) {
   if (args && args->is_json) print_error_json("usage", message, EXIT_USAGE);
   return EXIT_USAGE;
 }
+
+void report_json(const args_t* args, json_t* result) {
+  if (args->is_json) {
+    print_json(result);
+  } else {
+    json_decref(result);
+  }
+}

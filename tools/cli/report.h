@@ -5,6 +5,8 @@
 #ifndef QUERN_TOOLS_CLI_REPORT_H_
 #define QUERN_TOOLS_CLI_REPORT_H_
 
+#include <jansson.h>
+
 #include "quern/status.h"
 #include "tools/cli/args.h"
 
@@ -24,5 +26,7 @@ int report_status(const args_t* args, qn_status_t status);
 int report_status_text(qn_status_t status);
 // Reports a mistake in the command line with the usage line. Returns EXIT_USAGE.
 int report_usage(const args_t* args, const char* format, ...) QN_PRINTF(2, 3);
+// Prints a verb's result (consumed) with --json, and nothing without.
+void report_json(const args_t* args, json_t* result);
 
 #endif  // QUERN_TOOLS_CLI_REPORT_H_

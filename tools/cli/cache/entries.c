@@ -62,30 +62,17 @@ static void print_bundle(const cache_t* cache) {
 }
 
 static void print_listing(const cache_t* cache, const entry_listing_t* listing) {
-  if (cache->args->is_json) {
-    json_t* list = json_array();
-    for (size_t i = 0; i < listing->count; i++) {
-      json_array_append_new(list, info_json(&listing->entries[i]));
-    }
-    json_t* result = cache_place_json(cache);
-    json_object_set_new(result, "entries", list);
-    print_json(result);
-    return;
-  }
-  table_t table;
-  static const char* const header[] = {"key", "size", "created", "used"};
-  table_init(&table, 4, header);
-  table.is_right[1] = true;
+  json_t* list = json_array();
   for (size_t i = 0; i < listing->count; i++) {
-    const qn_cache_entry_info_t* info = &listing->entries[i];
-    char text[32];
-    table_add(&table, info->key.hex);
-    table_add(&table, format_size(info->size_bytes, text));
-    table_add(&table, format_time(info->created_s, text));
-    table_add(&table, format_time(info->used_s, text));
+    json_array_append_new(list, info_json(&listing->entries[i]));
   }
-  table_print(&table);
-  if (cache->bundle) print_bundle(cache);
+  if (!cache->args->is_json) {
+    print_table(list, "key=key:s size=size_bytes:z created=created_s:t used=used_s:t");
+    if (cache->bundle) print_bundle(cache);
+  }
+  json_t* result = cache_place_json(cache);
+  json_object_set_new(result, "entries", list);
+  report_json(cache->args, result);
 }
 
 static qn_status_t list_entries(const cache_t* cache, entry_listing_t* listing) {

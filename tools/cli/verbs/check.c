@@ -92,11 +92,7 @@ static int run_check(const args_t* args) {
     int code = check_file(args, args->operands[i], files);
     if (code > worst) worst = code;
   }
-  if (args->is_json) {
-    print_json(json_record("is_ok:b files:o", worst == EXIT_DONE, files));
-  } else {
-    json_decref(files);
-  }
+  report_json(args, json_record("is_ok:b files:o", worst == EXIT_DONE, files));
   return worst;
 }
 

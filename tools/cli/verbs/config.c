@@ -7,21 +7,10 @@
 #include "tools/cli/session.h"
 #include "tools/cli/verbs.h"
 
-typedef struct config_row {
-  table_t table;
-  json_t* list;
-} config_row_t;
-
 static void take_row(void* self, const char* name, const char* environment, const char* value,
                      const char* origin, const char* doc) {
-  config_row_t* rows = self;
-  table_add(&rows->table, name);
-  table_add(&rows->table, value[0] ? value : "-");
-  table_add(&rows->table, origin);
-  table_add(&rows->table, environment);
-  table_add(&rows->table, doc);
-  json_array_append_new(rows->list, json_record("name:s environment:s value:s origin:s doc:s", name,
-                                                environment, value, origin, doc));
+  json_array_append_new(self, json_record("name:s environment:s value:s origin:s doc:s", name,
+                                          environment, value, origin, doc));
 }
 
 // Prints the table of docs/options.md; a test compares the two.
@@ -54,17 +43,14 @@ static int run_config(const args_t* args) {
   qn_engine_t* engine = NULL;
   qn_status_t status = session_engine(&engine);
   if (!qn_ok(status)) return report_status(args, status);
-  config_row_t rows = {.list = json_array()};
-  static const char* const header[] = {"option", "value", "from", "environment", "meaning"};
-  table_init(&rows.table, 5, header);
-  qn_engine_config(engine, take_row, &rows);
-  if (args->is_json) {
-    print_json(json_record("options:o", rows.list));
-    table_free(&rows.table);
-  } else {
-    table_print(&rows.table);
-    json_decref(rows.list);
+  json_t* rows = json_array();
+  qn_engine_config(engine, take_row, rows);
+  if (!args->is_json) {
+    print_table(rows,
+                "option=name:s value=value:s from=origin:s environment=environment:s "
+                "meaning=doc:s");
   }
+  report_json(args, json_record("options:o", rows));
   qn_engine_destroy(engine);
   return EXIT_DONE;
 }

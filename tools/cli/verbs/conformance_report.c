@@ -125,6 +125,21 @@ static column_sum_t sum_column(const report_t* report, size_t column) {
   return sum;
 }
 
+static json_t* devices_json(const report_t* report) {
+  json_t* devices = json_array();
+  for (size_t k = 0; k < report->column_count; k++) {
+    const report_column_t* column = &report->columns[k];
+    column_sum_t sum = sum_column(report, k);
+    json_array_append_new(
+        devices, json_record("name:s device_name:S driver_version:S target:S pass:i fail:i "
+                             "unsupported:i elapsed_ns:i",
+                             column->name, column->device_name, column->driver, column->target,
+                             sum.counts[CONF_PASS], sum.counts[CONF_FAIL],
+                             sum.counts[CONF_UNSUPPORTED], sum.elapsed_ns));
+  }
+  return devices;
+}
+
 // ----------------------------------------------------------------------------------- for people
 
 void report_show(const report_t* report, size_t column, const conf_result_t* result) {
@@ -138,21 +153,11 @@ void report_show(const report_t* report, size_t column, const conf_result_t* res
 }
 
 static void print_summary(const report_t* report) {
-  table_t table;
-  static const char* const header[] = {"device", "pass", "fail", "unsupported", "time"};
-  table_init(&table, 5, header);
-  for (size_t i = 1; i < 5; i++) table.is_right[i] = true;
-  for (size_t k = 0; k < report->column_count; k++) {
-    column_sum_t sum = sum_column(report, k);
-    char text[32];
-    table_add(&table, report->columns[k].name);
-    for (int v = CONF_PASS; v <= CONF_UNSUPPORTED; v++) {
-      (void)snprintf(text, sizeof text, "%zu", sum.counts[v]);
-      table_add(&table, text);
-    }
-    table_add(&table, format_ns(sum.elapsed_ns, text));
-  }
-  table_print(&table);
+  json_t* devices = devices_json(report);
+  print_table(devices,
+              "device=name:s pass=pass:i fail=fail:i unsupported=unsupported:i "
+              "time=elapsed_ns:n");
+  json_decref(devices);
 }
 
 static void print_list(const report_t* report) {
@@ -285,18 +290,7 @@ static bool is_shown(const report_t* report, const report_row_t* row) {
 }
 
 static void print_json_report(const report_t* report) {
-  json_t* devices = json_array();
   json_t* features = json_array();
-  for (size_t k = 0; k < report->column_count; k++) {
-    const report_column_t* column = &report->columns[k];
-    column_sum_t sum = sum_column(report, k);
-    json_array_append_new(
-        devices, json_record("name:s device_name:S driver_version:S target:S pass:i fail:i "
-                             "unsupported:i elapsed_ns:i",
-                             column->name, column->device_name, column->driver, column->target,
-                             sum.counts[CONF_PASS], sum.counts[CONF_FAIL],
-                             sum.counts[CONF_UNSUPPORTED], sum.elapsed_ns));
-  }
   for (size_t i = 0; i < report->row_count; i++) {
     const report_row_t* row = &report->rows[i];
     if (!is_shown(report, row)) continue;
@@ -312,7 +306,7 @@ static void print_json_report(const report_t* report) {
     json_array_append_new(features, json_record("area:s feature:s variant:s results:o", row->area,
                                                 row->feature, row->variant, results));
   }
-  print_json(json_record("devices:o features:o", devices, features));
+  print_json(json_record("devices:o features:o", devices_json(report), features));
 }
 
 void report_print(const report_t* report, report_mode_t mode) {

@@ -61,19 +61,12 @@ static int run_fmt(const args_t* args) {
     }
     json_array_append_new(files, entry);
     if (code == EXIT_DONE && is_changed && is_check) code = EXIT_WRONG;
-    if (code == EXIT_WRONG && is_changed && !args->is_json) {
-      print(stdout, "%s: not formatted\n", path);
-    }
-    if (is_in_place && is_changed && code == EXIT_DONE && !args->is_json) {
-      print(stdout, "%s: formatted\n", path);
-    }
+    bool is_told = is_changed && !args->is_json;
+    if (is_told && code == EXIT_WRONG) print(stdout, "%s: not formatted\n", path);
+    if (is_told && code == EXIT_DONE && is_in_place) print(stdout, "%s: formatted\n", path);
     if (code > worst) worst = code;
   }
-  if (args->is_json) {
-    print_json(json_record("files:o", files));
-  } else {
-    json_decref(files);
-  }
+  report_json(args, json_record("files:o", files));
   return worst;
 }
 

@@ -42,19 +42,10 @@ static void print_options(const qn_target_kind_info_t* kind) {
   print(stdout, "%s%s%s: %s\n", style->bold, kind->name, style->plain, kind->doc);
   print(stdout, "code generator %s, devices %s\n\n", kind->codegen,
         qn_device_type_text(kind->device_type));
-  table_t table;
-  static const char* const header[] = {"option", "type", "default", "class", "meaning"};
-  table_init(&table, 5, header);
-  for (size_t i = 0; i < kind->option_count; i++) {
-    const qn_option_info_t* option = &kind->options[i];
-    table_add(&table, option->name);
-    table_add(&table, option_type_text(option->type));
-    bool has_default = option->default_text && option->default_text[0];
-    table_add(&table, has_default ? option->default_text : "-");
-    table_add(&table, option->is_isa ? "isa" : "tuning");
-    table_add(&table, option->doc);
-  }
-  table_print(&table);
+  json_t* record = kind_json(kind);
+  print_table(json_object_get(record, "options"),
+              "option=name:s type=type:s default=default:s class=class:s meaning=doc:s");
+  json_decref(record);
 }
 
 static int list_all(const args_t* args) {
