@@ -22,10 +22,5 @@ int64_t qn__gpu_nest_count(const qn__ir_stmt_t* loop) {
 }
 
 bool qn__gpu_is_together(const qn__ir_block_t* block) {
-  // The visit changes nothing.
-  union {
-    const qn__ir_block_t* from;
-    qn__ir_block_t* to;
-  } same = {.from = block};
-  return qn__block_synchronizes(same.to);
+  return qn__block_synchronizes(qn__gpu_walked_block(block));
 }

@@ -46,7 +46,7 @@ static bool make_names(qn__gpu_printer_t* p) {
   p->buffer_names = qn__arena_alloc_array(p->arena, p->buffer_count + 1U, sizeof *p->buffer_names);
   p->views = qn__arena_alloc_array(p->arena, p->buffer_count + 1U, sizeof *p->views);
   if (p->var_names && p->is_nonnegative && p->buffer_names && p->views) return true;
-  qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+  qn__kprint_no_memory(p);
   return false;
 }
 
@@ -117,7 +117,7 @@ static void put_text(qn__gpu_printer_t* p, qn__buffer_t* out, qn__buffer_t* out_
   if (out_lines) qn__buffer_bytes(out_lines, p->begin.lines.data, p->begin.lines.size);
   if (p->begin.text.has_failed || p->begin.lines.has_failed || out->has_failed ||
       (out_lines && out_lines->has_failed)) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    qn__kprint_no_memory(p);
   }
 }
 

@@ -59,8 +59,7 @@ const char* qn__kprint_alive_index(qn__gpu_printer_t* p, const char* index) {
 
 const char* qn__kprint_alive_value(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   if (!p->is_predicated) return value;
-  const char* zero = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, 0)
-                                               : qn__kprint_int(p, dtype, false, 0);
+  const char* zero = qn__kprint_literal(p, dtype, false, (qn__ir_scalar_t){0});
   return qn__kprint_text(p, "(qn_alive ? %s : %s)", value, zero);
 }
 
@@ -68,9 +67,6 @@ bool qn__kprint_can_end_alone(const qn__gpu_printer_t* p, const qn__ir_stmt_t* l
   if (!p->is_predicated) return false;
   uint32_t nest_count = 0;
   qn__ir_walker_t walker = {visit_stmt, visit_expr, &nest_count};
-  union {
-    const qn__ir_block_t* from;
-    qn__ir_block_t* to;
-  } same = {.from = &loop->while_.body};
-  return !has_threads(same.to) && qn__walk_block(&walker, same.to);
+  qn__ir_block_t* body = qn__gpu_walked_block(&loop->while_.body);
+  return !has_threads(body) && qn__walk_block(&walker, body);
 }

@@ -12,28 +12,18 @@
 
 // ---- expressions that need lines
 
-typedef struct line_search {
-  const qn__gpu_printer_t* p;
-} line_search_t;
-
 static bool has_none(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
-  const line_search_t* search = walker->self;
-  bool is_checked = search->p->program->is_checked;
+  const bool* is_checked = walker->self;
   if (expr->kind == QN__EXPR_REDUCE) return false;
-  if (expr->kind == QN__EXPR_LOAD) return !is_checked;
-  if (expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op)) return !is_checked;
-  return true;
+  bool can_fail =
+      expr->kind == QN__EXPR_LOAD || (expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op));
+  return !(can_fail && *is_checked);
 }
 
 bool qn__kprint_needs_lines(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
-  line_search_t search = {p};
-  qn__ir_walker_t walker = {NULL, has_none, &search};
-  // The walk changes nothing.
-  union {
-    const qn__ir_expr_t* from;
-    qn__ir_expr_t* to;
-  } same = {.from = expr};
-  return !qn__walk_expr(&walker, same.to);
+  bool is_checked = p->program->is_checked;
+  qn__ir_walker_t walker = {NULL, has_none, &is_checked};
+  return !qn__walk_expr(&walker, qn__gpu_walked_expr(expr));
 }
 
 // ---- widths of i64
@@ -57,34 +47,36 @@ const char* qn__kprint_i64(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool
   if (expr->dtype == QN_DTYPE_I64) {
     return qn__kprint_adapt(p, text, qn__kprint_is_narrow(p, expr), is_narrow);
   }
-  bool is_int = strcmp(qn__kprint_type(expr->dtype, true), "int") == 0;
-  if (is_int) return is_narrow ? text : qn__kprint_widen(p, text);
+  if (qn__gpu_compute_dtype(expr->dtype) == QN_DTYPE_I32)
+    return is_narrow ? text : qn__kprint_widen(p, text);
   return qn__kprint_text(p, is_narrow ? "int(%s)" : "qn_i64(%s)", text);
 }
 
 // ---- choices
 
-// Prints a value; an i64 has the width of `is_narrow`.
-static const char* as_wide(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
+const char* qn__kprint_value(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow) {
   if (expr->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, expr, is_narrow);
   return qn__kprint_expr(p, expr);
 }
 
-static const char* print_cond(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
+// Prints `c ? a : b` or select(c, a, b), which evaluates both values.
+static const char* print_choice(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   const char* condition = qn__kprint_expr(p, expr->args[0]);
-  if (!qn__kprint_needs_lines(p, expr->args[1]) && !qn__kprint_needs_lines(p, expr->args[2])) {
-    const char* a = as_wide(p, expr->args[1], is_narrow);
-    const char* b = as_wide(p, expr->args[2], is_narrow);
+  bool needs_if = qn__expr_is_lazy(expr) && (qn__kprint_needs_lines(p, expr->args[1]) ||
+                                             qn__kprint_needs_lines(p, expr->args[2]));
+  if (!needs_if) {
+    const char* a = qn__kprint_value(p, expr->args[1], is_narrow);
+    const char* b = qn__kprint_value(p, expr->args[2], is_narrow);
     return qn__kprint_text(p, "(%s ? %s : %s)", condition, a, b);
   }
   const char* name = qn__kprint_temp(p);
   qn__kprint_line(p, "%s %s;", qn__kprint_type(expr->dtype, is_narrow), name);
   qn__kprint_open(p, "if (%s)", qn__kprint_bare(p, condition));
-  qn__kprint_line(p, "%s = %s;", name, as_wide(p, expr->args[1], is_narrow));
+  qn__kprint_line(p, "%s = %s;", name, qn__kprint_value(p, expr->args[1], is_narrow));
   qn__kprint_close(p);
   qn__kprint_open(p, "else");
-  qn__kprint_line(p, "%s = %s;", name, as_wide(p, expr->args[2], is_narrow));
+  qn__kprint_line(p, "%s = %s;", name, qn__kprint_value(p, expr->args[2], is_narrow));
   qn__kprint_close(p);
   return name;
 }
@@ -94,8 +86,8 @@ static const char* print_logic(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) 
   if (expr->op == QN_OP_LOGIC_NOT) return qn__kprint_text(p, "(!%s)", a);
   bool is_and = expr->op == QN_OP_LOGIC_AND;
   if (!qn__kprint_needs_lines(p, expr->args[1])) {
-    return qn__kprint_text(p, "(%s %s %s)", a, is_and ? "&&" : "||",
-                           qn__kprint_expr(p, expr->args[1]));
+    const char* b = qn__kprint_expr(p, expr->args[1]);
+    return qn__kprint_text(p, "(%s %s %s)", a, qn__op_info(expr->op)->text, b);
   }
   const char* name = qn__kprint_temp(p);
   qn__kprint_line(p, "bool %s = %s;", name, a);
@@ -105,17 +97,8 @@ static const char* print_logic(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) 
   return name;
 }
 
-static const char* print_select(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
-  bool is_narrow = qn__kprint_is_narrow(p, expr);
-  const char* condition = qn__kprint_expr(p, expr->args[0]);
-  const char* a = as_wide(p, expr->args[1], is_narrow);
-  const char* b = as_wide(p, expr->args[2], is_narrow);
-  return qn__kprint_text(p, "(%s ? %s : %s)", condition, a, b);
-}
-
 static const char* print_compare(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
-  static const char* const signs[] = {"==", "!=", "<", "<=", ">", ">="};
-  const char* sign = signs[expr->op - QN_OP_EQ];
+  const char* sign = qn__op_info(expr->op)->text;
   const qn__ir_expr_t* left = expr->args[0];
   const qn__ir_expr_t* right = expr->args[1];
   if (left->dtype == QN_DTYPE_I64) {
@@ -182,7 +165,7 @@ static const char* print_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
     case QN__RULE_LOGIC:
       return print_logic(p, expr);
     case QN__RULE_SELECT:
-      return print_select(p, expr);
+      return print_choice(p, expr);
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
       qn__kprint_fail_status(p, qn_status_make(QN_STATUS_INTERNAL,
@@ -208,23 +191,7 @@ const char* qn__kprint_step(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, 
   if (qn__dtype_is_float(dtype)) {
     return qn__kprint_float_op(p, op, dtype, (const char*[]){a, b, NULL});
   }
-  qn_dtype_t compute = dtype;
-  if (dtype == QN_DTYPE_I8 || dtype == QN_DTYPE_I16 || (dtype == QN_DTYPE_I64 && is_narrow)) {
-    compute = QN_DTYPE_I32;
-  }
-  if (dtype == QN_DTYPE_U8 || dtype == QN_DTYPE_U16) compute = QN_DTYPE_U32;
-  // Sums and products of 8 and 16 bits fit 32 bits.
-  bool is_plain = qn__dtype_bits(dtype) < 32 && (op == QN_OP_ADD || op == QN_OP_MUL);
-  const char* helper = is_plain ? NULL : qn__gpu_prelude_op(op, compute);
-  const char* result;
-  if (helper) {
-    result = qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
-  } else if (op == QN_OP_ADD || op == QN_OP_MUL) {
-    result = qn__kprint_text(p, "(%s %s %s)", a, op == QN_OP_ADD ? "+" : "*", b);
-  } else {
-    result = qn__kprint_text(p, "%s(%s, %s)", op == QN_OP_MIN ? "min" : "max", a, b);
-  }
-  return qn__kprint_wrap(p, dtype, result);
+  return qn__kprint_wrap(p, dtype, qn__kprint_int_binary(p, op, dtype, is_narrow, a, b));
 }
 
 static const qn_op_t reduce_ops[] = {
@@ -244,8 +211,7 @@ static const char* print_reduce(qn__gpu_printer_t* p, const qn__ir_expr_t* expr)
   bool is_narrow = is_result_narrow && (is_ring || !p->options->has_int64);
   qn__ir_scalar_t neutral = qn__reduce_neutral(expr->reduce.reduce_kind, dtype);
   if (is_narrow && !is_ring) neutral.i = neutral.i > 0 ? INT32_MAX : INT32_MIN;
-  const char* first = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, neutral.f)
-                                                : qn__kprint_int(p, dtype, is_narrow, neutral.i);
+  const char* first = qn__kprint_literal(p, dtype, is_narrow, neutral);
   const char* sum = qn__kprint_temp(p);
   qn__kprint_line(p, "%s %s = %s;", qn__kprint_type(dtype, is_narrow), sum, first);
   bool is_var_narrow = qn__kprint_is_narrow_var(p, var);
@@ -265,7 +231,7 @@ static const char* print_reduce(qn__gpu_printer_t* p, const qn__ir_expr_t* expr)
     const char* a = qn__kprint_expr(p, value->args[0]);
     step = fused(p, dtype, a, qn__kprint_expr(p, value->args[1]), sum);
   } else {
-    step = qn__kprint_step(p, op, dtype, is_narrow, sum, as_wide(p, value, is_narrow));
+    step = qn__kprint_step(p, op, dtype, is_narrow, sum, qn__kprint_value(p, value, is_narrow));
   }
   qn__kprint_line(p, "%s = %s;", sum, qn__kprint_bare(p, step));
   qn__kprint_close(p);
@@ -294,18 +260,16 @@ const char* qn__kprint_expr(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
     }
     case QN__EXPR_OP:
       return print_op(p, expr);
-    case QN__EXPR_CAST: {
-      const qn__ir_expr_t* from = expr->args[0];
-      return qn__kprint_cast(p, from->dtype, qn__kprint_is_narrow(p, from), expr->dtype, is_narrow,
-                             qn__kprint_expr(p, from));
-    }
+    case QN__EXPR_CAST:
     case QN__EXPR_BITCAST: {
       const qn__ir_expr_t* from = expr->args[0];
-      return qn__kprint_bitcast(p, from->dtype, qn__kprint_is_narrow(p, from), expr->dtype,
-                                is_narrow, qn__kprint_expr(p, from));
+      const char* value = qn__kprint_expr(p, from);
+      bool is_from_narrow = qn__kprint_is_narrow(p, from);
+      return (expr->kind == QN__EXPR_CAST ? qn__kprint_cast : qn__kprint_bitcast)(
+          p, from->dtype, is_from_narrow, expr->dtype, is_narrow, value);
     }
     case QN__EXPR_COND:
-      return print_cond(p, expr);
+      return print_choice(p, expr);
     case QN__EXPR_REDUCE:
       return print_reduce(p, expr);
   }

@@ -6,13 +6,8 @@
 #include "jit/gpu/print_inner.h"
 
 const char* qn__kprint_round(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
-  if (dtype == QN_DTYPE_F16) {
-    return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, "qn_roundto_f16"), value);
-  }
-  if (dtype == QN_DTYPE_BF16) {
-    return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, "qn_roundto_bf16"), value);
-  }
-  return value;
+  if (dtype != QN_DTYPE_F16 && dtype != QN_DTYPE_BF16) return value;
+  return qn__kprint_call(p, qn__kprint_text(p, "qn_roundto_%s", qn_dtype_text(dtype)), value);
 }
 
 // Returns whether representable operands give a representable result, so that no rounding is
@@ -52,35 +47,22 @@ static const char* infix(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t compute, c
   if (p->dialect->arithmetic && !p->kernel->function->is_fast) {
     return p->dialect->arithmetic(p, op, compute, a, b);
   }
-  const char* sign = op == QN_OP_ADD ? "+" : op == QN_OP_SUB ? "-" : "*";
-  return qn__kprint_text(p, "(%s %s %s)", a, sign, b);
+  return qn__kprint_text(p, "(%s %s %s)", a, qn__op_info(op)->text, b);
 }
 
 static const char* compute(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
                            const char* const* args) {
-  bool is_double = dtype == QN_DTYPE_F64;
-  qn_dtype_t computed = is_double ? QN_DTYPE_F64 : QN_DTYPE_F32;
-  switch (op) {
-    case QN_OP_ADD:
-    case QN_OP_SUB:
-    case QN_OP_MUL:
-      return infix(p, op, computed, args[0], args[1]);
-    case QN_OP_NEG:
-      return qn__kprint_text(p, "(-%s)", args[0]);
-    default:
-      break;
+  if (op == QN_OP_ADD || op == QN_OP_SUB || op == QN_OP_MUL) {
+    return infix(p, op, qn__gpu_compute_dtype(dtype), args[0], args[1]);
   }
+  if (op == QN_OP_NEG) return qn__kprint_text(p, "(-%s)", args[0]);
   const char* helper = qn__gpu_prelude_op(op, dtype);
   if (QN_NEVER(!helper)) return args[0];
-  (void)qn__kprint_use(p, helper);
-  switch (qn__op_info(op)->arity) {
-    case 1:
-      return qn__kprint_text(p, "%s(%s)", helper, args[0]);
-    case 2:
-      return qn__kprint_text(p, "%s(%s, %s)", helper, args[0], args[1]);
-    default:
-      return qn__kprint_text(p, "%s(%s, %s, %s)", helper, args[0], args[1], args[2]);
+  const char* list = args[0];
+  for (uint32_t i = 1; i < qn__op_info(op)->arity; ++i) {
+    list = qn__kprint_text(p, "%s, %s", list, args[i]);
   }
+  return qn__kprint_call(p, helper, list);
 }
 
 const char* qn__kprint_float_op(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,

@@ -135,7 +135,7 @@ static const char* ring_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* buff
                                qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
   const char** texts = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *texts);
   if (!texts) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    qn__kprint_no_memory(p);
     *out_root = buffer;
     return NULL;
   }
@@ -226,7 +226,7 @@ void qn__kprint_view(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   qn__gpu_view_t* view = QN__ARENA_NEW(p->arena, qn__gpu_view_t);
   const char** strides = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *strides);
   if (!view || !strides || QN_NEVER(buffer->id >= p->buffer_count)) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    qn__kprint_no_memory(p);
     return;
   }
   bool is_narrow = p->kernel->is_narrow;

@@ -7,6 +7,7 @@
 #ifndef QUERN_JIT_GPU_PRINT_INNER_H_
 #define QUERN_JIT_GPU_PRINT_INNER_H_
 
+#include "jit/gpu/nest.h"
 #include "jit/gpu/print.h"
 
 // Lines of a text, and for each of them its line in the IR's text.
@@ -90,7 +91,13 @@ const char* qn__kprint_temp(qn__gpu_printer_t* p);
 // Marks a helper of the prelude as used and returns its name. An unknown helper is a bug
 // (INTERNAL).
 const char* qn__kprint_use(qn__gpu_printer_t* p, const char* name);
+// Marks a helper as used and returns its call with the arguments: "HELPER(ARGS)".
+const char* qn__kprint_call(qn__gpu_printer_t* p, const char* helper, const char* args);
+// Returns a call of the helper qn_TO_from_FROM.
+const char* qn__kprint_convert(qn__gpu_printer_t* p, qn_dtype_t to, qn_dtype_t from,
+                               const char* value);
 void qn__kprint_fail_status(qn__gpu_printer_t* p, qn_status_t status);  // consumed
+void qn__kprint_no_memory(qn__gpu_printer_t* p);
 // Sets the status to UNSUPPORTED "function 'f': MESSAGE".
 void qn__kprint_unsupported(qn__gpu_printer_t* p, const char* format, ...) QN_PRINTF(2, 3);
 bool qn__kprint_ok(const qn__gpu_printer_t* p);
@@ -101,7 +108,9 @@ bool qn__kprint_ok(const qn__gpu_printer_t* p);
 // not a view.
 const char* qn__kprint_var(qn__gpu_printer_t* p, const qn__ir_var_t* var);
 const char* qn__kprint_buffer(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
-// Returns the compute type: "int", "float", ... `is_narrow` matters for i64 only.
+// Return the dtype that computes values of `dtype`, and its type: "int", "float", ... `is_narrow`
+// matters for i64 only.
+qn_dtype_t qn__kprint_compute(qn_dtype_t dtype, bool is_narrow);
 const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow);
 // Returns the type of indices in this kernel: "int" or "qn_i64".
 const char* qn__kprint_index_type(const qn__gpu_printer_t* p);
@@ -118,6 +127,8 @@ uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_site_kind_t kind, uint32_t buf
 
 const char* qn__kprint_int(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow, int64_t value);
 const char* qn__kprint_float(qn__gpu_printer_t* p, qn_dtype_t dtype, double value);
+const char* qn__kprint_literal(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow,
+                               qn__ir_scalar_t value);
 
 // ---- expressions
 
@@ -126,6 +137,8 @@ const char* qn__kprint_float(qn__gpu_printer_t* p, qn_dtype_t dtype, double valu
 const char* qn__kprint_expr(qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Prints an integer expression as an i64 of the given width.
 const char* qn__kprint_i64(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow);
+// Prints an expression of any dtype; an i64 has the given width.
+const char* qn__kprint_value(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool is_narrow);
 // Returns whether printing the expression writes statements.
 bool qn__kprint_needs_lines(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 // Returns a name or literal for a value: itself if it is one, else a new constant.
@@ -137,6 +150,10 @@ const char* qn__kprint_adapt(qn__gpu_printer_t* p, const char* text, bool is_nar
                              bool to_narrow);
 // print_int.c: an integer operator.
 const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
+// Prints an operator on two integers of the compute type that is neither a division nor a shift.
+// The result is not cut to the width of dtype.
+const char* qn__kprint_int_binary(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
+                                  bool is_narrow, const char* a, const char* b);
 // Prints an integer expression (`is_narrow`: of 32 bits) in the *ring* type, whose sums,
 // differences and products wrap: uint or qn_u64, or int or qn_i64 if those wrap in the language.
 // The second converts a value of the ring type to int or qn_i64.

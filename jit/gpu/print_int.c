@@ -8,23 +8,9 @@
 //    their operands are narrow too. Otherwise they run in 64 bits, and the result is cut.
 // 4. On a GLSL target without 64-bit integers all operands are narrow (glsl_check.c). Operators
 //    that need 64 bits elsewhere (shifts by up to 63, bit counts) have 32-bit forms there.
-#include "jit/gpu/print_inner.h"
+#include <assert.h>
 
-// Returns the dtype whose type and helpers compute values of this one.
-static qn_dtype_t compute_dtype(qn_dtype_t dtype, bool is_narrow) {
-  switch (dtype) {
-    case QN_DTYPE_I8:
-    case QN_DTYPE_I16:
-      return QN_DTYPE_I32;
-    case QN_DTYPE_U8:
-    case QN_DTYPE_U16:
-      return QN_DTYPE_U32;
-    case QN_DTYPE_I64:
-      return is_narrow ? QN_DTYPE_I32 : QN_DTYPE_I64;
-    default:
-      return dtype;
-  }
-}
+#include "jit/gpu/print_inner.h"
 
 const char* qn__kprint_wrap(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value) {
   switch (dtype) {
@@ -272,35 +258,15 @@ static const char* print_count(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, 
   return qn__kprint_text(p, "(%s(%s) - %u%s)", helper, a, 32 - bits, suffix);
 }
 
-static const char* print_binary(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
-                                const char* a, const char* b) {
+const char* qn__kprint_int_binary(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
+                                  bool is_narrow, const char* a, const char* b) {
   // Sums and products of 8 and 16 bits fit 32 bits.
-  bool is_plain = qn__dtype_bits(expr->dtype) < 32 &&
-                  (expr->op == QN_OP_ADD || expr->op == QN_OP_SUB || expr->op == QN_OP_MUL);
-  const char* helper = is_plain ? NULL : qn__gpu_prelude_op(expr->op, compute);
-  if (helper) return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
-  switch (expr->op) {
-    case QN_OP_ADD:
-      return qn__kprint_text(p, "(%s + %s)", a, b);
-    case QN_OP_SUB:
-      return qn__kprint_text(p, "(%s - %s)", a, b);
-    case QN_OP_MUL:
-      return qn__kprint_text(p, "(%s * %s)", a, b);
-    case QN_OP_AND:
-      return qn__kprint_text(p, "(%s & %s)", a, b);
-    case QN_OP_OR:
-      return qn__kprint_text(p, "(%s | %s)", a, b);
-    case QN_OP_XOR:
-      return qn__kprint_text(p, "(%s ^ %s)", a, b);
-    case QN_OP_MIN:
-      return qn__kprint_text(p, "min(%s, %s)", a, b);
-    case QN_OP_MAX:
-      return qn__kprint_text(p, "max(%s, %s)", a, b);
-    default:
-      break;
-  }
-  (void)QN_NEVER(true);
-  return a;
+  bool is_plain = qn__dtype_bits(dtype) < 32 && is_ring_op(op);
+  const char* helper =
+      is_plain ? NULL : qn__gpu_prelude_op(op, qn__kprint_compute(dtype, is_narrow));
+  if (helper) return qn__kprint_call(p, helper, qn__kprint_text(p, "%s, %s", a, b));
+  assert(qn__op_info(op)->arity == 2 && qn__op_info(op)->syntax == QN__SYNTAX_INFIX);
+  return qn__kprint_text(p, "(%s %s %s)", a, qn__op_info(op)->text, b);
 }
 
 // Prints the operator in the type of `compute`; i64 operands are converted to its width. NULL: a
@@ -325,7 +291,7 @@ static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
     case QN_OP_ABS: {
       const char* helper = qn__gpu_prelude_op(QN_OP_ABS, compute);
       if (!helper) return a;  // unsigned
-      return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, helper), a);
+      return qn__kprint_call(p, helper, a);
     }
     default:
       break;
@@ -333,7 +299,7 @@ static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
   const qn__ir_expr_t* right = expr->args[1];
   const char* b = is_i64 ? qn__kprint_i64(p, right, is_narrow) : qn__kprint_expr(p, right);
   if (qn__op_is_division(expr->op)) return print_division(p, expr, compute, a, b);
-  return print_binary(p, expr, compute, a, b);
+  return qn__kprint_int_binary(p, expr->op, expr->dtype, is_narrow, a, b);
 }
 
 // Returns whether a result computed in 32 bits may be outside of the dtype's range.
@@ -379,6 +345,6 @@ const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
     }
     return qn__kprint_adapt(p, print_computed(p, expr, QN_DTYPE_I64), false, is_narrow);
   }
-  const char* value = print_computed(p, expr, compute_dtype(dtype, false));
+  const char* value = print_computed(p, expr, qn__gpu_compute_dtype(dtype));
   return may_leave(expr->op, dtype) ? qn__kprint_wrap(p, dtype, value) : value;
 }

@@ -7,7 +7,6 @@
 // 3. There is a barrier between two thread nests, in program order or between iterations of a loop
 //    around them, and before the next block if that uses shared memory again.
 #include "ir/passes/pass_builder.h"
-#include "jit/gpu/nest.h"
 #include "jit/gpu/print_inner.h"
 
 void qn__kprint_barrier(qn__gpu_printer_t* p) {

@@ -32,7 +32,7 @@ void qn__kprint_table(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
     qn__buffer_cstr(&elements, qn__kprint_int(p, dtype, false, value));
   }
   if (elements.has_failed) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    qn__kprint_no_memory(p);
   } else {
     const char* type = qn__kprint_type(buffer->dtype, false);
     if (is_float) type = is_double ? "qn_u64" : "uint";
@@ -54,7 +54,7 @@ static void print_shared(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
     uint32_t capacity = 2 * p->shared_capacity + 8;
     const qn__ir_buffer_t** grown = qn__arena_alloc_array(p->arena, capacity, sizeof *grown);
     if (!grown) {
-      qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+      qn__kprint_no_memory(p);
       return;
     }
     for (uint32_t i = 0; i < p->shared_count; ++i) grown[i] = p->shared[i];

@@ -23,6 +23,10 @@ void qn__kprint_fail_status(qn__gpu_printer_t* p, qn_status_t status) {
   }
 }
 
+void qn__kprint_no_memory(qn__gpu_printer_t* p) {
+  if (qn__kprint_ok(p)) p->status = qn__out_of_memory("the text of a kernel");
+}
+
 void qn__kprint_unsupported(qn__gpu_printer_t* p, const char* format, ...) {
   char text[256];
   va_list args;
@@ -46,7 +50,7 @@ static const char* format_text(qn__gpu_printer_t* p, const char* format, va_list
   if (text) (void)vsnprintf(text, (size_t)size + 1, format, again);
   va_end(again);
   if (text) return text;
-  if (qn__kprint_ok(p)) qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+  qn__kprint_no_memory(p);
   return "";
 }
 
@@ -109,9 +113,9 @@ const char* qn__kprint_temp(qn__gpu_printer_t* p) {
 
 const char* qn__kprint_use(qn__gpu_printer_t* p, const char* name) {
   int helper = qn__gpu_prelude_find(name);
-  if (helper >= 0 && helper < QN__GPU_PRELUDE_MAX) {
+  if (helper >= 0) {
     p->use.is_used[helper] = true;
-  } else if (qn__kprint_ok(p)) {
+  } else {
     qn__kprint_fail_status(
         p, qn_status_make(QN_STATUS_INTERNAL, "the prelude has no helper '%s'", name));
   }
@@ -120,6 +124,16 @@ const char* qn__kprint_use(qn__gpu_printer_t* p, const char* name) {
                            strncmp(name, "qn_", 3) == 0 ? name + 3 : name, "supports_int64");
   }
   return name;
+}
+
+const char* qn__kprint_call(qn__gpu_printer_t* p, const char* helper, const char* args) {
+  return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, helper), args);
+}
+
+const char* qn__kprint_convert(qn__gpu_printer_t* p, qn_dtype_t to, qn_dtype_t from,
+                               const char* value) {
+  const char* helper = qn__kprint_text(p, "qn_%s_from_%s", qn_dtype_text(to), qn_dtype_text(from));
+  return qn__kprint_call(p, helper, value);
 }
 
 // Returns whether the text is an identifier or a plain number.
@@ -155,27 +169,12 @@ const char* qn__kprint_buffer(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffe
 
 // ---- types
 
+qn_dtype_t qn__kprint_compute(qn_dtype_t dtype, bool is_narrow) {
+  return is_narrow && dtype == QN_DTYPE_I64 ? QN_DTYPE_I32 : qn__gpu_compute_dtype(dtype);
+}
+
 const char* qn__kprint_type(qn_dtype_t dtype, bool is_narrow) {
-  switch (dtype) {
-    case QN_DTYPE_BOOL:
-      return "bool";
-    case QN_DTYPE_I8:
-    case QN_DTYPE_I16:
-    case QN_DTYPE_I32:
-      return "int";
-    case QN_DTYPE_U8:
-    case QN_DTYPE_U16:
-    case QN_DTYPE_U32:
-      return "uint";
-    case QN_DTYPE_I64:
-      return is_narrow ? "int" : "qn_i64";
-    case QN_DTYPE_U64:
-      return "qn_u64";
-    case QN_DTYPE_F64:
-      return "double";
-    default:
-      return "float";
-  }
+  return qn__gpu_type_text(qn__kprint_compute(dtype, is_narrow));
 }
 
 const char* qn__kprint_index_type(const qn__gpu_printer_t* p) {
@@ -183,22 +182,18 @@ const char* qn__kprint_index_type(const qn__gpu_printer_t* p) {
 }
 
 bool qn__kprint_is_narrow_var(const qn__gpu_printer_t* p, const qn__ir_var_t* var) {
-  return var->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
-         qn__gpu_is_narrow_var(p->kernel->widths, var);
+  return var->dtype == QN_DTYPE_I64 && qn__gpu_is_narrow_var(p->kernel->widths, var);
 }
 
 bool qn__kprint_is_narrow(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
-  return expr->dtype == QN_DTYPE_I64 && p->kernel->is_narrow &&
-         qn__gpu_is_narrow_expr(p->kernel->widths, expr);
+  return expr->dtype == QN_DTYPE_I64 && qn__gpu_is_narrow_expr(p->kernel->widths, expr);
 }
 
 uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_site_kind_t kind, uint32_t buffer_id,
                          uint32_t dim, const char* message) {
   qn_artifact_site_t site = {kind, buffer_id, dim, message};
   uint32_t index = qn__gpu_site(p->program, p->kernel->owner, site);
-  if (index == QN__GPU_NO_SITE && qn__kprint_ok(p)) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the sites of a kernel"));
-  }
+  if (index == QN__GPU_NO_SITE) qn__kprint_no_memory(p);
   return index;
 }
 
@@ -252,16 +247,15 @@ const char* qn__kprint_float(qn__gpu_printer_t* p, qn_dtype_t dtype, double valu
   qn__decimal_print(is_double ? QN_DTYPE_F64 : QN_DTYPE_F32, value, &text);
   qn__buffer_char(&text, '\0');
   const char* digits = text.has_failed ? "0.0" : (const char*)text.data;
-  if (text.has_failed && qn__kprint_ok(p)) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
-  }
-  const char* result;
-  if (is_double) {
-    const char* suffix = p->dialect->is_glsl ? "lf" : "";
-    result = qn__kprint_text(p, signbit(value) ? "(%s%s)" : "%s%s", digits, suffix);
-  } else {
-    result = qn__kprint_text(p, signbit(value) ? "(%sf)" : "%sf", digits);
-  }
+  if (text.has_failed) qn__kprint_no_memory(p);
+  const char* suffix = !is_double ? "f" : p->dialect->is_glsl ? "lf" : "";
+  const char* result = qn__kprint_text(p, signbit(value) ? "(%s%s)" : "%s%s", digits, suffix);
   qn__buffer_deinit(&text);
   return result;
+}
+
+const char* qn__kprint_literal(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow,
+                               qn__ir_scalar_t value) {
+  return qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, value.f)
+                                   : qn__kprint_int(p, dtype, is_narrow, value.i);
 }

@@ -65,7 +65,7 @@ static void print_places(qn__gpu_printer_t* p, qn__gpu_wide_t* wide, const qn__i
                          const qn__ir_block_t* body) {
   needed_t needed = {qn__arena_alloc_array(p->arena, p->var_count + 1U, sizeof(bool))};
   if (!needed.vars) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    qn__kprint_no_memory(p);
     return;
   }
   for (uint32_t i = 0; i < wide->run_count; ++i) {
@@ -79,7 +79,7 @@ static void print_places(qn__gpu_printer_t* p, qn__gpu_wide_t* wide, const qn__i
     }
   }
   if (!need_lets(p, &needed, body)) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    qn__kprint_no_memory(p);
     return;
   }
   qn__kprint_line(p, "{");

@@ -12,14 +12,6 @@ typedef struct wide_search {
   const qn__ir_expr_t* value;  // of a reduction, or NULL
 } wide_search_t;
 
-static qn__ir_expr_t* mutable_expr(const qn__ir_expr_t* expr) {
-  union {
-    const qn__ir_expr_t* from;
-    qn__ir_expr_t* to;
-  } same = {.from = expr};
-  return same.to;
-}
-
 static bool is_same_element(const qn__ir_buffer_t* a, qn__ir_expr_t* const* a_indices,
                             const qn__ir_buffer_t* b, qn__ir_expr_t* const* b_indices) {
   if (a != b) return false;
@@ -166,7 +158,7 @@ static void collect(wide_search_t* self) {
       if (run) run->is_stored = true;
     }
   }
-  qn__ir_expr_t* value = self->value ? mutable_expr(self->value) : NULL;
+  qn__ir_expr_t* value = qn__gpu_walked_expr(self->value);
   if (value) (void)collect_loads(self, &value);
 }
 
@@ -206,7 +198,7 @@ qn__gpu_wide_t* qn__kwide_find(qn__gpu_printer_t* p, qn__ir_var_t* var, const qn
   qn__gpu_wide_t* wide = QN__ARENA_NEW(p->arena, qn__gpu_wide_t);
   wide_search_t search = {.wide = wide, .body = body, .value = value};
   if (!wide || !qn__lanes_init(&search.lanes, p->arena, p->kernel->function)) {
-    qn__kprint_fail_status(p, qn__out_of_memory("the text of a kernel"));
+    qn__kprint_no_memory(p);
     return NULL;
   }
   qn__lanes_enter(&search.lanes, var, body);
