@@ -58,7 +58,6 @@ qn_status_t qn__gpu_compile_print(qn__gpu_compile_t* job, uint32_t first, uint32
   options.dialect = job->generator->dialect;
   options.program = &job->program;
   options.target = job->target;
-  options.is_fast_tier = job->request.tier == QN_TIER_FAST;
   qn__buffer_clear(&job->text);
   qn__buffer_clear(&job->lines);
   qn__buffer_clear(&job->log);

@@ -128,10 +128,6 @@ static void declare_shared(qn__gpu_printer_t* p) {
 
 // ---- the kernel's head
 
-static bool is_buffer(const qn__gpu_arg_t* arg) {
-  return arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORKSPACE;
-}
-
 // Returns the parameter list: buffers, the record, scalars, the tag (devices/gpu/plan.h).
 static const char* parameters(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
@@ -140,7 +136,7 @@ static const char* parameters(qn__gpu_printer_t* p) {
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
     const qn__gpu_arg_t* arg = &plan->args[i];
     const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];
-    if (!is_buffer(arg)) continue;
+    if (!node->buffer) continue;
     text = qn__kprint_text(
         p, "%s%s%s%s* __restrict__ %s", text, comma, arg->is_written ? "" : "const ",
         qn__cuda_memory_type(node->buffer->dtype), qn__kprint_buffer(p, node->buffer));
@@ -152,7 +148,7 @@ static const char* parameters(qn__gpu_printer_t* p) {
   }
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
     const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];
-    if (is_buffer(&plan->args[i])) continue;
+    if (node->buffer) continue;
     text = qn__kprint_text(p, "%s%s%s a_%s", text, comma, qn__cuda_memory_type(node->var->dtype),
                            qn__kprint_var(p, node->var));
     comma = ", ";
@@ -164,7 +160,7 @@ static const char* parameters(qn__gpu_printer_t* p) {
 static void declare_scalars(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
-    if (is_buffer(&plan->args[i])) continue;
+    if (p->kernel->nodes[i].buffer) continue;
     const qn__ir_var_t* var = p->kernel->nodes[i].var;
     const char* name = qn__kprint_var(p, var);
     bool is_narrow = qn__kprint_is_narrow_var(p, var);
@@ -203,10 +199,6 @@ static void kernel_begin(qn__gpu_printer_t* p) {
   declare_scalars(p);
 }
 
-static void kernel_end(qn__gpu_printer_t* p) {
-  qn__kprint_line(p, "}");
-}
-
 static void barrier(qn__gpu_printer_t* p) {
   qn__kprint_line(p, "__syncthreads();");
 }
@@ -228,7 +220,6 @@ const qn__gpu_dialect_t qn__gpu_dialect_cuda = {
     .unroll = "#pragma unroll",
     .text_begin = text_begin,
     .kernel_begin = kernel_begin,
-    .kernel_end = kernel_end,
     .table = table,
     .load = qn__cuda_load,
     .store = qn__cuda_store,

@@ -20,7 +20,7 @@ const char* qn__cuda_memory_type(qn_dtype_t dtype);
 const char* qn__cuda_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index);
 void qn__cuda_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value);
-bool qn__cuda_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
+void qn__cuda_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
 // Converts an element of memory to a value of the compute type.
 const char* qn__cuda_from_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* element);
@@ -33,7 +33,7 @@ extern const qn__gpu_dialect_wide_t qn__cuda_wide;
 void qn__cuda_wide_helpers(qn__gpu_printer_t* p);
 
 // cuda_lanes.c
-bool qn__cuda_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+void qn__cuda_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result);
 
 #endif  // QUERN_JIT_GPU_CUDA_H_

@@ -42,10 +42,7 @@ static const char* direct_shuffle(qn__gpu_printer_t* p, qn_op_t op, const char* 
   if (digits == 0 || digits > 2 || lane[digits] != '\0') return NULL;
   for (size_t i = 0; i < digits; ++i) number = 10 * number + (uint32_t)(lane[i] - '0');
   if (number >= WARP_SIZE) return NULL;
-  const char* form = op == QN_OP_SHUFFLE        ? ""
-                     : op == QN_OP_SHUFFLE_UP   ? "_up"
-                     : op == QN_OP_SHUFFLE_DOWN ? "_down"
-                                                : "_xor";
+  const char* form = qn__op_info(op)->text + strlen("shuffle");  // "", "_up", "_down" or "_xor"
   return qn__kprint_text(p, "__shfl%s_sync(0xffffffffu, %s, %u)", form, value, number);
 }
 
@@ -56,10 +53,7 @@ static void print_shuffle(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, co
   const char* taken = direct_shuffle(p, op, value, lane);
   if (!taken) {
     p->dialect_bits |= QN__CUDA_USES_LANES;
-    const char* kind = op == QN_OP_SHUFFLE        ? "at"
-                       : op == QN_OP_SHUFFLE_UP   ? "up"
-                       : op == QN_OP_SHUFFLE_DOWN ? "down"
-                                                  : "xor";
+    const char* kind = op == QN_OP_SHUFFLE ? "at" : qn__op_info(op)->text + strlen("shuffle_");
     const char* source = qn__kprint_text(p, "qn_lane_%s(qn_thread, qn_threads, %s)", kind, lane);
     taken = qn__kprint_text(p, "__shfl_sync(%s, %s, %s)", mask_text(p), value, source);
   }
@@ -68,26 +62,11 @@ static void print_shuffle(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, co
 
 // ---- reductions
 
-static qn_op_t step_of(qn_op_t op) {
-  switch (op) {
-    case QN_OP_WARP_MIN:
-    case QN_OP_BLOCK_MIN:
-      return QN_OP_MIN;
-    case QN_OP_WARP_MAX:
-    case QN_OP_BLOCK_MAX:
-      return QN_OP_MAX;
-    default:
-      return QN_OP_ADD;
-  }
-}
-
 static const char* neutral_of(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype) {
   qn_reduce_kind_t kind = step == QN_OP_MIN   ? QN_REDUCE_MIN
                           : step == QN_OP_MAX ? QN_REDUCE_MAX
                                               : QN_REDUCE_SUM;
-  qn__ir_scalar_t neutral = qn__reduce_neutral(kind, dtype);
-  return qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, neutral.f)
-                                   : qn__kprint_int(p, dtype, false, neutral.i);
+  return qn__kprint_literal(p, dtype, false, qn__reduce_neutral(kind, dtype));
 }
 
 // Prints the reduction of the variable `name` over the first `lanes` lanes of the warp, into all of
@@ -170,19 +149,14 @@ static void reduce_block(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, c
   qn__kprint_close(p);
 }
 
-bool qn__cuda_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+void qn__cuda_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result) {
   (void)is_narrow_lane;  // functions of both types have one name
   if (lane) {
     print_shuffle(p, op, dtype, value, lane, result);
-    return true;
+    return;
   }
   qn__kprint_line(p, "%s %s = %s;", qn__kprint_type(dtype, false), result, value);
-  bool is_block = op == QN_OP_BLOCK_SUM || op == QN_OP_BLOCK_MIN || op == QN_OP_BLOCK_MAX;
-  if (is_block) {
-    reduce_block(p, step_of(op), dtype, result);
-  } else {
-    reduce_warp(p, step_of(op), dtype, result);
-  }
-  return true;
+  (qn__kprint_is_block_op(op) ? reduce_block : reduce_warp)(p, qn__kprint_group_step(op), dtype,
+                                                            result);
 }

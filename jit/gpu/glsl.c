@@ -9,6 +9,8 @@
 // A buffer that a kernel with barriers writes is `coherent`; otherwise the threads of a block would
 // not see each other's stores. A text requires the extensions that the target has and no others.
 // Naming an unused extension costs nothing, since SPIR-V's capabilities follow from use.
+#include <assert.h>
+
 #include "jit/gpu/glsl.h"
 
 bool qn__glsl_has(const qn__gpu_printer_t* p, const char* option) {
@@ -82,10 +84,6 @@ typedef struct bindings {
   uint32_t offsets[QN__GPU_MAX_ARGS + 2];
 } bindings_t;
 
-static bool is_buffer(const qn__gpu_arg_t* arg) {
-  return arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORKSPACE;
-}
-
 static bool lay_out(qn__gpu_printer_t* p, bindings_t* out) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   if (plan->arg_count > QN__GPU_MAX_ARGS) {
@@ -94,7 +92,8 @@ static bool lay_out(qn__gpu_printer_t* p, bindings_t* out) {
     return false;
   }
   *out = (bindings_t){0};
-  for (uint32_t i = 0; i < plan->arg_count; ++i) out->buffer_count += is_buffer(&plan->args[i]);
+  for (uint32_t i = 0; i < plan->arg_count; ++i)
+    out->buffer_count += p->kernel->nodes[i].buffer != NULL;
   out->record = out->buffer_count;
   out->overflow = out->buffer_count + (plan->has_record ? 1 : 0);
   out->push_bytes = qn__gpu_push_layout(plan, out->offsets);
@@ -163,40 +162,28 @@ static void declare_shared(qn__gpu_printer_t* p) {
 
 // Returns a scalar's words in qn_push as a value of its compute type.
 static const char* scalar(qn__gpu_printer_t* p, const qn__ir_var_t* var, uint32_t offset) {
+  qn_dtype_t dtype = var->dtype;
+  uint32_t bits = qn__dtype_bits(dtype);
+  assert(bits > 0 && offset % (bits / 8) == 0);
   const char* word = qn__kprint_text(p, "qn_push[%u]", offset / 4);
-  const char* high = qn__kprint_text(p, "qn_push[%u]", offset / 4 + 1);
-  const char* byte = qn__kprint_text(p, "int(%s), %u", word, offset % 4 * 8);
-  switch (var->dtype) {
-    case QN_DTYPE_BOOL:
-      return qn__kprint_text(p, "(%s >> %u & 0xffu) != 0u", word, offset % 4 * 8);
-    case QN_DTYPE_I8:
-      return qn__kprint_text(p, "bitfieldExtract(%s, 8)", byte);
-    case QN_DTYPE_I16:
-      return qn__kprint_text(p, "bitfieldExtract(%s, 16)", byte);
-    case QN_DTYPE_U8:
-      return qn__kprint_text(p, "%s >> %u & 0xffu", word, offset % 4 * 8);
-    case QN_DTYPE_U16:
-      return qn__kprint_text(p, "%s >> %u & 0xffffu", word, offset % 4 * 8);
-    case QN_DTYPE_F16:
-    case QN_DTYPE_BF16:
-      return qn__kprint_text(
-          p, "%s(%s >> %u & 0xffffu)",
-          qn__kprint_use(p, var->dtype == QN_DTYPE_F16 ? "qn_f32_from_f16" : "qn_f32_from_bf16"),
-          word, offset % 4 * 8);
-    case QN_DTYPE_I32:
-      return qn__kprint_text(p, "int(%s)", word);
-    case QN_DTYPE_F32:
-      return qn__kprint_text(p, "uintBitsToFloat(%s)", word);
-    case QN_DTYPE_I64:
-      if (qn__kprint_is_narrow_var(p, var)) return qn__kprint_text(p, "int(%s)", word);
-      return qn__kprint_text(p, "qn_i64(packUint2x32(uvec2(%s, %s)))", word, high);
-    case QN_DTYPE_U64:
-      return qn__kprint_text(p, "packUint2x32(uvec2(%s, %s))", word, high);
-    case QN_DTYPE_F64:
-      return qn__kprint_text(p, "packDouble2x32(uvec2(%s, %s))", word, high);
-    default:
-      return word;
+  if (bits < 32) {
+    uint32_t shift = offset % 4 * 8;
+    if (qn__dtype_is_signed(dtype)) {
+      return qn__kprint_text(p, "bitfieldExtract(int(%s), %u, %u)", word, shift, bits);
+    }
+    const char* mask = bits == 8 ? "0xffu" : "0xffffu";
+    const char* part = qn__kprint_text(p, "%s >> %u & %s", word, shift, mask);
+    if (dtype == QN_DTYPE_BOOL) return qn__kprint_text(p, "(%s) != 0u", part);
+    return qn__dtype_is_float(dtype) ? qn__kprint_convert(p, QN_DTYPE_F32, dtype, part) : part;
   }
+  if (dtype == QN_DTYPE_U32) return word;
+  if (dtype == QN_DTYPE_F32) return qn__kprint_text(p, "uintBitsToFloat(%s)", word);
+  if (dtype == QN_DTYPE_I32 || qn__kprint_is_narrow_var(p, var)) {
+    return qn__kprint_text(p, "int(%s)", word);
+  }
+  const char* pack = dtype == QN_DTYPE_F64 ? "packDouble2x32" : "packUint2x32";
+  const char* both = qn__kprint_text(p, "%s(uvec2(%s, qn_push[%u]))", pack, word, offset / 4 + 1);
+  return dtype == QN_DTYPE_I64 ? qn__kprint_text(p, "qn_i64(%s)", both) : both;
 }
 
 static void check_scalar(qn__gpu_printer_t* p, const qn__ir_var_t* var) {
@@ -265,10 +252,6 @@ static void kernel_begin(qn__gpu_printer_t* p) {
   qn__kprint_line(p, "const %s qn_block_step = %s(gl_NumWorkGroups.x);", type, type);
 }
 
-static void kernel_end(qn__gpu_printer_t* p) {
-  qn__kprint_line(p, "}");
-}
-
 static void table(qn__gpu_printer_t* p, const char* name, const char* type, size_t count,
                   const char* elements) {
   qn__kprint_line(p, "const %s %s[%zu] = %s[%zu](%s);", type, name, count, type, count, elements);
@@ -285,7 +268,6 @@ const qn__gpu_dialect_t qn__gpu_dialect_glsl = {
     .arithmetic = qn__glsl_arithmetic,
     .text_begin = text_begin,
     .kernel_begin = kernel_begin,
-    .kernel_end = kernel_end,
     .table = table,
     .load = qn__glsl_load,
     .store = qn__glsl_store,

@@ -43,9 +43,9 @@ void qn__glsl_check_types(qn__gpu_printer_t* p);
 const char* qn__glsl_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index);
 void qn__glsl_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value);
-bool qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
+void qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
-bool qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+void qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result);
 void qn__glsl_barrier(qn__gpu_printer_t* p);
 void qn__glsl_fail(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,

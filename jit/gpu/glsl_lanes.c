@@ -9,6 +9,8 @@
 //    promise nothing about NaN and the sign of zero.
 // 3. GLSL has `precise` for variables only. So an operation that must not be contracted becomes a
 //    call of a function with a precise variable.
+#include <assert.h>
+
 #include "jit/gpu/glsl.h"
 
 void qn__glsl_barrier(qn__gpu_printer_t* p) {
@@ -22,21 +24,14 @@ void qn__glsl_barrier(qn__gpu_printer_t* p) {
 
 static const char* shuffled(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* value,
                             const char* lane) {
-  switch (dtype) {
-    case QN_DTYPE_I64:
-      return qn__kprint_text(p, "packInt2x32(subgroupShuffle(unpackInt2x32(%s), %s))", value, lane);
-    case QN_DTYPE_U64:
-      return qn__kprint_text(p, "packUint2x32(subgroupShuffle(unpackUint2x32(%s), %s))", value,
-                             lane);
-    case QN_DTYPE_F64:
-      return qn__kprint_text(p, "packDouble2x32(subgroupShuffle(unpackDouble2x32(%s), %s))", value,
-                             lane);
-    default:
-      return qn__kprint_text(p, "subgroupShuffle(%s, %s)", value, lane);
-  }
+  if (qn__dtype_bits(dtype) < 64) return qn__kprint_text(p, "subgroupShuffle(%s, %s)", value, lane);
+  const char* pair = dtype == QN_DTYPE_I64   ? "Int2x32"
+                     : dtype == QN_DTYPE_U64 ? "Uint2x32"
+                                             : "Double2x32";
+  return qn__kprint_text(p, "pack%s(subgroupShuffle(unpack%s(%s), %s))", pair, pair, value, lane);
 }
 
-static bool reduce(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t warp_size,
+static void reduce(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t warp_size,
                    const char* value, const char* result) {
   const char* type = qn__kprint_type(dtype, false);
   const char* mask = qn__kprint_temp(p);
@@ -46,10 +41,9 @@ static bool reduce(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, uint32_
   const char* other = qn__kprint_name(p, type, shuffled(p, dtype, result, lane));
   qn__kprint_line(p, "%s = %s;", result, qn__kprint_step(p, step, dtype, false, result, other));
   qn__kprint_close(p);
-  return true;
 }
 
-bool qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+void qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                        const char* lane, bool is_narrow_lane, const char* result) {
   uint32_t warp_size = (uint32_t)qn__glsl_number(p, "warp_size");
   uint32_t threads = p->kernel->plan->thread_count;
@@ -60,33 +54,20 @@ bool qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const
                            "%s needs full subgroups of %u threads, with option "
                            "supports_subgroup_shuffle; a block has %u threads",
                            qn__op_info(op)->text, warp_size, threads);
-    return false;
+    return;
   }
   const char* type = qn__kprint_type(dtype, false);
-  const char* wide = is_narrow_lane ? "int" : "qn_i64";
   value = qn__kprint_name(p, type, value);
-  const char* target = NULL;
-  switch (op) {
-    case QN_OP_SHUFFLE:
-      target = lane;
-      break;
-    case QN_OP_SHUFFLE_UP:
-      target = qn__kprint_text(p, "%s(gl_SubgroupInvocationID) - (%s)", wide, lane);
-      break;
-    case QN_OP_SHUFFLE_DOWN:
-      target = qn__kprint_text(p, "%s(gl_SubgroupInvocationID) + (%s)", wide, lane);
-      break;
-    case QN_OP_SHUFFLE_XOR:
-      target = qn__kprint_text(p, "%s(gl_SubgroupInvocationID) ^ (%s)", wide, lane);
-      break;
-    case QN_OP_WARP_SUM:
-      return reduce(p, QN_OP_ADD, dtype, warp_size, value, result);
-    case QN_OP_WARP_MIN:
-      return reduce(p, QN_OP_MIN, dtype, warp_size, value, result);
-    case QN_OP_WARP_MAX:
-      return reduce(p, QN_OP_MAX, dtype, warp_size, value, result);
-    default:
-      return false;
+  if (!lane) {
+    assert(!qn__kprint_is_block_op(op));  // the passes lower these (has_block_reductions)
+    reduce(p, qn__kprint_group_step(op), dtype, warp_size, value, result);
+    return;
+  }
+  const char* wide = is_narrow_lane ? "int" : "qn_i64";
+  const char* target = lane;
+  if (op != QN_OP_SHUFFLE) {
+    const char* sign = op == QN_OP_SHUFFLE_UP ? "-" : op == QN_OP_SHUFFLE_DOWN ? "+" : "^";
+    target = qn__kprint_text(p, "%s(gl_SubgroupInvocationID) %s (%s)", wide, sign, lane);
   }
   // Every thread shuffles. A thread whose source lane does not exist keeps its own value.
   target = qn__kprint_name(p, wide, target);
@@ -95,7 +76,6 @@ bool qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const
       shuffled(p, dtype, value, qn__kprint_text(p, "uint(%s) & %uu", target, warp_size - 1)));
   qn__kprint_line(p, "const %s %s = %s >= 0 && %s < %u ? %s : %s;", type, result, target, target,
                   warp_size, other, value);
-  return true;
 }
 
 // ---- exact arithmetic

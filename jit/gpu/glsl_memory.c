@@ -17,12 +17,7 @@ static bool find_atomic(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 }
 
 static bool has_atomic(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
-  // The walk only reads; its callbacks take nodes that they might change.
-  union {
-    const qn__ir_buffer_t* constant;
-    void* pointer;
-  } self = {.constant = buffer};
-  qn__ir_walker_t walker = {find_atomic, NULL, self.pointer};
+  qn__ir_walker_t walker = {find_atomic, NULL, (void*)(uintptr_t)buffer};
   return !qn__walk_block(&walker, &p->kernel->root->loop.body);
 }
 
@@ -40,9 +35,11 @@ static qn__gpu_glsl_storage_t plain(const char* type, uint32_t element_bytes) {
   return (qn__gpu_glsl_storage_t){.type = type, .element_bytes = element_bytes};
 }
 
-static qn__gpu_glsl_storage_t small(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
-                                    bool is_signed, uint32_t bits) {
-  if (is_shared(buffer)) return plain(is_signed ? "int" : "uint", 4);
+// Returns the storage of elements of 8 or 16 bits.
+static qn__gpu_glsl_storage_t small(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
+  uint32_t bits = qn__dtype_bits(buffer->dtype);
+  bool is_signed = qn__dtype_is_signed(buffer->dtype);
+  if (is_shared(buffer)) return plain(qn__kprint_type(buffer->dtype, false), 4);
   if (bits == 8 && qn__glsl_has(p, "supports_storage_8bit")) {
     return plain(is_signed ? "int8_t" : "uint8_t", 1);
   }
@@ -53,47 +50,24 @@ static qn__gpu_glsl_storage_t small(const qn__gpu_printer_t* p, const qn__ir_buf
 }
 
 qn__gpu_glsl_storage_t qn__gpu_glsl_storage(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
-  qn__gpu_glsl_storage_t missing = {0};
-  switch (buffer->dtype) {
-    case QN_DTYPE_BOOL:
-      return is_shared(buffer) ? plain("bool", 4) : small(p, buffer, false, 8);
-    case QN_DTYPE_I8:
-      return small(p, buffer, true, 8);
-    case QN_DTYPE_U8:
-      return small(p, buffer, false, 8);
-    case QN_DTYPE_I16:
-      return small(p, buffer, true, 16);
-    case QN_DTYPE_U16:
-      return small(p, buffer, false, 16);
-    case QN_DTYPE_F16:
-    case QN_DTYPE_BF16:
-      return is_shared(buffer) ? plain("float", 4) : small(p, buffer, false, 16);
-    case QN_DTYPE_I32:
-      return plain("int", 4);
-    case QN_DTYPE_U32:
-      return plain("uint", 4);
-    case QN_DTYPE_I64:
-    case QN_DTYPE_U64:
-      missing.missing = "supports_int64";
-      if (!p->options->has_int64) return missing;
-      return plain(buffer->dtype == QN_DTYPE_I64 ? "int64_t" : "uint64_t", 8);
-    case QN_DTYPE_F64: {
-      missing.missing = "supports_float64";
-      if (!p->options->has_float64) return missing;
-      qn__gpu_glsl_storage_t storage = plain("double", 8);
-      storage.is_bits = has_atomic(p, buffer);
-      if (storage.is_bits) storage.type = "uint64_t";
-      missing.missing = "supports_int64";
-      if (storage.is_bits && !p->options->has_int64) return missing;
-      return storage;
-    }
-    default: {
-      qn__gpu_glsl_storage_t storage = plain("float", 4);
-      storage.is_bits = has_atomic(p, buffer) && !has_float_atomic(p, buffer);
-      if (storage.is_bits) storage.type = "uint";
-      return storage;
-    }
+  qn_dtype_t dtype = buffer->dtype;
+  if (qn__dtype_bits(dtype) < 32) return small(p, buffer);
+  if (dtype == QN_DTYPE_F64 && !p->options->has_float64) {
+    return (qn__gpu_glsl_storage_t){.missing = "supports_float64"};
   }
+  bool is_bits = qn__dtype_is_float(dtype) && has_atomic(p, buffer) && !has_float_atomic(p, buffer);
+  bool is_wide = qn__dtype_bits(dtype) == 64;
+  if (is_wide && (is_bits || dtype != QN_DTYPE_F64) && !p->options->has_int64) {
+    return (qn__gpu_glsl_storage_t){.missing = "supports_int64"};
+  }
+  const char* type = dtype == QN_DTYPE_I64   ? "int64_t"
+                     : dtype == QN_DTYPE_U64 ? "uint64_t"
+                     : !is_bits              ? qn__kprint_type(dtype, false)
+                     : is_wide               ? "uint64_t"
+                                             : "uint";
+  qn__gpu_glsl_storage_t storage = plain(type, is_wide ? 8 : 4);
+  storage.is_bits = is_bits;
+  return storage;
 }
 
 static qn__gpu_glsl_storage_t storage_or_fail(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
@@ -117,59 +91,38 @@ static const char* element(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, 
   return qn__kprint_text(p, "%s[%s]", qn__kprint_buffer(p, buffer), place_of(p, buffer, index));
 }
 
+// Returns the part of the macros' names that names a float: QN_F32_BITS.
+static const char* float_name(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_F64 ? "F64" : "F32";
+}
+
 const char* qn__glsl_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index) {
   qn__gpu_glsl_storage_t storage = storage_or_fail(p, buffer);
   const char* raw = storage.bits_in_word
                         ? qn__kprint_text(p, "%s_get(%s)", qn__kprint_buffer(p, buffer),
                                           place_of(p, buffer, index))
                         : element(p, buffer, index);
-  switch (buffer->dtype) {
-    case QN_DTYPE_BOOL:
-      return is_shared(buffer) ? raw : qn__kprint_text(p, "(uint(%s) != 0u)", raw);
-    case QN_DTYPE_I8:
-    case QN_DTYPE_I16:
-      return qn__kprint_text(p, "int(%s)", raw);
-    case QN_DTYPE_U8:
-    case QN_DTYPE_U16:
-      return qn__kprint_text(p, "uint(%s)", raw);
-    case QN_DTYPE_F16:
-    case QN_DTYPE_BF16:
-      if (is_shared(buffer)) return raw;
-      return qn__kprint_text(
-          p, "%s(uint(%s))",
-          qn__kprint_use(p, buffer->dtype == QN_DTYPE_F16 ? "qn_f32_from_f16" : "qn_f32_from_bf16"),
-          raw);
-    case QN_DTYPE_F32:
-      return storage.is_bits ? qn__kprint_text(p, "QN_F32_FROM(%s)", raw) : raw;
-    case QN_DTYPE_F64:
-      return storage.is_bits ? qn__kprint_text(p, "QN_F64_FROM(%s)", raw) : raw;
-    default:
-      return raw;
-  }
+  qn_dtype_t dtype = buffer->dtype;
+  if (storage.is_bits) return qn__kprint_text(p, "QN_%s_FROM(%s)", float_name(dtype), raw);
+  if (qn__dtype_bits(dtype) >= 32) return raw;
+  if (qn__dtype_is_int(dtype))
+    return qn__kprint_text(p, "%s(%s)", qn__kprint_type(dtype, false), raw);
+  if (is_shared(buffer)) return raw;
+  raw = qn__kprint_text(p, "uint(%s)", raw);
+  if (dtype == QN_DTYPE_BOOL) return qn__kprint_text(p, "(%s != 0u)", raw);
+  return qn__kprint_convert(p, QN_DTYPE_F32, dtype, raw);
 }
 
 // Converts a value of the compute type to the stored form.
 static const char* stored(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
                           const qn__gpu_glsl_storage_t* storage, const char* value) {
-  switch (buffer->dtype) {
-    case QN_DTYPE_BOOL:
-      if (is_shared(buffer)) return value;
-      value = qn__kprint_text(p, "((%s) ? 1u : 0u)", value);
-      break;
-    case QN_DTYPE_F16:
-    case QN_DTYPE_BF16:
-      if (is_shared(buffer)) return value;
-      value = qn__kprint_text(
-          p, "%s(%s)",
-          qn__kprint_use(p, buffer->dtype == QN_DTYPE_F16 ? "qn_f16_from_f32" : "qn_bf16_from_f32"),
-          value);
-      break;
-    case QN_DTYPE_F32:
-      return storage->is_bits ? qn__kprint_text(p, "QN_F32_BITS(%s)", value) : value;
-    case QN_DTYPE_F64:
-      return storage->is_bits ? qn__kprint_text(p, "QN_F64_BITS(%s)", value) : value;
-    default:
-      break;
+  qn_dtype_t dtype = buffer->dtype;
+  if (storage->is_bits) return qn__kprint_text(p, "QN_%s_BITS(%s)", float_name(dtype), value);
+  if (qn__dtype_bits(dtype) >= 32) return value;
+  if (!qn__dtype_is_int(dtype)) {
+    if (is_shared(buffer)) return value;
+    value = dtype == QN_DTYPE_BOOL ? qn__kprint_text(p, "((%s) ? 1u : 0u)", value)
+                                   : qn__kprint_convert(p, dtype, QN_DTYPE_F32, value);
   }
   if (storage->bits_in_word) return qn__kprint_text(p, "uint(%s)", value);
   return storage->element_bytes < 4 ? qn__kprint_text(p, "%s(%s)", storage->type, value) : value;
@@ -213,80 +166,66 @@ void qn__glsl_word_helpers(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, 
 
 // ---- atomics
 
-static const char* function_of(qn_atomic_op_t op) {
-  switch (op) {
-    case QN_ATOMIC_ADD:
-      return "atomicAdd";
-    case QN_ATOMIC_MIN:
-      return "atomicMin";
-    case QN_ATOMIC_MAX:
-      return "atomicMax";
-    case QN_ATOMIC_AND:
-      return "atomicAnd";
-    case QN_ATOMIC_OR:
-      return "atomicOr";
-    case QN_ATOMIC_XOR:
-      return "atomicXor";
-    case QN_ATOMIC_EXCHANGE:
-      return "atomicExchange";
-    default:
-      return "atomicCompSwap";
-  }
-}
+static const char* const functions[] = {
+    [QN_ATOMIC_ADD] = "atomicAdd",
+    [QN_ATOMIC_MIN] = "atomicMin",
+    [QN_ATOMIC_MAX] = "atomicMax",
+    [QN_ATOMIC_AND] = "atomicAnd",
+    [QN_ATOMIC_OR] = "atomicOr",
+    [QN_ATOMIC_XOR] = "atomicXor",
+    [QN_ATOMIC_EXCHANGE] = "atomicExchange",
+    [QN_ATOMIC_CAS] = "atomicCompSwap",
+};
 
 // Prints a float addition by compare-and-swap. The loop ends when no other thread has changed the
 // element between the load and the exchange.
 static void add_float(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* place,
                       const char* operand, const char* old) {
-  bool is_double = buffer->dtype == QN_DTYPE_F64;
-  const char* type = is_double ? "qn_u64" : "uint";
-  const char* value_type = is_double ? "double" : "float";
-  const char* from = is_double ? "QN_F64_FROM" : "QN_F32_FROM";
-  const char* bits = is_double ? "QN_F64_BITS" : "QN_F32_BITS";
+  const char* type = buffer->dtype == QN_DTYPE_F64 ? "qn_u64" : "uint";
+  const char* value_type = qn__kprint_type(buffer->dtype, false);
+  const char* bits = float_name(buffer->dtype);
   const char* addend = qn__kprint_name(p, value_type, operand);
   const char* expected = qn__kprint_temp(p);
   const char* name = qn__kprint_buffer(p, buffer);
   qn__kprint_line(p, "%s %s = %s[%s];", type, expected, name, place);
   qn__kprint_open(p, "for (;;)");
-  const char* before = qn__kprint_name(p, value_type, qn__kprint_text(p, "%s(%s)", from, expected));
+  const char* before =
+      qn__kprint_name(p, value_type, qn__kprint_text(p, "QN_%s_FROM(%s)", bits, expected));
   const char* const args[] = {before, addend, NULL};
   const char* sum = qn__kprint_float_op(p, QN_OP_ADD, buffer->dtype, args);
   const char* found = qn__kprint_temp(p);
-  qn__kprint_line(p, "const %s %s = atomicCompSwap(%s[%s], %s, %s(%s));", type, found, name, place,
-                  expected, bits, sum);
+  qn__kprint_line(p, "const %s %s = atomicCompSwap(%s[%s], %s, QN_%s_BITS(%s));", type, found, name,
+                  place, expected, bits, sum);
   qn__kprint_line(p, "if (%s == %s) break;", found, expected);
   qn__kprint_line(p, "%s = %s;", expected, found);
   qn__kprint_close(p);
-  if (old) qn__kprint_line(p, "const %s %s = %s(%s);", value_type, old, from, expected);
+  if (old) qn__kprint_line(p, "const %s %s = QN_%s_FROM(%s);", value_type, old, bits, expected);
 }
 
-bool qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
+void qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
   const qn__ir_buffer_t* buffer = qn__buf_root(stmt->atomic.buffer);
-  bool is_wide = buffer->dtype == QN_DTYPE_I64 || buffer->dtype == QN_DTYPE_U64 ||
-                 buffer->dtype == QN_DTYPE_F64;
+  bool is_wide = qn__dtype_bits(buffer->dtype) == 64;
   (void)storage_or_fail(p, buffer);
   if (is_wide && (!qn__glsl_has(p, "supports_atomic_int64") || !p->options->has_int64)) {
     qn__kprint_unsupported(p, "%s on buffer '%s' of %s, which this target cannot (option %s)",
                            qn__atomic_text(stmt->atomic.op), stmt->atomic.buffer->name,
                            qn_dtype_text(buffer->dtype),
                            p->options->has_int64 ? "supports_atomic_int64" : "supports_int64");
-    return false;
+    return;
   }
   const char* place = qn__kprint_name(p, "uint", place_of(p, buffer, index));
   if (qn__dtype_is_float(buffer->dtype) && !has_float_atomic(p, buffer)) {
     add_float(p, buffer, place, operand, old);
-    return true;
+    return;
   }
   const char* name = qn__kprint_buffer(p, buffer);
-  const char* call = operand2 ? qn__kprint_text(p, "atomicCompSwap(%s[%s], %s, %s)", name, place,
-                                                operand, operand2)
-                              : qn__kprint_text(p, "%s(%s[%s], %s)", function_of(stmt->atomic.op),
-                                                name, place, operand);
+  const char* args = operand2 ? qn__kprint_text(p, "%s, %s", operand, operand2) : operand;
+  const char* call =
+      qn__kprint_text(p, "%s(%s[%s], %s)", functions[stmt->atomic.op], name, place, args);
   if (old) {
     qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(buffer->dtype, false), old, call);
   } else {
     qn__kprint_line(p, "%s;", call);
   }
-  return true;
 }

@@ -52,14 +52,13 @@ static bool make_names(qn__gpu_printer_t* p) {
 
 static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   p->kernel = &p->program->kernels[index];
-  p->kernel_index = index;
   p->temp_count = 0;
   p->name_count = 0;
   p->shared_count = 0;
   p->extra_shared_bytes = 0;
   p->loop_depth = 0;
   p->needs_barrier = p->is_in_threads = p->has_barrier = false;
-  p->has_exchange = p->has_block_exchange = p->has_fail = false;
+  p->has_block_exchange = p->has_fail = false;
   if (!make_names(p)) return;
   // Name the arguments first, so that their numbers follow their order.
   const qn__gpu_kernel_t* plan = p->kernel->plan;
@@ -82,8 +81,8 @@ static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   p->indent = 0;
   p->dialect->kernel_begin(p);
   p->at = &p->body;
-  p->indent = 0;
-  p->dialect->kernel_end(p);
+  p->indent = 1;
+  qn__kprint_close(p);
   qn__buffer_clear(&p->extra.text);
   qn__buffer_clear(&p->extra.lines);
   lines_move(&p->kernels, &p->head);

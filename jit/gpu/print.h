@@ -52,7 +52,6 @@ typedef struct qn__gpu_dialect {
   // the error record: the kernel does nothing if an earlier launch has failed, that is, if the
   // record's tag is neither 0 nor this launch's.
   void (*kernel_begin)(qn__gpu_printer_t* p);
-  void (*kernel_end)(qn__gpu_printer_t* p);
   // Writes a constant table at the text's outermost level. `type` is the compute type, but for
   // floats uint or qn_u64 with their bits (f16, bf16: the low 16). `elements` are literals with
   // commas.
@@ -65,12 +64,13 @@ typedef struct qn__gpu_dialect {
                 const char* value);
   const qn__gpu_dialect_wide_t* wide;
   // Writes an atomic statement. `old` is the name of a variable that it declares with the old
-  // value; NULL: unused. Returns false if the target cannot; the printer then sets the status.
-  bool (*atomic)(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
+  // value; NULL: unused. Sets the status to UNSUPPORTED if the target cannot.
+  void (*atomic)(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                  const char* operand, const char* operand2, const char* old);
   // Writes statements that declare `result`, the result of a LANE, WARP_* or BLOCK_* operator on a
-  // value of the compute type. `lane` (LANE only) is a qn_i64, or an int if `is_narrow_lane`.
-  bool (*exchange)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
+  // value of the compute type. `lane` (LANE only) is a qn_i64, or an int if `is_narrow_lane`. Sets
+  // the status to UNSUPPORTED if the target cannot.
+  void (*exchange)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                    const char* lane, bool is_narrow_lane, const char* result);
   void (*barrier)(qn__gpu_printer_t* p);
   // Writes the statement that fills the error record. Index and extent are both qn_i64 (`is_wide`)
@@ -88,7 +88,6 @@ typedef struct qn__gpu_print_options {
   // The target, whose options decide the extensions of GLSL.
   const qn_target_t* target;
   bool has_native_fma;  // fma() is fused
-  bool is_fast_tier;
   bool has_int64;
   bool has_float64;
 } qn__gpu_print_options_t;

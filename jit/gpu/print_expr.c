@@ -8,6 +8,8 @@
 //
 // Not here: operators on integers (print_int.c) and floats (print_float.c), conversions
 // (print_cast.c), accesses (print_index.c).
+#include <assert.h>
+
 #include "jit/gpu/print_inner.h"
 
 // ---- expressions that need lines
@@ -63,8 +65,8 @@ const char* qn__kprint_value(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bo
 static const char* print_choice(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   const char* condition = qn__kprint_expr(p, expr->args[0]);
-  bool needs_if = qn__expr_is_lazy(expr) && (qn__kprint_needs_lines(p, expr->args[1]) ||
-                                             qn__kprint_needs_lines(p, expr->args[2]));
+  bool needs_if = expr->kind == QN__EXPR_COND && (qn__kprint_needs_lines(p, expr->args[1]) ||
+                                                  qn__kprint_needs_lines(p, expr->args[2]));
   if (!needs_if) {
     const char* a = qn__kprint_value(p, expr->args[1], is_narrow);
     const char* b = qn__kprint_value(p, expr->args[2], is_narrow);
@@ -192,6 +194,16 @@ const char* qn__kprint_step(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, 
     return qn__kprint_float_op(p, op, dtype, (const char*[]){a, b, NULL});
   }
   return qn__kprint_wrap(p, dtype, qn__kprint_int_binary(p, op, dtype, is_narrow, a, b));
+}
+
+qn_op_t qn__kprint_group_step(qn_op_t op) {
+  assert(qn__op_info(op)->rule == QN__RULE_GROUP);
+  if (op == QN_OP_WARP_MIN || op == QN_OP_BLOCK_MIN) return QN_OP_MIN;
+  return op == QN_OP_WARP_MAX || op == QN_OP_BLOCK_MAX ? QN_OP_MAX : QN_OP_ADD;
+}
+
+bool qn__kprint_is_block_op(qn_op_t op) {
+  return op == QN_OP_BLOCK_SUM || op == QN_OP_BLOCK_MIN || op == QN_OP_BLOCK_MAX;
 }
 
 static const qn_op_t reduce_ops[] = {

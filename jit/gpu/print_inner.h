@@ -49,7 +49,6 @@ struct qn__gpu_printer {
 
   // The current kernel.
   const qn__gpu_kernel_ir_t* kernel;
-  uint32_t kernel_index;  // in the program
   uint32_t temp_count;
   uint32_t name_count;
   uint32_t var_count;         // of the function
@@ -66,8 +65,7 @@ struct qn__gpu_printer {
   uint32_t loop_depth;  // number of serial and while loops around the current statement
   bool is_in_threads;   // inside a thread nest
   bool has_barrier;
-  bool has_exchange;        // the body has a LANE or GROUP operator
-  bool has_block_exchange;  // BLOCK_*
+  bool has_block_exchange;  // the body has a BLOCK_* operator
   bool has_fail;
   bool is_predicated;    // print_alive.c
   qn__gpu_wide_t* wide;  // print_wide.c: of the loop around; NULL: none
@@ -162,6 +160,9 @@ const char* qn__kprint_unring(qn__gpu_printer_t* p, const char* text, bool is_na
 // print_float.c: an operator on values of the compute type, rounded to dtype.
 const char* qn__kprint_float_op(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
                                 const char* const* args);
+// Returns the step of a WARP_* or BLOCK_* reduction: ADD, MIN or MAX.
+qn_op_t qn__kprint_group_step(qn_op_t op);
+bool qn__kprint_is_block_op(qn_op_t op);
 // Prints one step of a reduction on values of the compute type.
 const char* qn__kprint_step(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, bool is_narrow,
                             const char* a, const char* b);

@@ -89,14 +89,9 @@ static void print_alloc(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
 
 // ---- values
 
-static const char* stored_value(qn__gpu_printer_t* p, const qn__ir_expr_t* value) {
-  if (value->dtype == QN_DTYPE_I64) return qn__kprint_i64(p, value, false);
-  return qn__kprint_expr(p, value);
-}
-
 static void print_exchange(qn__gpu_printer_t* p, const qn__ir_var_t* var,
                            const qn__ir_expr_t* expr) {
-  const char* value = stored_value(p, expr->args[0]);
+  const char* value = qn__kprint_value(p, expr->args[0], false);
   const char* lane = NULL;
   bool is_lane_narrow = false;
   if (qn__op_info(expr->op)->rule == QN__RULE_LANE) {
@@ -105,15 +100,10 @@ static void print_exchange(qn__gpu_printer_t* p, const qn__ir_var_t* var,
                       expr->args[1]->int_value <= INT32_MAX);
     lane = qn__kprint_i64(p, expr->args[1], is_lane_narrow);
   }
-  p->has_exchange = true;
-  p->has_block_exchange |=
-      expr->op == QN_OP_BLOCK_SUM || expr->op == QN_OP_BLOCK_MIN || expr->op == QN_OP_BLOCK_MAX;
+  p->has_block_exchange |= qn__kprint_is_block_op(expr->op);
   bool is_var_narrow = qn__kprint_is_narrow_var(p, var);
   const char* name = is_var_narrow ? qn__kprint_temp(p) : qn__kprint_var(p, var);
-  if (!p->dialect->exchange(p, expr->op, expr->dtype, value, lane, is_lane_narrow, name)) {
-    qn__kprint_unsupported(p, "the target has no '%s' of %s", qn__op_info(expr->op)->text,
-                           qn_dtype_text(expr->dtype));
-  }
+  p->dialect->exchange(p, expr->op, expr->dtype, value, lane, is_lane_narrow, name);
   if (is_var_narrow) {
     const char* narrow = qn__kprint_var(p, var);
     qn__kprint_line(p, "const int %s = int(%s);", narrow, name);
@@ -127,8 +117,7 @@ void qn__kprint_let(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
     return;
   }
   bool is_narrow = qn__kprint_is_narrow_var(p, var);
-  const char* value = var->dtype == QN_DTYPE_I64 ? qn__kprint_i64(p, stmt->let.value, is_narrow)
-                                                 : qn__kprint_expr(p, stmt->let.value);
+  const char* value = qn__kprint_value(p, stmt->let.value, is_narrow);
   const char* name = qn__kprint_var(p, var);
   qn__kprint_note_var(p, var, stmt->let.value);
   qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(var->dtype, is_narrow), name,
@@ -138,7 +127,7 @@ void qn__kprint_let(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
 static void print_store(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* root;
   const char* index = qn__kprint_index(p, stmt->store.buffer, stmt->store.indices, &root);
-  const char* value = stored_value(p, stmt->store.value);
+  const char* value = qn__kprint_value(p, stmt->store.value, false);
   if (qn__kprint_wide_store(p, stmt, qn__kprint_bare(p, value))) return;
   if (p->is_predicated) qn__kprint_open(p, "if (qn_alive)");
   if (root->scope == QN__SCOPE_LOCAL) {
@@ -161,23 +150,25 @@ static void print_local_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt,
   const char* name = qn__kprint_buffer(p, root);
   qn__kprint_line(p, "const %s %s = %s[%s];", type, old, name, index);
   const char* next = operand;
-  static const qn_op_t ops[] = {
-      [QN_ATOMIC_ADD] = QN_OP_ADD, [QN_ATOMIC_MIN] = QN_OP_MIN, [QN_ATOMIC_MAX] = QN_OP_MAX};
   switch (stmt->atomic.op) {
     case QN_ATOMIC_ADD:
+      next = qn__kprint_step(p, QN_OP_ADD, dtype, false, old, operand);
+      break;
     case QN_ATOMIC_MIN:
+      next = qn__kprint_step(p, QN_OP_MIN, dtype, false, old, operand);
+      break;
     case QN_ATOMIC_MAX:
-      next = qn__kprint_step(p, ops[stmt->atomic.op], dtype, false, old, operand);
+      next = qn__kprint_step(p, QN_OP_MAX, dtype, false, old, operand);
       break;
     case QN_ATOMIC_AND:
-    case QN_ATOMIC_OR:
-    case QN_ATOMIC_XOR: {
-      const char* sign = stmt->atomic.op == QN_ATOMIC_AND  ? "&"
-                         : stmt->atomic.op == QN_ATOMIC_OR ? "|"
-                                                           : "^";
-      next = qn__kprint_text(p, "(%s %s %s)", old, sign, operand);
+      next = qn__kprint_text(p, "(%s & %s)", old, operand);
       break;
-    }
+    case QN_ATOMIC_OR:
+      next = qn__kprint_text(p, "(%s | %s)", old, operand);
+      break;
+    case QN_ATOMIC_XOR:
+      next = qn__kprint_text(p, "(%s ^ %s)", old, operand);
+      break;
     case QN_ATOMIC_CAS:
       next = qn__kprint_text(p, "(%s == %s ? %s : %s)", old, operand, operand2, old);
       break;
@@ -192,8 +183,7 @@ static void print_local_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt,
 static const char* begin_predicated(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* old) {
   const char* inner = old ? qn__kprint_temp(p) : NULL;
   if (old) {
-    const char* zero = qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, 0)
-                                                 : qn__kprint_int(p, dtype, false, 0);
+    const char* zero = qn__kprint_literal(p, dtype, false, (qn__ir_scalar_t){0});
     qn__kprint_line(p, "%s %s = %s;", qn__kprint_type(dtype, false), old, zero);
   }
   qn__kprint_open(p, "if (qn_alive)");
@@ -209,16 +199,16 @@ static void print_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* root;
   const qn__ir_var_t* result = stmt->atomic.result;
   const char* index = qn__kprint_index(p, stmt->atomic.buffer, stmt->atomic.indices, &root);
-  const char* operand = stored_value(p, stmt->atomic.operand);
-  const char* operand2 = stmt->atomic.operand2 ? stored_value(p, stmt->atomic.operand2) : NULL;
+  const char* operand = qn__kprint_value(p, stmt->atomic.operand, false);
+  const char* operand2 =
+      stmt->atomic.operand2 ? qn__kprint_value(p, stmt->atomic.operand2, false) : NULL;
   bool is_narrow = result && qn__kprint_is_narrow_var(p, result);
   const char* old = !result ? NULL : is_narrow ? qn__kprint_temp(p) : qn__kprint_var(p, result);
   const char* given = p->is_predicated ? begin_predicated(p, root->dtype, old) : old;
   if (root->scope == QN__SCOPE_LOCAL) {
     print_local_atomic(p, stmt, root, index, operand, operand2, given);
-  } else if (!p->dialect->atomic(p, stmt, index, operand, operand2, given)) {
-    qn__kprint_unsupported(p, "the target has no %s on %s", qn__atomic_text(stmt->atomic.op),
-                           qn_dtype_text(root->dtype));
+  } else {
+    p->dialect->atomic(p, stmt, index, operand, operand2, given);
   }
   if (p->is_predicated) end_predicated(p, old, given);
   if (is_narrow) {
