@@ -16,7 +16,7 @@ qn__mval_t qn__mf_hypot(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t back = kselect(k, is_large, kf(k, step), kselect(k, is_small, kf(k, 1 / step), one));
   a = kmul(k, a, up);
   b = kmul(k, b, up);
-  qn__mval_t root = kone(k, QN_OP_SQRT, kmad(k, a, a, kmul(k, b, b)));
+  qn__mval_t root = ksqrt(k, kmad(k, a, a, kmul(k, b, b)));
   qn__mval_t is_inf = kor(k, kisinf(k, x), kisinf(k, y));
   return kselect(k, is_inf, kf(k, (double)INFINITY), kmul(k, root, back));
 }
@@ -114,7 +114,7 @@ static qn__mval_t remainder_of(qn__mkit_t* k, qn__mval_t a, qn__mval_t q, qn__mv
 // exact.
 static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t quotient) {
   double less = 1 - (k->is_f64 ? 0x1p-49 : 0x1p-20);
-  qn__mval_t q = kone(k, QN_OP_TRUNC, kmul(k, quotient, kf(k, less)));
+  qn__mval_t q = ktrunc(k, kmul(k, quotient, kf(k, less)));
   qn__mval_t first = remainder_of(k, a, q, b);
   qn__mval_t second = remainder_of(k, a, kadd(k, q, kf(k, 1.0)), b);
   return kselect(k, kge(k, second, kf(k, 0.0)), second, first);
@@ -136,7 +136,7 @@ qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t divisor = kadd(k, b.f, one);
   // Bound the count in lanes that do not need this function, too: they run it along with others.
   qn__mval_t left = kat_most(k, k->is_f64 ? 2100 : 280, ksub(k, a.k, b.k));
-  qn__mval_t count = kone(k, QN_OP_TRUNC, kmul(k, left, kf(k, 1 / bits)));
+  qn__mval_t count = ktrunc(k, kmul(k, left, kf(k, 1 / bits)));
   qn__mval_t first = ksub(k, left, kmul(k, count, kf(k, bits)));
   qn__mval_t shifted = kadd(k, first, kf(k, qn__mk_magic(k, k->bias)));
   qn__mval_t r = kmul(k, kadd(k, a.f, one), qn__mk_power(k, qn__mk_word(k, shifted)));

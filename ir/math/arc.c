@@ -24,7 +24,7 @@ static arc_t arc_of(qn__mkit_t* k, qn__mval_t x) {
   qn__mval_t magnitude = kabs(k, x), half = kf(k, 0.5);
   qn__mval_t is_far = kgt(k, magnitude, half);
   qn__mval_t z = kmul(k, ksub(k, kf(k, 1.0), magnitude), half);
-  qn__mval_t s = kselect(k, is_far, kone(k, QN_OP_SQRT, z), magnitude);
+  qn__mval_t s = kselect(k, is_far, ksqrt(k, z), magnitude);
   z = kselect(k, is_far, z, kmul(k, x, x));
   return (arc_t){is_far, kmad(k, kmul(k, s, z), QN__POLY_OF(k, z, asin), s)};
 }

@@ -170,7 +170,7 @@ static qn__msplit_t split_gpu(qn__mkit_t* k, qn__mval_t x) {
     bits = khigh(k, x);
   } else {
     // Between 1 and 23; zero, which has no logarithm, must not shift by more either.
-    qn__mval_t zeros = kone(k, QN_OP_CLZ, bits);
+    qn__mval_t zeros = kclz(k, bits);
     up = kselect(k, is_denormal, kand(k, ksub(k, zeros, ku32(k, 8)), ku32(k, 31)), ku32(k, 0));
     bits = kshl_by(k, bits, up);
   }
@@ -219,7 +219,7 @@ qn__msplit_t qn__mk_split(qn__mkit_t* k, qn__mval_t x, bool with_denormals) {
 }
 
 qn__mval_t qn__mk_has_exponent(qn__mkit_t* k, qn__mval_t x) {
-  qn__mval_t is_finite = qn__mk_op(k, QN_OP_ISFINITE, QN_DTYPE_BOOL, x, NULL, NULL);
+  qn__mval_t is_finite = kisfinite(k, x);
   if (!k->is_gpu) return kand(k, is_finite, kne(k, x, kf(k, 0.0)));
   qn__mval_t bits =
       k->is_f64 ? kor(k, kshl(k, khigh(k, x), 1), klow(k, x)) : kshl(k, kbits(k, x), 1);

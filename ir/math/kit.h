@@ -54,36 +54,60 @@ static inline qn__mval_t ku32(qn__mkit_t* k, uint32_t value) {
   return qn__mk_int(k, QN_DTYPE_U32, value);
 }
 
-// ---- arithmetic on floats or on integers, as the operands are
+// ---- operators. The result has the dtype of the first operand, or is bool.
 
-static inline qn__mval_t kadd(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN_OP_ADD, a->dtype, a, b, NULL);
-}
-static inline qn__mval_t ksub(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN_OP_SUB, a->dtype, a, b, NULL);
-}
-static inline qn__mval_t kmul(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN_OP_MUL, a->dtype, a, b, NULL);
-}
-static inline qn__mval_t kdiv(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN_OP_DIV, a->dtype, a, b, NULL);
-}
-// A quotient that may be off by a few ulp.
-static inline qn__mval_t kratio(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN__MATH_OP_RATIO, a->dtype, a, b, NULL);
-}
-static inline qn__mval_t kneg(qn__mkit_t* k, qn__mval_t a) {
-  return qn__mk_op(k, QN_OP_NEG, a->dtype, a, NULL, NULL);
-}
-static inline qn__mval_t kone(qn__mkit_t* k, qn_op_t op, qn__mval_t a) {
-  return qn__mk_op(k, op, a->dtype, a, NULL, NULL);
-}
-static inline qn__mval_t kabs(qn__mkit_t* k, qn__mval_t a) {
-  return kone(k, QN_OP_ABS, a);
-}
-static inline qn__mval_t kcopysign(qn__mkit_t* k, qn__mval_t magnitude, qn__mval_t sign) {
-  return qn__mk_op(k, QN_OP_COPYSIGN, magnitude->dtype, magnitude, sign, NULL);
-}
+#define QN__KIT_UNARY(name, op)                                \
+  static inline qn__mval_t name(qn__mkit_t* k, qn__mval_t a) { \
+    return qn__mk_op(k, op, a->dtype, a, NULL, NULL);          \
+  }
+#define QN__KIT_BINARY(name, op)                                             \
+  static inline qn__mval_t name(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) { \
+    return qn__mk_op(k, op, a->dtype, a, b, NULL);                           \
+  }
+#define QN__KIT_TEST(name, op)                                 \
+  static inline qn__mval_t name(qn__mkit_t* k, qn__mval_t a) { \
+    return qn__mk_op(k, op, QN_DTYPE_BOOL, a, NULL, NULL);     \
+  }
+#define QN__KIT_COMPARE(name, op)                                            \
+  static inline qn__mval_t name(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) { \
+    return qn__mk_op(k, op, QN_DTYPE_BOOL, a, b, NULL);                      \
+  }
+
+// Arithmetic on floats or on integers, as the operands are.
+QN__KIT_BINARY(kadd, QN_OP_ADD)
+QN__KIT_BINARY(ksub, QN_OP_SUB)
+QN__KIT_BINARY(kmul, QN_OP_MUL)
+QN__KIT_BINARY(kdiv, QN_OP_DIV)
+QN__KIT_BINARY(kratio, QN__MATH_OP_RATIO)  // a quotient that may be off by a few ulp
+QN__KIT_UNARY(kneg, QN_OP_NEG)
+QN__KIT_UNARY(kabs, QN_OP_ABS)
+QN__KIT_UNARY(ksqrt, QN_OP_SQRT)
+QN__KIT_UNARY(ktrunc, QN_OP_TRUNC)
+QN__KIT_UNARY(kclz, QN_OP_CLZ)
+QN__KIT_BINARY(kcopysign, QN_OP_COPYSIGN)  // of (magnitude, sign)
+QN__KIT_BINARY(kmulhi, QN__MATH_OP_MULHI)
+// Bits of integers and bools. Counts of shifts must be below the width.
+QN__KIT_BINARY(kand, QN_OP_AND)
+QN__KIT_BINARY(kor, QN_OP_OR)
+QN__KIT_BINARY(kxor, QN_OP_XOR)
+QN__KIT_UNARY(knot, QN_OP_NOT)
+QN__KIT_BINARY(kshl_by, QN_OP_SHL)
+QN__KIT_BINARY(kshr_by, QN_OP_SHR)
+QN__KIT_COMPARE(klt, QN_OP_LT)
+QN__KIT_COMPARE(kle, QN_OP_LE)
+QN__KIT_COMPARE(kgt, QN_OP_GT)
+QN__KIT_COMPARE(kge, QN_OP_GE)
+QN__KIT_COMPARE(keq, QN_OP_EQ)
+QN__KIT_COMPARE(kne, QN_OP_NE)
+QN__KIT_TEST(kisnan, QN_OP_ISNAN)
+QN__KIT_TEST(kisinf, QN_OP_ISINF)
+QN__KIT_TEST(kisfinite, QN_OP_ISFINITE)
+
+#undef QN__KIT_UNARY
+#undef QN__KIT_BINARY
+#undef QN__KIT_TEST
+#undef QN__KIT_COMPARE
+
 // a * b + c, fused where the target has an instruction for it. For sums that may be fused or not.
 static inline qn__mval_t kmad(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t c) {
   if (k->has_fma) return qn__mk_op(k, QN_OP_FMA, a->dtype, a, b, c);
@@ -93,33 +117,6 @@ static inline qn__mval_t kmad(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mva
 static inline qn__mval_t kmsub(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t c) {
   if (k->has_fma) return qn__mk_op(k, QN_OP_FMA, a->dtype, kneg(k, a), b, c);
   return ksub(k, c, kmul(k, a, b));
-}
-
-// ---- comparisons, choices, bits
-
-static inline qn__mval_t kcmp(qn__mkit_t* k, qn_op_t op, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, op, QN_DTYPE_BOOL, a, b, NULL);
-}
-static inline qn__mval_t klt(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return kcmp(k, QN_OP_LT, a, b);
-}
-static inline qn__mval_t kgt(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return kcmp(k, QN_OP_GT, a, b);
-}
-static inline qn__mval_t kge(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return kcmp(k, QN_OP_GE, a, b);
-}
-static inline qn__mval_t keq(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return kcmp(k, QN_OP_EQ, a, b);
-}
-static inline qn__mval_t kne(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return kcmp(k, QN_OP_NE, a, b);
-}
-static inline qn__mval_t kisnan(qn__mkit_t* k, qn__mval_t a) {
-  return qn__mk_op(k, QN_OP_ISNAN, QN_DTYPE_BOOL, a, NULL, NULL);
-}
-static inline qn__mval_t kisinf(qn__mkit_t* k, qn__mval_t a) {
-  return qn__mk_op(k, QN_OP_ISINF, QN_DTYPE_BOOL, a, NULL, NULL);
 }
 static inline qn__mval_t kselect(qn__mkit_t* k, qn__mval_t c, qn__mval_t a, qn__mval_t b) {
   return qn__mk_op(k, QN_OP_SELECT, a->dtype, c, a, b);
@@ -132,26 +129,6 @@ static inline qn__mval_t kat_most(qn__mkit_t* k, double limit, qn__mval_t x) {
 static inline qn__mval_t kat_least(qn__mkit_t* k, double limit, qn__mval_t x) {
   qn__mval_t bound = kf(k, limit);
   return kselect(k, kgt(k, bound, x), bound, x);
-}
-// On integers and on bools.
-static inline qn__mval_t kand(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN_OP_AND, a->dtype, a, b, NULL);
-}
-static inline qn__mval_t kor(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN_OP_OR, a->dtype, a, b, NULL);
-}
-static inline qn__mval_t kxor(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN_OP_XOR, a->dtype, a, b, NULL);
-}
-static inline qn__mval_t knot(qn__mkit_t* k, qn__mval_t a) {
-  return qn__mk_op(k, QN_OP_NOT, a->dtype, a, NULL, NULL);
-}
-// Counts must be below the width.
-static inline qn__mval_t kshl_by(qn__mkit_t* k, qn__mval_t a, qn__mval_t count) {
-  return qn__mk_op(k, QN_OP_SHL, a->dtype, a, count, NULL);
-}
-static inline qn__mval_t kshr_by(qn__mkit_t* k, qn__mval_t a, qn__mval_t count) {
-  return qn__mk_op(k, QN_OP_SHR, a->dtype, a, count, NULL);
 }
 static inline qn__mval_t kshl(qn__mkit_t* k, qn__mval_t a, uint32_t count) {
   return kshl_by(k, a, qn__mk_int(k, a->dtype, count));

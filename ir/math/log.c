@@ -54,7 +54,7 @@ static qn__mval_t with_all_special_cases(qn__mkit_t* k, qn__mval_t x, qn__mval_t
   // For x < 0 the comparison is all ones, which is a NaN; for zero the bits of -infinity are left.
   qn__mval_t ones = ksub(k, ku(k, 0), kto(k, k->u, klt(k, x, zero)));
   qn__mval_t special = kfrom_bits(k, kor(k, ones, kbits(k, kf(k, -(double)INFINITY))));
-  return kselect(k, kcmp(k, QN_OP_LE, x, zero), special, result);
+  return kselect(k, kle(k, x, zero), special, result);
 }
 
 // The same where `result` comes from qn__mk_split, which does that for AVX-512.
@@ -142,7 +142,7 @@ qn__mval_t qn__mf_asinh(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t huge = is_huge(k, magnitude);
   qn__mval_t a = kselect(k, huge, one, magnitude);
   qn__mval_t square = kmul(k, a, a);
-  qn__mval_t below = kadd(k, one, kone(k, QN_OP_SQRT, kadd(k, square, one)));
+  qn__mval_t below = kadd(k, one, ksqrt(k, kadd(k, square, one)));
   qn__mpair_t sum = qn__mk_two_sum(k, a, kdiv(k, square, below));
   qn__mval_t y = kcopysign(k, log1p_or_huge(k, magnitude, huge, sum), args[0]);
   return kselect(k, qn__mk_has_exponent(k, args[0]), y, args[0]);
@@ -154,7 +154,7 @@ qn__mval_t qn__mf_acosh(qn__mkit_t* k, const qn__mval_t* args) {
   qn__mval_t huge = is_huge(k, x);
   qn__mval_t a = kselect(k, huge, one, x);
   qn__mval_t t = ksub(k, a, one);
-  qn__mval_t root = kone(k, QN_OP_SQRT, kmul(k, t, kadd(k, a, one)));
+  qn__mval_t root = ksqrt(k, kmul(k, t, kadd(k, a, one)));
   qn__mval_t y = log1p_or_huge(k, x, huge, qn__mk_two_sum(k, t, root));
   y = kselect(k, qn__mk_has_exponent(k, x), y, x);
   return kselect(k, klt(k, x, one), kf(k, (double)NAN), y);

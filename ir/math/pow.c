@@ -173,8 +173,8 @@ qn__mval_t qn__mf_pow(qn__mkit_t* k, const qn__mval_t* args) {
 
   // Odd: an integer whose half is not an integer. Infinity and all large numbers are even integers.
   qn__mval_t half = kmul(k, y, kf(k, 0.5));
-  qn__mval_t is_integer = keq(k, kone(k, QN_OP_TRUNC, y), y);
-  qn__mval_t is_odd = kand(k, is_integer, kne(k, kone(k, QN_OP_TRUNC, half), half));
+  qn__mval_t is_integer = keq(k, ktrunc(k, y), y);
+  qn__mval_t is_odd = kand(k, is_integer, kne(k, ktrunc(k, half), half));
   result = kselect(k, is_odd, kcopysign(k, result, x), result);
 
   // NaN for a negative finite base and an exponent that is not an integer, but not for -infinity or

@@ -75,10 +75,6 @@ static qn__mval_t funnel(qn__mkit_t* k, qn__mval_t up, qn__mval_t down, qn__mval
   return kor(k, kshl_by(k, up, count), kshr_by(k, kshr(k, down, 1), rest));
 }
 
-static qn__mval_t mulhi(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
-  return qn__mk_op(k, QN__MATH_OP_MULHI, a->dtype, a, b, NULL);
-}
-
 // Returns 1 where the condition holds, else 0.
 static qn__mval_t bit(qn__mkit_t* k, qn__mval_t condition) {
   return kto(k, k->u, condition);
@@ -129,10 +125,10 @@ static turns_t turns_of(qn__mkit_t* k, qn__mval_t x) {
   qn__mval_t w[3];
   window(k, position, w, 3);
   // The product, of which three words are kept (f64: two, and what the third carries).
-  qn__mval_t carried = mulhi(k, m, w[2]);
+  qn__mval_t carried = kmulhi(k, m, w[2]);
   qn__mval_t bottom = kmul(k, m, w[2]);
   qn__mval_t middle = kadd(k, kmul(k, m, w[1]), carried);
-  qn__mval_t top = kadd(k, kmul(k, m, w[0]), mulhi(k, m, w[1]));
+  qn__mval_t top = kadd(k, kmul(k, m, w[0]), kmulhi(k, m, w[1]));
   top = kadd(k, top, bit(k, klt(k, middle, carried)));
   // To the nearest multiple: the bit behind the point decides, and the rest is read as signed.
   qn__mval_t n = kadd(k, kshr(k, top, width - 2), kand(k, kshr(k, top, width - 3), ku(k, 1)));
@@ -151,7 +147,7 @@ static turns_t turns_of(qn__mkit_t* k, qn__mval_t x) {
   top = kselect(k, is_short, middle, top);
   middle = kselect(k, is_short, bottom, middle);
   bottom = kselect(k, is_short, zero, bottom);
-  qn__mval_t zeros = kand(k, kone(k, QN_OP_CLZ, top), ku(k, width - 1));
+  qn__mval_t zeros = kand(k, kclz(k, top), ku(k, width - 1));
   qn__mval_t rest = ksub(k, ku(k, width - 1), zeros);
   top = funnel(k, top, middle, zeros, rest);
   qn__mval_t next = funnel(k, middle, bottom, zeros, rest);
@@ -161,10 +157,10 @@ static turns_t turns_of(qn__mkit_t* k, qn__mval_t x) {
 
 // The position times pi/2 as a product of integers, whose two heads are the result.
 static angle_t angle_of_f32(qn__mkit_t* k, const turns_t* t) {
-  qn__mval_t p = mulhi(k, t->top, ku(k, 0x2168C235u));
-  qn__mval_t q = mulhi(k, t->next, ku(k, 0xC90FDAA2u));
+  qn__mval_t p = kmulhi(k, t->top, ku(k, 0x2168C235u));
+  qn__mval_t q = kmulhi(k, t->next, ku(k, 0xC90FDAA2u));
   qn__mval_t r = kmul(k, t->top, ku(k, 0xC90FDAA2u));
-  qn__mval_t high = mulhi(k, t->top, ku(k, 0xC90FDAA2u));
+  qn__mval_t high = kmulhi(k, t->top, ku(k, 0xC90FDAA2u));
   r = kadd(k, r, p);
   high = kadd(k, high, bit(k, klt(k, r, p)));
   r = kadd(k, r, q);
@@ -271,7 +267,7 @@ static qn__mval_t far_from_zero(qn__mkit_t* k, const qn__mval_t* args, bool is_t
   }
   angle_t angle = reduce_any(k, args[0]);
   qn__mval_t y = is_tan ? tangent_of(k, angle) : sine_by(k, angle, args);
-  return kselect(k, kcmp(k, QN_OP_LT, args[0], kf(k, (double)INFINITY)), y, kf(k, (double)NAN));
+  return kselect(k, klt(k, args[0], kf(k, (double)INFINITY)), y, kf(k, (double)NAN));
 }
 
 qn__mval_t qn__mf_sin_wide(qn__mkit_t* k, const qn__mval_t* args) {
@@ -311,7 +307,7 @@ static qn__mval_t of_magnitude(qn__mkit_t* k, qn__mval_t magnitude, part_t part)
   qn__mval_t y = qn__mk_call_if(k, is_far, far, args, part_of(k, angle, part));
   if (!k->is_gpu) return y;
   // A GPU's comparison with the limit may go either way for a NaN.
-  qn__mval_t is_finite = qn__mk_op(k, QN_OP_ISFINITE, QN_DTYPE_BOOL, magnitude, NULL, NULL);
+  qn__mval_t is_finite = kisfinite(k, magnitude);
   return kselect(k, is_finite, y, kf(k, (double)NAN));
 }
 
