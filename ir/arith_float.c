@@ -13,31 +13,26 @@ static_assert(sizeof(float) == 4 && sizeof(double) == 8, "IEEE binary32 and bina
 
 // ------------------------------------------------------------------------------------ rounding
 
-// Rounds to `significand_bits` of precision with exponents down to `min_exponent` (of the unit in
-// the last place of the smallest normal number's binade) and the largest finite value `largest`.
-// nearbyint rounds to even in the default rounding mode, which the library never changes.
-static double round_narrow(double value, int significand_bits, int min_exponent, double largest) {
+// Rounds to a narrow format. nearbyint rounds to even in the default rounding mode, which the
+// library never changes.
+static double round_narrow(qn__float_format_t format, double value) {
   if (value == 0 || !isfinite(value)) return value;
   int exponent;
   (void)frexp(value, &exponent);  // value = m * 2^exponent, 0.5 <= |m| < 1
-  int unit = exponent - significand_bits;
-  if (unit < min_exponent) unit = min_exponent;
+  if (exponent <= format.min_exponent) exponent = format.min_exponent + 1;  // denormal
+  int unit = exponent - format.precision;
   double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
-  if (fabs(rounded) > largest) return copysign((double)INFINITY, value);
+  // A larger one has an exponent beyond the largest.
+  if (fabs(rounded) >= ldexp(1, format.max_exponent + 1)) {
+    return copysign((double)INFINITY, value);
+  }
   return rounded;
 }
 
 double qn__round_float(qn_dtype_t dtype, double value) {
-  switch (dtype) {
-    case QN_DTYPE_F16:
-      return round_narrow(value, 11, -24, 65504.0);
-    case QN_DTYPE_BF16:
-      return round_narrow(value, 8, -133, 0x1.FEp127);
-    case QN_DTYPE_F32:
-      return isnan(value) ? value : (double)(float)value;
-    default:
-      return value;
-  }
+  if (dtype == QN_DTYPE_F64) return value;
+  if (dtype == QN_DTYPE_F32) return isnan(value) ? value : (double)(float)value;
+  return round_narrow(qn__float_format(dtype), value);
 }
 
 // Rounds the result of an operation, to f32 first where it is computed in f32.
@@ -58,23 +53,10 @@ static double bits_double(uint64_t bits) {
   return value;
 }
 
-// The layout of a narrow format: stored significand bits and exponent bias.
-typedef struct float_layout {
-  uint32_t bits;
-  uint32_t mantissa_bits;
-  int bias;
-} float_layout_t;
-
-static float_layout_t layout_of(qn_dtype_t dtype) {
-  if (dtype == QN_DTYPE_F16) return (float_layout_t){16, 10, 15};
-  if (dtype == QN_DTYPE_BF16) return (float_layout_t){16, 7, 127};
-  return (float_layout_t){32, 23, 127};
-}
-
 // `value` is representable. NaNs keep their sign and the leading bits of their payload.
 static uint64_t narrow_to_bits(qn_dtype_t dtype, double value) {
-  float_layout_t layout = layout_of(dtype);
-  uint32_t m = layout.mantissa_bits;
+  qn__float_format_t layout = qn__float_format(dtype);
+  uint32_t m = (uint32_t)layout.precision - 1;
   uint64_t wide = double_bits(value);
   uint64_t sign = (wide >> 63) << (layout.bits - 1);
   uint64_t all_ones = (UINT64_C(1) << (layout.bits - 1 - m)) - 1;
@@ -87,14 +69,14 @@ static uint64_t narrow_to_bits(qn_dtype_t dtype, double value) {
   if (value == 0) return sign;
   int exponent;
   (void)frexp(value, &exponent);
-  int biased = exponent - 1 + layout.bias;
+  int biased = exponent - 1 + layout.max_exponent;
   if (biased > 0) return sign | (uint64_t)biased << m | mantissa;
-  return sign | (uint64_t)ldexp(fabs(value), layout.bias - 1 + (int)m);
+  return sign | (uint64_t)ldexp(fabs(value), layout.max_exponent - 1 + (int)m);
 }
 
 static double narrow_from_bits(qn_dtype_t dtype, uint64_t bits) {
-  float_layout_t layout = layout_of(dtype);
-  uint32_t m = layout.mantissa_bits;
+  qn__float_format_t layout = qn__float_format(dtype);
+  uint32_t m = (uint32_t)layout.precision - 1;
   uint64_t all_ones = (UINT64_C(1) << (layout.bits - 1 - m)) - 1;
   uint64_t mantissa = bits & ((UINT64_C(1) << m) - 1);
   uint64_t exponent = bits >> m & all_ones;
@@ -103,10 +85,10 @@ static double narrow_from_bits(qn_dtype_t dtype, uint64_t bits) {
     return bits_double(sign | UINT64_C(0x7FF) << 52 | mantissa << (52 - m));
   }
   if (exponent == 0) {
-    double magnitude = ldexp((double)mantissa, 1 - layout.bias - (int)m);
+    double magnitude = ldexp((double)mantissa, 1 - layout.max_exponent - (int)m);
     return sign ? -magnitude : magnitude;
   }
-  uint64_t wide_exponent = exponent + 1023 - (uint64_t)layout.bias;
+  uint64_t wide_exponent = exponent + 1023 - (uint64_t)layout.max_exponent;
   return bits_double(sign | wide_exponent << 52 | mantissa << (52 - m));
 }
 
@@ -185,41 +167,24 @@ static double min_max(qn_op_t op, double a, double b) {
 
 // Computes operators whose result is exact or correctly rounded in f64. False: not one of them.
 static bool exact_op(qn_op_t op, double a, double b, double* out) {
-  switch (op) {
-    case QN_OP_MIN:
-    case QN_OP_MAX:
-      *out = min_max(op, a, b);
-      return true;
-    case QN_OP_NEG:
-      *out = -a;
-      return true;
-    case QN_OP_ABS:
-      *out = fabs(a);
-      return true;
-    case QN_OP_FLOOR:
-      *out = floor(a);
-      return true;
-    case QN_OP_CEIL:
-      *out = ceil(a);
-      return true;
-    case QN_OP_ROUND:
-      *out = round(a);
-      return true;
-    case QN_OP_TRUNC:
-      *out = trunc(a);
-      return true;
-    case QN_OP_ROUNDEVEN:
-      *out = nearbyint(a);
-      return true;
-    case QN_OP_FMOD:
-      *out = fmod(a, b);
-      return true;
-    case QN_OP_COPYSIGN:
-      *out = copysign(a, b);
-      return true;
-    default:
-      return false;
+  static double (*const functions[QN_OP_COUNT])(double) = {
+      [QN_OP_ABS] = fabs,    [QN_OP_FLOOR] = floor, [QN_OP_CEIL] = ceil,
+      [QN_OP_ROUND] = round, [QN_OP_TRUNC] = trunc, [QN_OP_ROUNDEVEN] = nearbyint,
+  };
+  if (functions[op]) {
+    *out = functions[op](a);
+  } else if (op == QN_OP_MIN || op == QN_OP_MAX) {
+    *out = min_max(op, a, b);
+  } else if (op == QN_OP_NEG) {
+    *out = -a;
+  } else if (op == QN_OP_FMOD) {
+    *out = fmod(a, b);
+  } else if (op == QN_OP_COPYSIGN) {
+    *out = copysign(a, b);
+  } else {
+    return false;
   }
+  return true;
 }
 
 // a * 2^n, exact or beyond every dtype: it is rounded once, by the conversion to the dtype.

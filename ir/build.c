@@ -207,19 +207,6 @@ static bool collect_symbol(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return true;
 }
 
-static void collect_symbols(qn__ir_func_t* function) {
-  qn__ir_walker_t walker = {.on_expr = collect_symbol, .self = function};
-  for (size_t i = 0; i < function->param_count; i++) {
-    qn__ir_buffer_t* buffer = function->params[i].buffer;
-    for (uint32_t k = 0; buffer && k < buffer->rank; k++) {
-      (void)qn__walk_expr(&walker, buffer->shape[k]);
-    }
-    for (uint32_t k = 0; buffer && buffer->strides && k < buffer->rank; k++) {
-      (void)qn__walk_expr(&walker, buffer->strides[k]);
-    }
-  }
-}
-
 static void end_function(qn_builder_t* builder) {
   qn__arena_t* arena = &builder->body.arena;
   qn__ir_func_t* function = builder->function;
@@ -234,7 +221,8 @@ static void end_function(qn_builder_t* builder) {
     memcpy(function->params, builder->params, builder->param_count * sizeof *function->params);
   }
   function->param_count = builder->param_count;
-  collect_symbols(function);
+  qn__ir_walker_t walker = {.on_expr = collect_symbol, .self = function};
+  (void)qn__walk_extents(&walker, function);
   qn__body_append(&builder->body, function);
   builder->function = NULL;
 }

@@ -101,35 +101,16 @@ static qn__ir_expr_t* clone_expr(cloner_t* cloner, const qn__ir_expr_t* expr) {
   qn__ir_expr_t* copy = QN__ARENA_NEW(cloner->arena, qn__ir_expr_t);
   if (!copy) return NULL;
   *copy = *expr;
-  size_t arg_count = 0;
-  switch (expr->kind) {
-    case QN__EXPR_INT:
-    case QN__EXPR_FLOAT:
-      break;
-    case QN__EXPR_VAR:
-      return clone_var(cloner, expr, copy);
-    case QN__EXPR_LOAD:
-      copy->load.buffer = map_buffer(cloner, expr->load.buffer);
-      if (!copy->load.buffer ||
-          !clone_exprs(cloner, expr->load.indices, expr->load.buffer->rank, &copy->load.indices)) {
-        return NULL;
-      }
-      break;
-    case QN__EXPR_OP:
-      arg_count = qn__op_info(expr->op)->arity;
-      break;
-    case QN__EXPR_CAST:
-    case QN__EXPR_BITCAST:
-      arg_count = 1;
-      break;
-    case QN__EXPR_COND:
-      arg_count = 3;
-      break;
-    case QN__EXPR_REDUCE:
-      return clone_reduce(cloner, expr, copy);
+  if (expr->kind == QN__EXPR_VAR) return clone_var(cloner, expr, copy);
+  if (expr->kind == QN__EXPR_REDUCE) return clone_reduce(cloner, expr, copy);
+  qn__ir_operands_t operands = qn__expr_operands(expr);
+  if (expr->kind == QN__EXPR_LOAD) {
+    bool is_done = (copy->load.buffer = map_buffer(cloner, expr->load.buffer)) &&
+                   clone_exprs(cloner, operands.items, operands.count, &copy->load.indices);
+    return is_done ? copy : NULL;
   }
-  for (size_t i = 0; i < arg_count; i++) {
-    if (!(copy->args[i] = clone_expr(cloner, expr->args[i]))) return NULL;
+  for (size_t i = 0; i < operands.count; i++) {
+    if (!(copy->args[i] = clone_expr(cloner, operands.items[i]))) return NULL;
   }
   return copy;
 }

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "ir/arith.h"
+
 enum {
   // A double's exact midpoints have at most 767 significant digits; what follows only breaks ties.
   MAX_DIGITS = 800,
@@ -71,36 +73,17 @@ static void big_subtract(big_t* a, const big_t* b) {
   while (a->count > 0 && a->words[a->count - 1] == 0) a->count--;
 }
 
-typedef struct format {
-  int precision;  // significant bits, the hidden one included
-  int emin;       // exponent of the smallest normal number
-  int emax;
-} format_t;
-
-static format_t format_of(qn_dtype_t dtype) {
-  switch (dtype) {
-    case QN_DTYPE_F16:
-      return (format_t){11, -14, 15};
-    case QN_DTYPE_BF16:
-      return (format_t){8, -126, 127};
-    case QN_DTYPE_F32:
-      return (format_t){24, -126, 127};
-    default:
-      return (format_t){53, -1022, 1023};
-  }
-}
-
 // Rounds bits * 2^(exponent - 63) with something more below when is_sticky; the top bit is set.
-static double round_to(format_t format, uint64_t bits, int exponent, bool is_sticky) {
+static double round_to(qn__float_format_t format, uint64_t bits, int exponent, bool is_sticky) {
   int keep = format.precision;
-  if (exponent < format.emin) keep -= format.emin - exponent;  // subnormal
+  if (exponent < format.min_exponent) keep -= format.min_exponent - exponent;  // subnormal
   if (keep < 0) return 0.0;
   uint64_t kept = keep == 0 ? 0 : bits >> (64 - keep);
   uint64_t half = (uint64_t)1 << (63 - keep);
   uint64_t rest = keep == 0 ? bits : bits & ((half << 1) - 1);
   if (rest > half || (rest == half && (is_sticky || (kept & 1)))) kept++;
   double value = ldexp((double)kept, exponent + 1 - keep);
-  return value >= ldexp(1.0, format.emax) * 2.0 ? (double)INFINITY : value;
+  return value >= ldexp(1.0, format.max_exponent) * 2.0 ? (double)INFINITY : value;
 }
 
 double qn__decimal_parse(qn_dtype_t dtype, qn_str_t text) {
@@ -162,7 +145,7 @@ double qn__decimal_parse(qn_dtype_t dtype, qn_str_t text) {
     }
     big_shift_left(&number, 1);
   }
-  return round_to(format_of(dtype), bits, power, is_sticky || number.count != 0);
+  return round_to(qn__float_format(dtype), bits, power, is_sticky || number.count != 0);
 }
 
 // The digits of `value` (positive, finite) rounded to `count` places, and the exponent of the

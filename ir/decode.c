@@ -11,6 +11,7 @@
 //
 // The result is a tree that the verifier can walk. It is not yet a valid module: the verifier must
 // check types, scopes and places.
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -102,12 +103,12 @@ static const char* read_text(decoder_t* d) {
 
 // Reserves the next number of a variable. Numbers follow the order of the bytes. Reserving and
 // declaring are separate, since a loop's variable is numbered before its bounds, but visible only
-// after them. Returns SIZE_MAX on failure.
+// after them. On failure the number means nothing.
 static size_t reserve_var(decoder_t* d) {
   void* items = d->vars;
   if (!qn__grow(d->arena->allocator, &items, &d->var_capacity, d->var_count + 1, sizeof *d->vars)) {
     (void)fail_memory(d);
-    return SIZE_MAX;
+    return 0;
   }
   d->vars = items;
   d->vars[d->var_count] = NULL;
@@ -117,6 +118,8 @@ static size_t reserve_var(decoder_t* d) {
 // Makes the variable of a reserved number visible. `name` NULL: a local, named after its number.
 static qn__ir_var_t* declare_var(decoder_t* d, size_t number, qn__ir_var_kind_t kind,
                                  qn_dtype_t dtype, const char* name) {
+  if (is_failed(d)) return NULL;
+  assert(number < d->var_count && !d->vars[number]);
   char local[24];
   (void)snprintf(local, sizeof local, "v%zu", number);
   qn__ir_var_t* var = qn__var_new(d->arena, kind, dtype, name ? name : local);
@@ -150,13 +153,17 @@ static qn__ir_buffer_t* read_buffer(decoder_t* d) {
 
 // ------------------------------------------------------------------------------------ expressions
 
+static bool read_args(decoder_t* d, qn__ir_expr_t** out_args, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (!(out_args[i] = read_expr(d))) return false;
+  }
+  return true;
+}
+
 static qn__ir_expr_t** read_exprs(decoder_t* d, size_t count) {
   qn__ir_expr_t** exprs = qn__arena_alloc_array(d->arena, count, sizeof(qn__ir_expr_t*));
   if (!exprs) return fail_memory(d);
-  for (size_t i = 0; i < count; i++) {
-    if (!(exprs[i] = read_expr(d))) return NULL;
-  }
-  return exprs;
+  return read_args(d, exprs, count) ? exprs : NULL;
 }
 
 static qn__ir_expr_t* read_literal_bits(decoder_t* d, qn_dtype_t dtype) {
@@ -175,9 +182,7 @@ static qn__ir_expr_t* read_op(decoder_t* d) {
   const qn__ir_op_info_t* info = qn__op_info((qn_op_t)value);
   if (!info) return fail(d, "operator %u", (unsigned)value);
   qn__ir_expr_t* args[3] = {NULL, NULL, NULL};
-  for (uint32_t i = 0; i < info->arity; i++) {
-    if (!(args[i] = read_expr(d))) return NULL;
-  }
+  if (!read_args(d, args, info->arity)) return NULL;
   qn__ir_expr_t* expr = qn__expr_op(d->arena, (qn_op_t)value, args[0], args[1], args[2]);
   return expr ? expr : fail_memory(d);
 }
@@ -187,13 +192,11 @@ static qn__ir_expr_t* read_reduce(decoder_t* d, qn__ir_expr_t* expr) {
   if (!qn__reduce_text((qn_reduce_kind_t)kind)) return fail(d, "reduction %u", (unsigned)kind);
   expr->reduce.reduce_kind = (qn_reduce_kind_t)kind;
   size_t number = reserve_var(d);
-  if (number == SIZE_MAX || !(expr->reduce.begin = read_expr(d)) ||
-      !(expr->reduce.end = read_expr(d))) {
-    return NULL;
-  }
-  expr->reduce.reduce_var = declare_var(d, number, QN__VAR_REDUCE, QN_DTYPE_I64, NULL);
-  if (!expr->reduce.reduce_var || !read_block(d, &expr->reduce.lets)) return NULL;
-  if (!(expr->reduce.value = read_expr(d))) return NULL;
+  bool is_done =
+      (expr->reduce.begin = read_expr(d)) && (expr->reduce.end = read_expr(d)) &&
+      (expr->reduce.reduce_var = declare_var(d, number, QN__VAR_REDUCE, QN_DTYPE_I64, NULL)) &&
+      read_block(d, &expr->reduce.lets) && (expr->reduce.value = read_expr(d));
+  if (!is_done) return NULL;
   expr->dtype = expr->reduce.value->dtype;
   return expr;
 }
@@ -230,9 +233,7 @@ static qn__ir_expr_t* read_expr_of(decoder_t* d, qn__ir_expr_kind_t kind) {
       expr->args[0] = read_expr(d);
       return expr->args[0] ? expr : NULL;
     case QN__EXPR_COND:
-      for (size_t i = 0; i < 3; i++) {
-        if (!(expr->args[i] = read_expr(d))) return NULL;
-      }
+      if (!read_args(d, expr->args, 3)) return NULL;
       expr->dtype = expr->args[1]->dtype;
       return expr;
     case QN__EXPR_REDUCE:
@@ -297,7 +298,7 @@ static bool read_alloc(decoder_t* d, qn__ir_stmt_t* stmt) {
 
 static bool read_let(decoder_t* d, qn__ir_stmt_t* stmt) {
   size_t number = reserve_var(d);
-  if (number == SIZE_MAX || !(stmt->let.value = read_expr(d))) return false;
+  if (!(stmt->let.value = read_expr(d))) return false;
   stmt->let.var = declare_var(d, number, QN__VAR_LET, stmt->let.value->dtype, NULL);
   return stmt->let.var != NULL;
 }
@@ -308,7 +309,7 @@ static bool read_atomic(decoder_t* d, qn__ir_stmt_t* stmt) {
   stmt->atomic.op = (qn_atomic_op_t)op;
   bool has_result = read_flag(d);
   size_t number = has_result ? reserve_var(d) : 0;
-  if (number == SIZE_MAX || !(stmt->atomic.buffer = read_buffer(d))) return false;
+  if (!(stmt->atomic.buffer = read_buffer(d))) return false;
   stmt->atomic.indices = read_exprs(d, stmt->atomic.buffer->rank);
   if (!stmt->atomic.indices || !(stmt->atomic.operand = read_expr(d))) return false;
   if (qn__atomic_operand_count(stmt->atomic.op) > 1 && !(stmt->atomic.operand2 = read_expr(d))) {
@@ -324,12 +325,9 @@ static bool read_loop(decoder_t* d, qn__ir_stmt_t* stmt) {
   if (!qn__loop_kind_text((qn_loop_kind_t)kind)) return fail(d, "loop %u", (unsigned)kind);
   stmt->loop.kind = (qn_loop_kind_t)kind;
   size_t number = reserve_var(d);
-  if (number == SIZE_MAX || !(stmt->loop.begin = read_expr(d)) ||
-      !(stmt->loop.end = read_expr(d))) {
-    return false;
-  }
-  stmt->loop.var = declare_var(d, number, QN__VAR_LOOP, QN_DTYPE_I64, NULL);
-  return stmt->loop.var && read_block(d, &stmt->loop.body);
+  return (stmt->loop.begin = read_expr(d)) && (stmt->loop.end = read_expr(d)) &&
+         (stmt->loop.var = declare_var(d, number, QN__VAR_LOOP, QN_DTYPE_I64, NULL)) &&
+         read_block(d, &stmt->loop.body);
 }
 
 static bool read_stmt(decoder_t* d, qn__ir_stmt_t* stmt) {
@@ -384,9 +382,7 @@ static bool read_param(decoder_t* d, qn__ir_param_t* param) {
   qn_dtype_t dtype = read_dtype(d);
   if (is_failed(d)) return false;
   if (tag == QN__TAG_SCALAR) {
-    size_t number = reserve_var(d);
-    if (number == SIZE_MAX) return false;
-    param->scalar = declare_var(d, number, QN__VAR_SCALAR, dtype, name);
+    param->scalar = declare_var(d, reserve_var(d), QN__VAR_SCALAR, dtype, name);
     return param->scalar != NULL;
   }
   if (tag != QN__TAG_BUFFER) return fail(d, "parameter of kind %u", (unsigned)tag);
@@ -411,9 +407,7 @@ static bool read_params(decoder_t* d, qn__ir_func_t* function) {
   if (!function->symbols) return fail_memory(d);
   for (size_t i = 0; i < function->symbol_count; i++) {
     const char* name = read_text(d);
-    size_t number = name ? reserve_var(d) : SIZE_MAX;
-    if (number == SIZE_MAX) return false;
-    function->symbols[i] = declare_var(d, number, QN__VAR_SYMBOL, QN_DTYPE_I64, name);
+    function->symbols[i] = declare_var(d, reserve_var(d), QN__VAR_SYMBOL, QN_DTYPE_I64, name);
     if (!function->symbols[i]) return false;
   }
   function->param_count = read_count(d, "parameters", 3);

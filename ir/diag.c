@@ -212,44 +212,44 @@ static const char* severity_text(qn_severity_t severity) {
 
 void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__ir_loc_t loc,
                      const char* help, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  qn__diag_report_list(diag, severity, code, loc, help, format, arguments);
+  va_end(arguments);
+}
+
+// Formats a message into `out`, cut between characters where it is too long.
+static void format_message(char* out, size_t capacity, const char* format, va_list arguments)
+    QN_PRINTF(3, 0);
+static void format_message(char* out, size_t capacity, const char* format, va_list arguments) {
+  int size = vsnprintf(out, capacity - 3, format, arguments);
+  if (size < 0) out[0] = '\0';
+  if (size < (int)capacity - 3) return;
+  size_t end = strlen(out);
+  while (end > 0 && is_continuation(out[end - 1])) end--;
+  if (end > 0 && (uint8_t)out[end - 1] >= 0x80) end--;
+  memcpy(out + end, "...", 4);
+}
+
+void qn__diag_report_list(qn__diag_t* diag, qn_severity_t severity, const char* code,
+                          qn__ir_loc_t loc, const char* help, const char* format,
+                          va_list arguments) {
   // Errors beyond the limit are dropped, with their notes.
   if (severity == QN_SEVERITY_NOTE ? diag->is_muted : qn__diag_is_full(diag)) {
     diag->is_muted = true;
     return;
   }
   diag->is_muted = false;
-  qn__buffer_t message;
-  qn__buffer_init(&message, diag->text.allocator);
-  // Messages are a line or two; vsnprintf twice, as the buffer has no va_list form.
-  va_list arguments;
-  va_start(arguments, format);
-  char fixed[512];
-  int size = vsnprintf(fixed, sizeof fixed, format, arguments);
-  va_end(arguments);
-  if (size < 0) fixed[0] = '\0';
-  qn__buffer_cstr(&message, fixed);
-  if (size >= (int)sizeof fixed) {
-    // Cut between characters.
-    while (message.size > 0 && is_continuation((char)message.data[message.size - 1]))
-      message.size--;
-    if (message.size > 0 && message.data[message.size - 1] >= 0x80) message.size--;
-    qn__buffer_cstr(&message, "...");
-  }
-  char shown[2 * sizeof fixed];
-  size_t shown_size =
-      qn_text_escape((const char*)message.data, message.size, true, shown, sizeof shown);
-  if (shown_size != message.size) {
-    qn__buffer_clear(&message);
-    qn__buffer_cstr(&message, shown);
-  }
-  if (message.has_failed) diag->text.has_failed = true;
-  const char* message_text = message.data ? (const char*)message.data : "";
+  char given[512];
+  format_message(given, sizeof given, format, arguments);
+  char message[2 * sizeof given];
+  (void)qn_text_escape(given, strlen(given), true, message, sizeof message);
 
   qn__buffer_t* out = &diag->text;
   qn__buffer_cstr(out, severity_text(severity));
   if (code && code[0]) qn__buffer_format(out, "[%s]", code);
   qn__buffer_cstr(out, ": ");
-  qn__buffer_cstr(out, message_text);
+  qn__buffer_cstr(out, message);
   qn__buffer_char(out, '\n');
   place_t place = {0};
   bool has_place = loc.size != 0 && (diag->source.size != 0 || loc.begin == 0);
@@ -270,7 +270,7 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
         .struct_size = sizeof diagnostic,
         .severity = severity,
         .code = code ? code : "",
-        .message = message_text,
+        .message = message,
         .help = help ? help : "",
         .source_name = diag->source_name,
         .line = place.line,
@@ -279,7 +279,6 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
     };
     diag->options->on_diagnostic(diag->options->on_diagnostic_self, &diagnostic);
   }
-  qn__buffer_deinit(&message);
 }
 
 qn_status_t qn__diag_status(const qn__diag_t* diag, qn_status_code_t code) {

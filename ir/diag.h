@@ -4,6 +4,8 @@
 #ifndef QUERN_IR_DIAG_H_
 #define QUERN_IR_DIAG_H_
 
+#include <stdarg.h>
+
 #include "base/buffer.h"
 #include "ir/ir.h"
 
@@ -23,6 +25,9 @@ void qn__diag_deinit(qn__diag_t* diag);
 // `code` such as "QN0103" for errors and warnings, "" for notes. `help` may be NULL.
 void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__ir_loc_t loc,
                      const char* help, const char* format, ...) QN_PRINTF(6, 7);
+void qn__diag_report_list(qn__diag_t* diag, qn_severity_t severity, const char* code,
+                          qn__ir_loc_t loc, const char* help, const char* format, va_list arguments)
+    QN_PRINTF(6, 0);
 static inline bool qn__diag_is_full(const qn__diag_t* diag) {
   return diag->error_count >= diag->error_limit;
 }

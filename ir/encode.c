@@ -79,19 +79,15 @@ static void encode_expr(const qn__ir_expr_t* expr, qn__buffer_t* out) {
       break;
     case QN__EXPR_LOAD:
       qn__buffer_varint(out, expr->load.buffer->id);
-      encode_exprs(expr->load.indices, expr->load.buffer->rank, out);
       break;
     case QN__EXPR_OP:
       qn__buffer_u8(out, (uint8_t)expr->op);
-      encode_exprs(expr->args, qn__op_info(expr->op)->arity, out);
       break;
     case QN__EXPR_CAST:
     case QN__EXPR_BITCAST:
       qn__buffer_u8(out, (uint8_t)expr->dtype);
-      encode_expr(expr->args[0], out);
       break;
     case QN__EXPR_COND:
-      encode_exprs(expr->args, 3, out);
       break;
     case QN__EXPR_REDUCE:
       qn__buffer_u8(out, (uint8_t)expr->reduce.reduce_kind);
@@ -101,6 +97,8 @@ static void encode_expr(const qn__ir_expr_t* expr, qn__buffer_t* out) {
       encode_expr(expr->reduce.value, out);
       break;
   }
+  qn__ir_operands_t operands = qn__expr_operands(expr);
+  encode_exprs(operands.items, operands.count, out);
 }
 
 static void encode_shape(const qn__ir_buffer_t* buffer, qn__buffer_t* out) {

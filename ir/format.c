@@ -108,9 +108,7 @@ static bool ends_operand(const formatter_t* f, size_t i) {
   switch (f->tokens[i].kind) {
     case QN__TOKEN_NAME: {
       qn_str_t word = text_of(f, i);
-      return !qn__text_is_reserved(word) || qn__str_equal(word, QN_STR("true")) ||
-             qn__str_equal(word, QN_STR("false")) || qn__str_equal(word, QN_STR("inf")) ||
-             qn__str_equal(word, QN_STR("nan"));
+      return !qn__text_is_reserved(word) || qn__text_is_literal(word);
     }
     case QN__TOKEN_INT:
     case QN__TOKEN_FLOAT:
@@ -167,13 +165,15 @@ static bool is_spaced(const formatter_t* f, size_t i) {
 
 // ------------------------------------------------------------------------------------ comments
 
-static void write_comment(formatter_t* f, size_t i) {
-  qn_str_t comment = text_of(f, i);
-  while (comment.size > 0 &&
-         (comment.data[comment.size - 1] == ' ' || comment.data[comment.size - 1] == '\t' ||
-          comment.data[comment.size - 1] == '\r')) {
-    comment.size--;
+static qn_str_t trimmed(qn_str_t text) {
+  while (text.size > 0 && (text.data[text.size - 1] == ' ' || text.data[text.size - 1] == '\t' ||
+                           text.data[text.size - 1] == '\r')) {
+    text.size--;
   }
+  return text;
+}
+
+static void write_comment(formatter_t* f, size_t i) {
   // After an operand `//` would divide.
   bool is_trailing = f->tokens[i].newline_count == 0 && !f->is_line_empty && !f->has_comment &&
                      f->last != SIZE_MAX;
@@ -183,7 +183,7 @@ static void write_comment(formatter_t* f, size_t i) {
   } else if (!f->is_line_empty || f->out->size == 0) {
     new_line(f, columns_of(f));
   }
-  qn__buffer_str(f->out, comment);
+  qn__buffer_str(f->out, trimmed(text_of(f, i)));
   f->is_line_empty = false;
   f->has_comment = true;
 }
@@ -221,11 +221,6 @@ static void open_brace(formatter_t* f, size_t i) {
     f->indent++;
     f->is_statement_open = false;
   }
-}
-
-static void close_brace(formatter_t* f, brace_t brace) {
-  // A reduction is a part of its statement, a block is the end of one.
-  f->is_statement_open = brace != BRACE_BLOCK;
 }
 
 static void note_token(formatter_t* f, size_t i) {
@@ -310,7 +305,8 @@ static void format_tokens(formatter_t* f) {
     if (kind == QN__TOKEN_LEFT_BRACE) open_brace(f, i);
     if (kind == QN__TOKEN_RIGHT_BRACE && f->brace_count > 0) {
       f->brace_count--;
-      close_brace(f, closed);
+      // A reduction is a part of its statement, a block is the end of one.
+      f->is_statement_open = closed != BRACE_BLOCK;
     }
     f->before_last = f->last;
     f->last = i;
@@ -320,14 +316,6 @@ static void format_tokens(formatter_t* f) {
 }
 
 // ------------------------------------------------------------------------------------ entry
-
-static qn_str_t trimmed(qn_str_t text) {
-  while (text.size > 0 && (text.data[text.size - 1] == ' ' || text.data[text.size - 1] == '\t' ||
-                           text.data[text.size - 1] == '\r')) {
-    text.size--;
-  }
-  return text;
-}
 
 // Returns whether both texts have the same tokens, comments included.
 static bool is_same(const formatter_t* f, qn_str_t result) {

@@ -9,6 +9,7 @@
 // 4. Parallel loops and blocks run in order.
 #include "ir/interpret.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -33,7 +34,19 @@ static void no_memory(qn__interpret_machine_t* machine) {
   qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for the threads");
 }
 
-// A set with room for several threads. A set of one thread needs no allocation.
+// Returns memory for `count` items, which is `single` for one. NULL without memory.
+static void* scratch(qn__interpret_machine_t* machine, size_t count, size_t size, void* single) {
+  if (count <= 1) return single;
+  void* items = qn__alloc_zero(machine->allocator, count, size);
+  if (!items) no_memory(machine);
+  return items;
+}
+
+static void scratch_free(qn__interpret_machine_t* machine, void* items, size_t count, size_t size) {
+  if (count > 1) qn__free(machine->allocator, items, count * size);
+}
+
+// A set with room for several threads.
 typedef struct owned_set {
   qn__interpret_set_t set;
   uint32_t capacity;
@@ -43,18 +56,19 @@ typedef struct owned_set {
 static bool set_init(qn__interpret_machine_t* machine, owned_set_t* owned, uint32_t capacity) {
   owned->set.count = 0;
   owned->capacity = capacity;
-  if (capacity <= 1) {
-    owned->set.threads = &owned->single;
-    return true;
-  }
-  owned->set.threads = qn__alloc_zero(machine->allocator, capacity, sizeof(uint32_t));
-  if (!owned->set.threads) no_memory(machine);
+  owned->set.threads = scratch(machine, capacity, sizeof(uint32_t), &owned->single);
   return owned->set.threads != NULL;
 }
 
 static void set_deinit(qn__interpret_machine_t* machine, owned_set_t* owned) {
-  if (owned->capacity <= 1) return;
-  qn__free(machine->allocator, owned->set.threads, owned->capacity * sizeof(uint32_t));
+  scratch_free(machine, owned->set.threads, owned->capacity, sizeof(uint32_t));
+}
+
+static void set_add(owned_set_t* owned, uint32_t thread) {
+  // Numbers ascend (is_active searches by halves).
+  assert(owned->set.count == 0 || owned->set.threads[owned->set.count - 1] < thread);
+  assert(owned->set.count < owned->capacity);
+  owned->set.threads[owned->set.count++] = thread;
 }
 
 static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
@@ -85,24 +99,15 @@ static bool prepare_store(qn__interpret_machine_t* machine, const qn__ir_stmt_t*
 static void run_store(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                       const qn__interpret_set_t* active) {
   pending_t single;
-  pending_t* pending = &single;
-  if (active->count > 1) {
-    pending = qn__alloc_zero(machine->allocator, active->count, sizeof *pending);
-    if (!pending) {
-      no_memory(machine);
-      return;
-    }
-  }
-  bool is_ready = true;
+  pending_t* pending = scratch(machine, active->count, sizeof *pending, &single);
+  bool is_ready = pending != NULL;
   for (uint32_t i = 0; i < active->count && is_ready; ++i) {
     is_ready = prepare_store(machine, stmt, active->threads[i], &pending[i]);
   }
   for (uint32_t i = 0; i < active->count && is_ready; ++i) {
     qn__machine_write(stmt->store.buffer, pending[i].address, pending[i].value);
   }
-  if (pending != &single) {
-    qn__free(machine->allocator, pending, active->count * sizeof *pending);
-  }
+  scratch_free(machine, pending, active->count, sizeof *pending);
 }
 
 static qn__ir_scalar_t combine(const qn__ir_stmt_t* stmt, qn__ir_scalar_t old,
@@ -148,8 +153,7 @@ static void run_if(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
     for (uint32_t i = 0; i < active->count; ++i) {
       uint32_t thread = active->threads[i];
       bool holds = qn__machine_eval(machine, stmt->if_.condition, thread).i != 0;
-      qn__interpret_set_t* set = holds ? &taken.set : &skipped.set;
-      set->threads[set->count++] = thread;
+      set_add(holds ? &taken : &skipped, thread);
     }
     run_block(machine, &stmt->if_.then_block, &taken.set);
     run_block(machine, &stmt->if_.else_block, &skipped.set);
@@ -166,14 +170,10 @@ static void run_loop(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
     int64_t end;
   } range_t;
   range_t single;
-  range_t* ranges = &single;
   owned_set_t running;
   if (!qn__machine_declare_var(machine, stmt->loop.var)) return;
   if (!set_init(machine, &running, active->count)) return;
-  if (active->count > 1) {
-    ranges = qn__alloc_zero(machine->allocator, active->count, sizeof *ranges);
-    if (!ranges) no_memory(machine);
-  }
+  range_t* ranges = scratch(machine, active->count, sizeof *ranges, &single);
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
     ranges[i].next = qn__machine_eval(machine, stmt->loop.begin, active->threads[i]).i;
     ranges[i].end = qn__machine_eval(machine, stmt->loop.end, active->threads[i]).i;
@@ -185,14 +185,12 @@ static void run_loop(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
       uint32_t thread = active->threads[i];
       qn__machine_set_var(machine, stmt->loop.var, thread, (qn__ir_scalar_t){.i = ranges[i].next});
       ++ranges[i].next;
-      running.set.threads[running.set.count++] = thread;
+      set_add(&running, thread);
     }
     if (running.set.count == 0) break;
     run_block(machine, &stmt->loop.body, &running.set);
   }
-  if (ranges && ranges != &single) {
-    qn__free(machine->allocator, ranges, active->count * sizeof *ranges);
-  }
+  scratch_free(machine, ranges, active->count, sizeof *ranges);
   set_deinit(machine, &running);
 }
 
@@ -225,6 +223,20 @@ static void set_per_thread(qn__interpret_machine_t* machine) {
   }
 }
 
+static void push_level(qn__interpret_machine_t* machine, qn_loop_kind_t kind, uint32_t extent) {
+  uint32_t count = machine->levels[machine->level].count * extent;
+  assert(machine->level + 1 < qn__interpret_max_levels && count <= max_threads);
+  machine->levels[++machine->level] =
+      (qn__interpret_level_t){.kind = kind, .extent = extent, .count = count};
+  set_per_thread(machine);
+}
+
+static void pop_level(qn__interpret_machine_t* machine) {
+  assert(machine->level > 0);
+  --machine->level;
+  set_per_thread(machine);
+}
+
 static void run_threads(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                         const qn__interpret_set_t* active) {
   if (active->count == 0) return;
@@ -240,10 +252,7 @@ static void run_threads(qn__interpret_machine_t* machine, const qn__ir_stmt_t* s
                      max_threads);
     return;
   }
-  ++machine->level;
-  machine->levels[machine->level] = (qn__interpret_level_t){
-      .kind = stmt->loop.kind, .extent = (uint32_t)extent, .count = (uint32_t)count};
-  set_per_thread(machine);
+  push_level(machine, stmt->loop.kind, (uint32_t)extent);
   owned_set_t children;
   if (qn__machine_declare_var(machine, stmt->loop.var) &&
       set_init(machine, &children, active->count * (uint32_t)extent)) {
@@ -251,14 +260,13 @@ static void run_threads(qn__interpret_machine_t* machine, const qn__ir_stmt_t* s
       for (uint32_t c = 0; c < (uint32_t)extent; ++c) {
         uint32_t child = active->threads[i] * (uint32_t)extent + c;
         qn__machine_set_var(machine, stmt->loop.var, child, (qn__ir_scalar_t){.i = begin + c});
-        children.set.threads[children.set.count++] = child;
+        set_add(&children, child);
       }
     }
     run_block(machine, &stmt->loop.body, &children.set);
     set_deinit(machine, &children);
   }
-  --machine->level;
-  set_per_thread(machine);
+  pop_level(machine);
 }
 
 // Runs a marked loop in groups of lanes, as generated code does. Each lane is a thread.
@@ -270,21 +278,17 @@ static void run_lanes(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stm
   int64_t end = qn__machine_eval(machine, stmt->loop.end, parent).i;
   owned_set_t lanes;
   if (qn__machine_failed(machine) || !set_init(machine, &lanes, lane_count)) return;
-  ++machine->level;
-  machine->levels[machine->level] =
-      (qn__interpret_level_t){.kind = stmt->loop.kind, .extent = lane_count, .count = lane_count};
-  set_per_thread(machine);
+  push_level(machine, stmt->loop.kind, lane_count);
   bool is_ready = qn__machine_declare_var(machine, stmt->loop.var);
   for (int64_t i = begin; i < end && is_ready && !qn__machine_failed(machine);) {
     lanes.set.count = 0;
     for (uint32_t lane = 0; lane < lane_count && i < end; ++lane, ++i) {
       qn__machine_set_var(machine, stmt->loop.var, lane, (qn__ir_scalar_t){.i = i});
-      lanes.set.threads[lanes.set.count++] = lane;
+      set_add(&lanes, lane);
     }
     run_block(machine, &stmt->loop.body, &lanes.set);
   }
-  --machine->level;
-  set_per_thread(machine);
+  pop_level(machine);
   set_deinit(machine, &lanes);
 }
 

@@ -7,9 +7,12 @@
 // the thread's own value, and a reduction over threads skips them.
 //
 // Not here: arithmetic (arith.c).
+#include <assert.h>
+
 #include "ir/interpreter.h"
 
 bool qn__machine_declare_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var) {
+  assert(var->id < machine->function->var_count);
   qn__interpret_var_t* held = &machine->vars[var->id];
   uint32_t count = machine->levels[machine->level].count;
   if (held->capacity < count) {
@@ -28,6 +31,7 @@ bool qn__machine_declare_var(qn__interpret_machine_t* machine, const qn__ir_var_
 
 void qn__machine_set_var(qn__interpret_machine_t* machine, const qn__ir_var_t* var, uint32_t thread,
                          qn__ir_scalar_t value) {
+  assert(thread < machine->vars[var->id].capacity);
   machine->vars[var->id].values[thread] = value;
 }
 
@@ -147,19 +151,13 @@ static qn__ir_scalar_t eval_group(qn__interpret_machine_t* machine, const qn__ir
   grid_t grid = grid_of(machine);
   uint32_t warp_size = warp_size_of(machine);
   uint32_t first = 0, count = grid.total;
-  qn_reduce_kind_t kind = QN_REDUCE_SUM;
-  switch (expr->op) {
-    case QN_OP_WARP_MIN:
-    case QN_OP_BLOCK_MIN:
-      kind = QN_REDUCE_MIN;
-      break;
-    case QN_OP_WARP_MAX:
-    case QN_OP_BLOCK_MAX:
-      kind = QN_REDUCE_MAX;
-      break;
-    default:
-      break;
-  }
+  static const qn_reduce_kind_t kinds[QN_OP_COUNT] = {
+      [QN_OP_WARP_SUM] = QN_REDUCE_SUM,  [QN_OP_WARP_MIN] = QN_REDUCE_MIN,
+      [QN_OP_WARP_MAX] = QN_REDUCE_MAX,  [QN_OP_BLOCK_SUM] = QN_REDUCE_SUM,
+      [QN_OP_BLOCK_MIN] = QN_REDUCE_MIN, [QN_OP_BLOCK_MAX] = QN_REDUCE_MAX,
+  };
+  qn_reduce_kind_t kind = kinds[expr->op];
+  assert(kind != 0);
   if (expr->op == QN_OP_WARP_SUM || expr->op == QN_OP_WARP_MIN || expr->op == QN_OP_WARP_MAX) {
     first = linear_of(&grid, thread) / warp_size * warp_size;
     count = grid.total - first < warp_size ? grid.total - first : warp_size;

@@ -5,6 +5,8 @@
 // the root buffer, to find views and strides that reach beyond it. Fresh memory is filled with
 // ones, so that uninitialised floats are NaN. A declaration that runs again replaces the previous
 // one.
+#include <assert.h>
+
 #include "ir/interpreter.h"
 
 #define MAX_BYTES ((int64_t)1 << 40)  // of one buffer, for all threads
@@ -13,64 +15,41 @@ static size_t dims_of(const qn__ir_buffer_t* buffer) {
   return 2 * (size_t)buffer->rank + 1;
 }
 
-static void release(qn__interpret_machine_t* machine, qn__interpret_buffer_t* held,
-                    size_t dims_per_thread) {
+static void release(qn__interpret_machine_t* machine, qn__interpret_buffer_t* held) {
   qn__free(machine->allocator, held->slots, held->count * sizeof *held->slots);
-  qn__free(machine->allocator, held->dims, held->count * dims_per_thread * sizeof *held->dims);
+  qn__free(machine->allocator, held->dims, held->dim_count * sizeof *held->dims);
   qn__free(machine->allocator, held->memory, held->memory_bytes);
   *held = (qn__interpret_buffer_t){0};
 }
 
-typedef struct releaser {
-  qn__interpret_machine_t* machine;
-} releaser_t;
-
-static void release_buffer(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer) {
-  release(machine, &machine->buffers[buffer->id], dims_of(buffer));
-}
-
-static bool release_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
-  const releaser_t* releaser = walker->self;
-  if (stmt->kind == QN__STMT_ALLOC) release_buffer(releaser->machine, stmt->alloc.buffer);
-  return true;
-}
-
 void qn__machine_free_buffers(qn__interpret_machine_t* machine) {
   if (!machine->buffers) return;
-  for (size_t i = 0; i < machine->function->param_count; ++i) {
-    const qn__ir_buffer_t* buffer = machine->function->params[i].buffer;
-    if (buffer) release_buffer(machine, buffer);
+  for (uint32_t i = 0; i < machine->function->buffer_count; ++i) {
+    release(machine, &machine->buffers[i]);
   }
-  releaser_t releaser = {machine};
-  qn__ir_walker_t walker = {.on_stmt = release_stmt, .self = &releaser};
-  qn__ir_block_t body = machine->function->body;
-  (void)qn__walk_block(&walker, &body);
 }
 
 // Makes room for the slots of `count` threads. Returns false on failure.
 static bool prepare(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t level,
                     uint32_t count) {
-  release_buffer(machine, buffer);
+  assert(buffer->id < machine->function->buffer_count);
   qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
+  release(machine, held);
   held->level = level;
   held->count = count;
+  held->dim_count = count * dims_of(buffer);
   held->slots = qn__alloc_zero(machine->allocator, count, sizeof *held->slots);
-  held->dims = qn__alloc_zero(machine->allocator, count * dims_of(buffer), sizeof *held->dims);
+  held->dims = qn__alloc_zero(machine->allocator, held->dim_count, sizeof *held->dims);
   if (held->slots && held->dims) return true;
   qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for buffer '%s'", buffer->name);
   return false;
-}
-
-static int64_t* dims_at(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
-                        uint32_t index) {
-  return machine->buffers[buffer->id].dims + index * dims_of(buffer);
 }
 
 // Computes extents and strides for one thread, and the number of elements from the lowest to the
 // highest that they reach. Returns false on failure.
 static bool measure(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer, uint32_t index,
                     uint32_t thread, int64_t* out_low, int64_t* out_high) {
-  int64_t* extents = dims_at(machine, buffer, index);
+  int64_t* extents = machine->buffers[buffer->id].dims + index * dims_of(buffer);
   int64_t* strides = extents + buffer->rank;
   int64_t stride = 1, low = 0, high = 1;
   bool is_empty = false, overflows = false;
@@ -225,50 +204,17 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
   return slot->data + offset * size;
 }
 
+// Elements are the lower bytes of the words that hold them.
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a little-endian machine");
+
 qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address) {
   uint64_t bits = 0;
-  size_t size = qn_dtype_size_bytes(buffer->dtype);
-  uint8_t one;
-  uint16_t two;
-  uint32_t four;
-  switch (size) {
-    case 1:
-      memcpy(&one, address, 1);
-      bits = one;
-      break;
-    case 2:
-      memcpy(&two, address, 2);
-      bits = two;
-      break;
-    case 4:
-      memcpy(&four, address, 4);
-      bits = four;
-      break;
-    default:
-      memcpy(&bits, address, 8);
-      break;
-  }
+  memcpy(&bits, address, qn_dtype_size_bytes(buffer->dtype));
   if (buffer->dtype == QN_DTYPE_BOOL) return (qn__ir_scalar_t){.i = bits != 0};
   return qn__scalar_from_bits(buffer->dtype, bits);
 }
 
 void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value) {
   uint64_t bits = qn__scalar_to_bits(buffer->dtype, value);
-  uint8_t one = (uint8_t)bits;
-  uint16_t two = (uint16_t)bits;
-  uint32_t four = (uint32_t)bits;
-  switch (qn_dtype_size_bytes(buffer->dtype)) {
-    case 1:
-      memcpy(address, &one, 1);
-      break;
-    case 2:
-      memcpy(address, &two, 2);
-      break;
-    case 4:
-      memcpy(address, &four, 4);
-      break;
-    default:
-      memcpy(address, &bits, 8);
-      break;
-  }
+  memcpy(address, &bits, qn_dtype_size_bytes(buffer->dtype));
 }

@@ -30,7 +30,8 @@ typedef struct qn__interpret_buffer {
   uint32_t level;
   uint32_t count;  // threads with a slot
   qn__interpret_slot_t* slots;
-  int64_t* dims;    // per thread: rank extents, then rank strides in elements
+  int64_t* dims;  // per thread: rank extents, then rank strides in elements
+  size_t dim_count;
   uint8_t* memory;  // owned; NULL for parameters and views
   size_t memory_bytes;
 } qn__interpret_buffer_t;

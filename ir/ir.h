@@ -223,6 +223,10 @@ typedef struct qn__ir_param {
   qn__ir_var_t* scalar;
 } qn__ir_param_t;
 
+static inline const char* qn__param_name(const qn__ir_param_t* param) {
+  return param->scalar ? param->scalar->name : param->buffer->name;
+}
+
 struct qn__ir_func {
   const char* name;
   const char* signature;  // made by qn__module_finish
@@ -324,6 +328,15 @@ struct qn__ir_walker {
 };
 bool qn__walk_block(qn__ir_walker_t* walker, qn__ir_block_t* block);
 bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr);
+// The operands that an expression has in an array: indices of a LOAD, operands of an operator, a
+// conversion or a COND. A REDUCE has none: its parts have names and an order.
+typedef struct qn__ir_operands {
+  qn__ir_expr_t* const* items;
+  size_t count;
+} qn__ir_operands_t;
+qn__ir_operands_t qn__expr_operands(const qn__ir_expr_t* expr);
+// Walks shapes and strides of the parameters.
+bool qn__walk_extents(qn__ir_walker_t* walker, const qn__ir_func_t* function);
 // Returns whether it holds a TARGET operator, such as warp_size().
 bool qn__expr_has_target(qn__ir_expr_t* expr);
 

@@ -6,6 +6,8 @@
 // `}`, `,` or on its own line is a comment.
 #include "ir/lexer.h"
 
+#include <stdio.h>
+
 #include "base/escape.h"
 #include "ir/codes.h"
 
@@ -49,6 +51,11 @@ bool qn__text_is_reserved(qn_str_t text) {
     if (qn__str_equal(text, qn__str(words[i]))) return true;
   }
   return qn__dtype_from_str(text) != QN_DTYPE_NONE;
+}
+
+bool qn__text_is_literal(qn_str_t text) {
+  return qn__str_equal(text, QN_STR("true")) || qn__str_equal(text, QN_STR("false")) ||
+         qn__str_equal(text, QN_STR("inf")) || qn__str_equal(text, QN_STR("nan"));
 }
 
 bool qn__text_is_name(qn_str_t text) {
@@ -195,39 +202,20 @@ static void lex_name(qn__lexer_t* lexer) {
   }
 }
 
+// Finds the longest token of the texts of QN__TOKENS, which stand in quotes there.
 static qn__token_kind_t lex_punctuation(qn__lexer_t* lexer) {
-  // Longest first.
-  static const struct {
-    char text[3];
-    qn__token_kind_t kind;
-  } table[] = {
-      {"..", QN__TOKEN_RANGE},       {"==", QN__TOKEN_EQ},
-      {"!=", QN__TOKEN_NE},          {"<=", QN__TOKEN_LE},
-      {">=", QN__TOKEN_GE},          {"<<", QN__TOKEN_SHL},
-      {">>", QN__TOKEN_SHR},         {"//", QN__TOKEN_FLOORDIV},
-      {"&&", QN__TOKEN_AND_AND},     {"||", QN__TOKEN_OR_OR},
-      {"(", QN__TOKEN_LEFT_PAREN},   {")", QN__TOKEN_RIGHT_PAREN},
-      {"[", QN__TOKEN_LEFT_BRACKET}, {"]", QN__TOKEN_RIGHT_BRACKET},
-      {"{", QN__TOKEN_LEFT_BRACE},   {"}", QN__TOKEN_RIGHT_BRACE},
-      {",", QN__TOKEN_COMMA},        {";", QN__TOKEN_SEMICOLON},
-      {":", QN__TOKEN_COLON},        {"?", QN__TOKEN_QUESTION},
-      {"=", QN__TOKEN_ASSIGN},       {"<", QN__TOKEN_LT},
-      {">", QN__TOKEN_GT},           {"+", QN__TOKEN_PLUS},
-      {"-", QN__TOKEN_MINUS},        {"*", QN__TOKEN_STAR},
-      {"/", QN__TOKEN_SLASH},        {"%", QN__TOKEN_PERCENT},
-      {"&", QN__TOKEN_AND},          {"|", QN__TOKEN_OR},
-      {"^", QN__TOKEN_XOR},          {"~", QN__TOKEN_TILDE},
-      {"!", QN__TOKEN_NOT},
-  };
-  char a = peek(lexer, 0);
-  char b = peek(lexer, 1);
-  for (size_t i = 0; i < QN_COUNT_OF(table); i++) {
-    if (table[i].text[0] == a && (table[i].text[1] == '\0' || table[i].text[1] == b)) {
-      lexer->offset += table[i].text[1] ? 2 : 1;
-      return table[i].kind;
-    }
+  qn__token_kind_t found = QN__TOKEN_COUNT;
+  uint32_t found_size = 0;
+  for (int kind = QN__TOKEN_LEFT_PAREN; kind < QN__TOKEN_COUNT; kind++) {
+    const char* text = qn__token_text((qn__token_kind_t)kind) + 1;
+    uint32_t size = text[1] == '\'' ? 1 : 2;
+    if (text[0] != peek(lexer, 0) || (size == 2 && text[1] != peek(lexer, 1))) continue;
+    if (size < found_size) continue;
+    found = (qn__token_kind_t)kind;
+    found_size = size;
   }
-  return QN__TOKEN_COUNT;
+  lexer->offset += found_size;
+  return found;
 }
 
 // Reports a run of characters that start no token, and skips it.
@@ -237,24 +225,20 @@ static void skip_strange(qn__lexer_t* lexer) {
   uint32_t size = (uint32_t)qn__utf8_decode(
       (qn_str_t){lexer->text.data + begin, lexer->text.size - begin}, &code);
   lexer->offset += size ? size : 1;
-  if (!lexer->diag) return;
-  lexer->error_begin = begin;
   const char* help = NULL;
   if (code == '.') help = "a range is written with two dots, a number with digits on both sides";
   if (code == '#') help = "comments start with //";
   if (code == '\'') help = "write strings in double quotes";
   if (code == 0xD7) help = "write *";
   if (code == 0x2212) help = "write -";
+  char what[64];
   if (code < 0x20 || code == 0x7F) {
-    qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_CHARACTER),
-                    (qn__ir_loc_t){begin, lexer->offset - begin}, help,
-                    "unexpected control character U+%04X", (unsigned)code);
+    (void)snprintf(what, sizeof what, "unexpected control character U+%04X", (unsigned)code);
   } else {
-    qn__diag_report(lexer->diag, QN_SEVERITY_ERROR, qn__code(QN__CODE_BAD_CHARACTER),
-                    (qn__ir_loc_t){begin, lexer->offset - begin}, help,
-                    "unexpected character '%.*s'", (int)(lexer->offset - begin),
-                    lexer->text.data + begin);
+    (void)snprintf(what, sizeof what, "unexpected character '%.*s'", (int)(lexer->offset - begin),
+                   lexer->text.data + begin);
   }
+  report(lexer, QN__CODE_BAD_CHARACTER, begin, lexer->offset, help, what);
 }
 
 // Reports and skips a comment in the style of C, over several lines if it is closed.
@@ -263,14 +247,13 @@ static void skip_block_comment(qn__lexer_t* lexer) {
   uint32_t line_end = 0;
   for (lexer->offset += 2; lexer->offset < lexer->text.size; lexer->offset++) {
     if (peek(lexer, 0) == '\n' && !line_end) line_end = lexer->offset;
-    if (peek(lexer, 0) == '*' && peek(lexer, 1) == '/') {
-      lexer->offset += 2;
-      report(lexer, QN__CODE_BAD_CHARACTER, begin, begin + 2, "comments start with //",
-             "block comments are not part of the language");
-      return;
-    }
+    if (peek(lexer, 0) == '*' && peek(lexer, 1) == '/') break;
   }
-  if (line_end) lexer->offset = line_end;
+  if (lexer->offset < lexer->text.size) {
+    lexer->offset += 2;
+  } else if (line_end) {
+    lexer->offset = line_end;
+  }
   report(lexer, QN__CODE_BAD_CHARACTER, begin, begin + 2, "comments start with //",
          "block comments are not part of the language");
 }
@@ -322,10 +305,7 @@ qn__token_t qn__lexer_next(qn__lexer_t* lexer) {
       qn__token_t token = finish(lexer, QN__TOKEN_NAME, begin, newline_count);
       qn_str_t word = qn__lexer_slice(lexer->text, token.loc);
       lexer->is_last_reserved =
-          is_behind_bracket ||
-          (qn__text_is_reserved(word) && !qn__str_equal(word, QN_STR("true")) &&
-           !qn__str_equal(word, QN_STR("false")) && !qn__str_equal(word, QN_STR("inf")) &&
-           !qn__str_equal(word, QN_STR("nan")));
+          is_behind_bracket || (qn__text_is_reserved(word) && !qn__text_is_literal(word));
       return token;
     } else if (is_digit(c)) {
       qn__token_kind_t kind = lex_number(lexer);

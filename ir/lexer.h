@@ -7,7 +7,7 @@
 
 #include "ir/diag.h"
 
-// QN_TOKEN(NAME, "how it is called in messages"): the kinds with text of their own first.
+// QN_TOKEN(NAME, "how it is called in messages"): kinds with texts of their own, then punctuation.
 #define QN__TOKENS(QN_TOKEN)           \
   QN_TOKEN(END, "the end of the text") \
   QN_TOKEN(NAME, "a name")             \
@@ -94,6 +94,8 @@ bool qn__lexer_int(qn_str_t token, uint64_t* out_value);
 
 // Returns true if `text` may be declared: letters, digits and "_", no digit first, not reserved.
 bool qn__text_is_name(qn_str_t text);
+// Returns true for true, false, inf and nan.
+bool qn__text_is_literal(qn_str_t text);
 // Returns true for words that cannot be names: keywords of statements, dtypes, literals.
 bool qn__text_is_reserved(qn_str_t text);
 

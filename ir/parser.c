@@ -23,10 +23,8 @@ static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, 
 static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, qn__ir_loc_t loc,
                    const char* help, const char* format, va_list arguments) {
   if (p->is_stopped || p->arena->is_exhausted) return;
-  char message[400];
-  if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
-  qn__diag_report(p->diag, severity, severity == QN_SEVERITY_NOTE ? "" : qn__code(code), loc, help,
-                  "%s", message);
+  qn__diag_report_list(p->diag, severity, severity == QN_SEVERITY_NOTE ? "" : qn__code(code), loc,
+                       help, format, arguments);
   if (p->diag->text.has_failed) qn__parser_out_of_memory(p);
 }
 

@@ -291,9 +291,8 @@ static void print_function(qn__printer_t* p, const qn__ir_func_t* function) {
   }
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_param_t* param = &function->params[i];
-    const char* name = param->scalar ? param->scalar->name : param->buffer->name;
     const void* entity = param->scalar ? (const void*)param->scalar : (const void*)param->buffer;
-    qn__print_declare(p, entity, name, "p");
+    qn__print_declare(p, entity, qn__param_name(param), "p");
   }
   p->line_begin = p->out->size;
   qn__buffer_cstr(p->out, "func ");

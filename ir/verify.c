@@ -41,12 +41,10 @@ void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t lo
 
 void qn__verify_note(qn__verifier_t* v, qn__ir_loc_t loc, const char* format, ...) {
   if (loc.size == 0 || v->has_failed) return;
-  char message[400];
   va_list arguments;
   va_start(arguments, format);
-  if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
+  qn__diag_report_list(v->diag, QN_SEVERITY_NOTE, "", loc, NULL, format, arguments);
   va_end(arguments);
-  qn__diag_report(v->diag, QN_SEVERITY_NOTE, "", loc, NULL, "%s", message);
 }
 
 void qn__verify_out_of_memory(qn__verifier_t* v) {
@@ -82,8 +80,8 @@ void qn__verify_leave(qn__verifier_t* v) {
 
 // Checks the name of a function, parameter or symbol, which is part of the canonical bytes and the
 // text.
-static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, const void* node,
-                       const char* what, qn__ir_loc_t loc) {
+static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, const char* what,
+                       qn__ir_loc_t loc) {
   if (!name || !qn__text_is_name(qn__str(name))) {
     qn__verify_error(v, QN__VERIFY_NAME, loc, "a letter or '_', then letters, digits and '_'",
                      "'%s' cannot be the name of %s", name ? name : "", what);
@@ -94,11 +92,8 @@ static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, co
                      what[0] == 'a' ? what + 2 : what, name);
     return;
   }
-  union {
-    const void* from;
-    void* to;
-  } value = {node};
-  if (!qn__map_put(names, qn__str(name), value.to)) qn__verify_out_of_memory(v);
+  // The map is used as a set.
+  if (!qn__map_put(names, qn__str(name), names)) qn__verify_out_of_memory(v);
 }
 
 // ------------------------------------------------------------------------------------ parameters
@@ -152,15 +147,12 @@ static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) 
   qn__map_init(&names, v->scratch.allocator);
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_param_t* param = &function->params[i];
-    if (param->buffer) {
-      check_name(v, &names, param->buffer->name, param->buffer, "a parameter", param->buffer->loc);
-    } else {
-      check_name(v, &names, param->scalar->name, param->scalar, "a parameter", param->scalar->loc);
-    }
+    check_name(v, &names, qn__param_name(param), "a parameter",
+               param->buffer ? param->buffer->loc : param->scalar->loc);
   }
   for (size_t i = 0; i < function->symbol_count; i++) {
     const qn__ir_var_t* symbol = function->symbols[i];
-    check_name(v, &names, symbol->name, symbol, "a symbol", symbol->loc);
+    check_name(v, &names, symbol->name, "a symbol", symbol->loc);
   }
   qn__map_deinit(&names);
 }
@@ -210,22 +202,17 @@ typedef struct symbol_order {
   bool has_failed;
 } symbol_order_t;
 
-static void order_of(symbol_order_t* order, const qn__ir_expr_t* expr) {
-  if (expr->kind == QN__EXPR_VAR && expr->var->kind == QN__VAR_SYMBOL) {
-    if (qn__ptrmap_get(&order->appeared, expr->var)) return;
-    if (!qn__ptrmap_put(&order->appeared, expr->var, expr->var)) order->has_failed = true;
-    if (order->next >= order->function->symbol_count ||
-        order->function->symbols[order->next] != expr->var) {
-      order->is_sorted = false;
-    }
-    order->next++;
-    return;
+static bool note_symbol(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  symbol_order_t* order = walker->self;
+  if (expr->kind != QN__EXPR_VAR || expr->var->kind != QN__VAR_SYMBOL) return true;
+  if (qn__ptrmap_get(&order->appeared, expr->var)) return true;
+  if (!qn__ptrmap_put(&order->appeared, expr->var, expr->var)) order->has_failed = true;
+  if (order->next >= order->function->symbol_count ||
+      order->function->symbols[order->next] != expr->var) {
+    order->is_sorted = false;
   }
-  size_t count = expr->kind == QN__EXPR_OP                                       ? 3
-                 : expr->kind == QN__EXPR_COND                                   ? 3
-                 : expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_BITCAST ? 1
-                                                                                 : 0;
-  for (size_t i = 0; i < count && expr->args[i]; i++) order_of(order, expr->args[i]);
+  order->next++;
+  return true;
 }
 
 // Checks that the symbols are in the order of their first appearance; otherwise equal programs
@@ -233,6 +220,8 @@ static void order_of(symbol_order_t* order, const qn__ir_expr_t* expr) {
 static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
   symbol_order_t order = {.function = function, .is_sorted = true};
   qn__ptrmap_init(&order.appeared, v->scratch.allocator);
+  qn__ir_walker_t walker = {.on_expr = note_symbol, .self = &order};
+  (void)qn__walk_extents(&walker, function);
   qn__ptrmap_t bound;
   qn__ptrmap_init(&bound, v->scratch.allocator);
   for (size_t i = 0; i < function->param_count; i++) {
@@ -241,7 +230,6 @@ static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
     for (uint32_t part = 0; part < 2; part++) {
       qn__ir_expr_t* const* extents = part == 0 ? buffer->shape : buffer->strides;
       for (uint32_t k = 0; extents && k < buffer->rank; k++) {
-        order_of(&order, extents[k]);
         if (extents[k]->kind != QN__EXPR_VAR) continue;
         if (!qn__ptrmap_put(&bound, extents[k]->var, extents[k]->var)) order.has_failed = true;
       }
@@ -299,7 +287,7 @@ static bool verify(const qn__ir_body_t* body, qn__diag_t* diag, bool is_lowered)
   for (const qn__ir_func_t* function = body->first; function && !qn__verify_stopped(&v);
        function = function->next) {
     if (!qn__verify_visit(&v, function, function->loc)) break;
-    check_name(&v, &names, function->name, function, "a function", function->loc);
+    check_name(&v, &names, function->name, "a function", function->loc);
     verify_function(&v, function);
     count++;
   }

@@ -60,7 +60,7 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
                      qn_dtype_text(dtypes[index]), expected);
     return false;
   }
-  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) {
+  if (qn__expr_is_exchange(expr)) {
     if (v->lane_depth == 0) {
       qn__verify_error(
           v, QN__VERIFY_EXCHANGE, expr->loc, "put it into a thread.x, thread.y or thread.z loop",
@@ -220,34 +220,15 @@ bool qn__verify_indices(qn__verifier_t* v, qn__ir_expr_t* const* indices,
 }
 
 bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr) {
-  size_t count = 0;
-  switch (expr->kind) {
-    case QN__EXPR_INT:
-    case QN__EXPR_FLOAT:
-      return true;
-    case QN__EXPR_VAR: {
-      const qn__verify_decl_t* decl = qn__ptrmap_get(&v->decls, expr->var);
-      return decl && decl->is_host;
-    }
-    case QN__EXPR_LOAD:
-    case QN__EXPR_REDUCE:
-      return false;
-    case QN__EXPR_OP: {
-      const qn__ir_op_info_t* info = qn__op_info(expr->op);
-      if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
-      count = info->arity;
-      break;
-    }
-    case QN__EXPR_CAST:
-    case QN__EXPR_BITCAST:
-      count = 1;
-      break;
-    case QN__EXPR_COND:
-      count = 3;
-      break;
+  if (expr->kind == QN__EXPR_VAR) {
+    const qn__verify_decl_t* decl = qn__ptrmap_get(&v->decls, expr->var);
+    return decl && decl->is_host;
   }
-  for (size_t i = 0; i < count; i++) {
-    if (!qn__verify_is_host(v, expr->args[i])) return false;
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return false;
+  if (qn__expr_is_exchange(expr)) return false;
+  qn__ir_operands_t operands = qn__expr_operands(expr);
+  for (size_t i = 0; i < operands.count; i++) {
+    if (!qn__verify_is_host(v, operands.items[i])) return false;
   }
   return true;
 }

@@ -29,12 +29,6 @@ static qn__verify_place_t* find_loop(const qn__verifier_t* v,
   return place;
 }
 
-static bool is_thread(qn_loop_kind_t kind) {
-  return qn__loop_is_thread(kind);
-}
-static bool is_block(qn_loop_kind_t kind) {
-  return qn__loop_is_block(kind);
-}
 static bool is_vector(qn_loop_kind_t kind) {
   return kind == QN_LOOP_VECTOR;
 }
@@ -157,7 +151,7 @@ void qn__verify_leave_loop(qn__verifier_t* v, const qn__verify_place_t* place) {
 // synchronization
 
 void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc) {
-  qn__verify_place_t* thread = find_loop(v, is_thread);
+  qn__verify_place_t* thread = find_loop(v, qn__loop_is_thread);
   qn__verify_place_t* unordered = find_loop(v, is_free);
   if (!thread) return;
   for (qn__verify_place_t* place = unordered; place; place = place->outer) {
@@ -230,9 +224,9 @@ static bool bounded_bytes(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint
 
 static void check_shared(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   const char* problem = NULL;
-  if (!find_loop(v, is_block) && !v->is_lowered) {
+  if (!find_loop(v, qn__loop_is_block) && !v->is_lowered) {
     problem = "outside of every block loop";
-  } else if (find_loop(v, is_thread)) {
+  } else if (find_loop(v, qn__loop_is_thread)) {
     problem = "inside of a thread loop";
   } else if (find_loop(v, v->is_lowered ? is_vector : is_free)) {
     problem = "inside of a loop whose iterations are concurrent";

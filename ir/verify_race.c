@@ -156,13 +156,11 @@ qn__race_levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
     case QN__EXPR_LOAD:
       return visit_load(r, expr);
     case QN__EXPR_OP: {
-      const qn__ir_op_info_t* info = qn__op_info(expr->op);
       if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) {
         return visit_guarded(r, qn__race_visit(r, expr->args[0]), expr->args + 1, 1);
       }
-      qn__race_levels_t levels = visit_all(r, expr->args, info->arity);
-      bool is_exchange = info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
-      return is_exchange ? all_levels() : levels;
+      qn__race_levels_t levels = visit_all(r, expr->args, qn__op_info(expr->op)->arity);
+      return qn__expr_is_exchange(expr) ? all_levels() : levels;
     }
     case QN__EXPR_CAST:
     case QN__EXPR_BITCAST:

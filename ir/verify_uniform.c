@@ -67,7 +67,7 @@ static bool visit_op(uniform_t* u, const qn__ir_expr_t* expr) {
     return is_divergent;
   }
   bool is_divergent = visit_all(u, expr->args, info->arity);
-  if (info->rule != QN__RULE_LANE && info->rule != QN__RULE_GROUP) return is_divergent;
+  if (!qn__expr_is_exchange(expr)) return is_divergent;
   char what[64] = "'";
   (void)strncat(what, info->text, 40);
   (void)strcat(what, "'");

@@ -1,35 +1,43 @@
 // ir/walk.c: visits every statement and expression in program order; compares expressions.
+#include <assert.h>
+
 #include "ir/ir.h"
 
-static bool walk_exprs(qn__ir_walker_t* walker, qn__ir_expr_t** exprs, size_t count) {
+static bool walk_exprs(qn__ir_walker_t* walker, qn__ir_expr_t* const* exprs, size_t count) {
   for (size_t i = 0; i < count; i++) {
     if (!qn__walk_expr(walker, exprs[i])) return false;
   }
   return true;
 }
 
-bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
-  if (walker->on_expr && !walker->on_expr(walker, expr)) return false;
+qn__ir_operands_t qn__expr_operands(const qn__ir_expr_t* expr) {
   switch (expr->kind) {
+    case QN__EXPR_LOAD:
+      return (qn__ir_operands_t){expr->load.indices, expr->load.buffer->rank};
+    case QN__EXPR_OP:
+      return (qn__ir_operands_t){expr->args, qn__op_info(expr->op)->arity};
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      return (qn__ir_operands_t){expr->args, 1};
+    case QN__EXPR_COND:
+      return (qn__ir_operands_t){expr->args, 3};
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
     case QN__EXPR_VAR:
-      return true;
-    case QN__EXPR_LOAD:
-      return walk_exprs(walker, expr->load.indices, expr->load.buffer->rank);
-    case QN__EXPR_OP:
-      return walk_exprs(walker, expr->args, qn__op_info(expr->op)->arity);
-    case QN__EXPR_CAST:
-    case QN__EXPR_BITCAST:
-      return qn__walk_expr(walker, expr->args[0]);
-    case QN__EXPR_COND:
-      return walk_exprs(walker, expr->args, 3);
     case QN__EXPR_REDUCE:
-      return qn__walk_expr(walker, expr->reduce.begin) && qn__walk_expr(walker, expr->reduce.end) &&
-             qn__walk_block(walker, &expr->reduce.lets) &&
-             qn__walk_expr(walker, expr->reduce.value);
+      break;
   }
-  return true;
+  return (qn__ir_operands_t){NULL, 0};
+}
+
+bool qn__walk_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  if (walker->on_expr && !walker->on_expr(walker, expr)) return false;
+  if (expr->kind == QN__EXPR_REDUCE) {
+    return qn__walk_expr(walker, expr->reduce.begin) && qn__walk_expr(walker, expr->reduce.end) &&
+           qn__walk_block(walker, &expr->reduce.lets) && qn__walk_expr(walker, expr->reduce.value);
+  }
+  qn__ir_operands_t operands = qn__expr_operands(expr);
+  return walk_exprs(walker, operands.items, operands.count);
 }
 
 static bool is_of_no_target(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
@@ -42,9 +50,21 @@ bool qn__expr_has_target(qn__ir_expr_t* expr) {
   return !qn__walk_expr(&walker, expr);
 }
 
-static bool walk_buffer(qn__ir_walker_t* walker, qn__ir_buffer_t* buffer) {
+static bool walk_shape(qn__ir_walker_t* walker, const qn__ir_buffer_t* buffer) {
   return walk_exprs(walker, buffer->shape, buffer->rank) &&
-         (!buffer->strides || walk_exprs(walker, buffer->strides, buffer->rank)) &&
+         (!buffer->strides || walk_exprs(walker, buffer->strides, buffer->rank));
+}
+
+bool qn__walk_extents(qn__ir_walker_t* walker, const qn__ir_func_t* function) {
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
+    if (buffer && !walk_shape(walker, buffer)) return false;
+  }
+  return true;
+}
+
+static bool walk_buffer(qn__ir_walker_t* walker, const qn__ir_buffer_t* buffer) {
+  return walk_shape(walker, buffer) &&
          (!buffer->elements || walk_exprs(walker, buffer->elements, buffer->element_count)) &&
          (!buffer->base || walk_exprs(walker, buffer->base_indices, buffer->base->rank));
 }
@@ -150,20 +170,23 @@ static bool equal(const frame_t* frame, const qn__ir_expr_t* a, const qn__ir_exp
       return memcmp(&a->float_value, &b->float_value, sizeof a->float_value) == 0;
     case QN__EXPR_VAR:
       return var_equal(frame, a->var, b->var);
-    case QN__EXPR_LOAD:
-      return a->load.buffer == b->load.buffer &&
-             all_equal(frame, a->load.indices, b->load.indices, a->load.buffer->rank);
-    case QN__EXPR_OP:
-      return a->op == b->op && all_equal(frame, a->args, b->args, qn__op_info(a->op)->arity);
-    case QN__EXPR_CAST:
-    case QN__EXPR_BITCAST:
-      return equal(frame, a->args[0], b->args[0]);
-    case QN__EXPR_COND:
-      return all_equal(frame, a->args, b->args, 3);
     case QN__EXPR_REDUCE:
       return reduce_equal(frame, a, b);
+    case QN__EXPR_LOAD:
+      if (a->load.buffer != b->load.buffer) return false;
+      break;
+    case QN__EXPR_OP:
+      if (a->op != b->op) return false;
+      break;
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+    case QN__EXPR_COND:
+      break;
   }
-  return false;
+  qn__ir_operands_t operands = qn__expr_operands(a);
+  qn__ir_operands_t others = qn__expr_operands(b);
+  assert(operands.count == others.count);
+  return all_equal(frame, operands.items, others.items, operands.count);
 }
 
 bool qn__expr_equal(const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
