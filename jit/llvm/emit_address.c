@@ -9,30 +9,31 @@ static qn__llvm_value_t index_value(qn__llvm_emit_t* e, const qn__ir_expr_t* exp
   qn__llvm_value_t value = qn__emit_expr(e, expr);
   if (qn__dtype_bits(expr->dtype) == 64) return value;
   // A narrow linear index may wrap between two lanes, so it becomes a vector.
-  bool is_uniform = value.shape == QN__LLVM_SHAPE_UNIFORM;
-  LLVMValueRef narrow = is_uniform ? value.v : qn__emit_widen(e, value);
+  bool is_uniform = qn__emit_is_uniform(value);
+  LLVMValueRef narrow = qn__emit_operand(e, value, is_uniform);
   LLVMValueRef v = qn__emit_cast(e, expr->dtype, QN_DTYPE_I64, narrow);
-  return is_uniform ? qn__emit_uniform(QN_DTYPE_I64, v) : qn__emit_varying(QN_DTYPE_I64, v);
+  return qn__emit_value(QN_DTYPE_I64, v, is_uniform);
+}
+
+// Emits a failure unless 0 <= index < extent in all active lanes.
+static void require_below(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim,
+                          qn__llvm_value_t index, LLVMValueRef extent) {
+  bool is_uniform = qn__emit_is_uniform(index);
+  LLVMValueRef wide = qn__emit_operand(e, index, is_uniform);
+  LLVMValueRef bound = is_uniform ? extent : qn__emit_splat(e, extent, e->fn->lanes);
+  // The comparison is unsigned, so that a negative index is beyond every extent.
+  LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
+  uint32_t site = qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL);
+  qn__emit_require(e, ok, site, wide, extent);
 }
 
 static void check_index(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim,
                         qn__llvm_value_t index) {
   LLVMValueRef extent = qn__emit_extent(e, buffer, dim);
   int64_t value, limit;
-  if (index.shape == QN__LLVM_SHAPE_UNIFORM && qn__emit_const_int(index.v, &value) &&
-      qn__emit_const_int(extent, &limit) && value >= 0 && value < limit) {
-    return;
-  }
-  LLVMValueRef wide = index.v;
-  LLVMValueRef bound = extent;
-  if (index.shape != QN__LLVM_SHAPE_UNIFORM) {
-    wide = qn__emit_widen(e, index);
-    bound = qn__emit_splat(e, extent, e->fn->lanes);
-  }
-  // The comparison is unsigned, so that a negative index is beyond every extent.
-  LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
-  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL), wide,
-                   extent);
+  bool is_known = qn__emit_is_uniform(index) && qn__emit_const_int(index.v, &value) &&
+                  qn__emit_const_int(extent, &limit) && value >= 0 && value < limit;
+  if (!is_known) require_below(e, buffer, dim, index, extent);
 }
 
 // Returns whether the elements of all lanes exist in a private array, whatever the mask is. A
@@ -43,7 +44,7 @@ static bool is_inside(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
   if (!slot->is_private || buffer->scope == QN__SCOPE_VIEW) return false;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     int64_t first, extent, stride = 0;
-    if (indices[i].shape == QN__LLVM_SHAPE_UNIFORM && !(e->fn->mask && e->fn->can_mask_be_empty)) {
+    if (qn__emit_is_uniform(indices[i]) && !(e->fn->mask && e->fn->can_mask_be_empty)) {
       continue;
     }
     if (indices[i].shape == QN__LLVM_SHAPE_VARYING || !qn__emit_const_int(indices[i].v, &first)) {
@@ -63,33 +64,17 @@ static bool is_inside(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
 // Emits one more than the offset of the last element of a buffer that is no view.
 static LLVMValueRef span_of(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   LLVMBuilderRef b = e->fn->builder;
-  if (!buffer->strides) {
-    LLVMValueRef size = qn__emit_i64(e, 1);
-    for (uint32_t i = 0; i < buffer->rank; ++i) {
-      size = LLVMBuildMul(b, size, qn__emit_extent(e, buffer, i), "");
-    }
-    return size;
-  }
   LLVMValueRef size = qn__emit_i64(e, 1);
   for (uint32_t i = 0; i < buffer->rank; ++i) {
-    LLVMValueRef last = LLVMBuildSub(b, qn__emit_extent(e, buffer, i), qn__emit_i64(e, 1), "");
+    LLVMValueRef extent = qn__emit_extent(e, buffer, i);
+    if (!buffer->strides) {
+      size = LLVMBuildMul(b, size, extent, "");
+      continue;
+    }
+    LLVMValueRef last = LLVMBuildSub(b, extent, qn__emit_i64(e, 1), "");
     size = LLVMBuildAdd(b, size, LLVMBuildMul(b, last, qn__emit_stride(e, buffer, i), ""), "");
   }
   return size;
-}
-
-// Checks an offset through a view against the root buffer: a view may have any shape, so an index
-// within it does not prove that the element exists.
-static void check_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* root, qn__llvm_value_t offset) {
-  LLVMValueRef size = span_of(e, root);
-  LLVMValueRef wide = offset.v;
-  LLVMValueRef bound = size;
-  if (offset.shape != QN__LLVM_SHAPE_UNIFORM) {
-    wide = qn__emit_widen(e, offset);
-    bound = qn__emit_splat(e, size, e->fn->lanes);
-  }
-  LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
-  qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_BOUNDS, root->origin_id, 0, NULL), wide, size);
 }
 
 // Emits a + b * scale for i64 values. `a` may be absent.
@@ -103,8 +88,8 @@ static qn__llvm_value_t add_scaled(qn__llvm_emit_t* e, qn__llvm_value_t a, qn__l
     LLVMValueRef v = b.v;
     if (!is_one) v = LLVMBuildMul(builder, v, qn__emit_splat(e, scale, e->fn->lanes), "");
     int64_t constant;
-    bool is_alone = !a.v || (a.shape == QN__LLVM_SHAPE_UNIFORM &&
-                             qn__emit_const_int(a.v, &constant) && constant == 0);
+    bool is_alone =
+        !a.v || (qn__emit_is_uniform(a) && qn__emit_const_int(a.v, &constant) && constant == 0);
     if (!is_alone) v = LLVMBuildAdd(builder, qn__emit_widen(e, a), v, "");
     return qn__emit_varying(QN_DTYPE_I64, v);
   }
@@ -177,7 +162,10 @@ qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* b
   qn__llvm_value_t* values;
   if (!evaluate(e, buffer, indices, &values)) return address;
   qn__llvm_value_t offset = element_offset(e, buffer, values);
-  if (qn__emit_checks(e) && buffer->scope == QN__SCOPE_VIEW) check_offset(e, slot->root, offset);
+  if (qn__emit_checks(e) && buffer->scope == QN__SCOPE_VIEW) {
+    // A view may have any shape, so an index within it does not prove that the element exists.
+    require_below(e, slot->root, 0, offset, span_of(e, slot->root));
+  }
   LLVMTypeRef type = qn__emit_memory_type(e, buffer->dtype);
   address.pointer = LLVMBuildGEP2(e->fn->builder, type, base, &offset.v, 1, "");
   address.shape = offset.shape;

@@ -52,7 +52,8 @@ static LLVMValueRef checked_bytes(qn__llvm_emit_t* e, const qn__ir_buffer_t* buf
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     LLVMValueRef extent = slot->extents[i];
     LLVMValueRef args[] = {bytes, extent};
-    LLVMValueRef pair = qn__emit_intrinsic(e, "llvm.smul.with.overflow", &e->i64, 1, args, 2);
+    LLVMValueRef pair =
+        qn__llvm_intrinsic(e->fn->builder, "llvm.smul.with.overflow", &e->i64, 1, args, 2);
     LLVMValueRef is_negative = LLVMBuildICmp(b, LLVMIntSLT, extent, qn__emit_i64(e, 0), "");
     LLVMValueRef is_bad = LLVMBuildOr(b, is_negative, LLVMBuildExtractValue(b, pair, 1, ""), "");
     uint32_t site = qn__emit_site(e, QN_SITE_EXTENT, buffer->origin_id, i, NULL);
@@ -92,17 +93,14 @@ void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* 
   for (qn__llvm_workspace_t* w = e->fn->workspaces; w != until; w = w->previous) {
     if (w->is_released && !is_failing) continue;
     LLVMValueRef pointer = LLVMBuildLoad2(b, e->pointer, w->slot, "");
-    LLVMBasicBlockRef after = NULL;
+    qn__llvm_when_t when = {NULL, NULL};
     if (is_failing) {
-      LLVMBasicBlockRef held = qn__emit_block(e, "held");
-      after = qn__emit_block(e, "released");
-      LLVMBuildCondBr(b, LLVMBuildIsNotNull(b, pointer, ""), held, after);
-      qn__emit_at(e, held);
+      LLVMValueRef is_held = LLVMBuildIsNotNull(b, pointer, "");
+      when = qn__emit_when_begin(e, is_held, "held", "released");
     }
     qn__emit_env_call(e, ENV_RELEASE, e->release_type, &pointer, 1);
     if (is_failing) {
-      LLVMBuildBr(b, after);
-      qn__emit_at(e, after);
+      (void)qn__emit_when_end(e, when, NULL, NULL);
     } else {
       LLVMBuildStore(b, LLVMConstNull(e->pointer), w->slot);
       w->is_released = true;

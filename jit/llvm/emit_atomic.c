@@ -5,7 +5,7 @@
 #include "jit/llvm/emit_inner.h"
 
 static LLVMAtomicRMWBinOp operation(qn_atomic_op_t op, qn_dtype_t dtype) {
-  bool is_signed = qn__emit_is_signed(dtype);
+  bool is_signed = qn__llvm_is_signed(dtype);
   switch (op) {
     case QN_ATOMIC_ADD:
       return qn__dtype_is_float(dtype) ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd;

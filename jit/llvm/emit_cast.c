@@ -10,7 +10,7 @@
 // bit). For a negative number in two's complement this is also the odd one of the two neighbours.
 static LLVMValueRef jam(LLVMBuilderRef b, LLVMValueRef value, uint32_t count) {
   LLVMTypeRef type = LLVMTypeOf(value);
-  LLVMValueRef rest = qn__emit_int(type, (UINT64_C(1) << count) - 1);
+  LLVMValueRef rest = qn__llvm_int(type, (UINT64_C(1) << count) - 1);
   LLVMValueRef carry = LLVMBuildAdd(b, LLVMBuildAnd(b, value, rest, ""), rest, "");
   return LLVMBuildAnd(b, LLVMBuildOr(b, value, carry, ""), LLVMBuildNot(b, rest, ""), "");
 }
@@ -20,28 +20,25 @@ static LLVMValueRef jam(LLVMBuilderRef b, LLVMValueRef value, uint32_t count) {
 static LLVMValueRef f32_to_round(qn__llvm_emit_t* e, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(value);
-  LLVMValueRef bits = LLVMBuildBitCast(b, value, qn__emit_like(type, e->i64), "");
+  LLVMValueRef bits = LLVMBuildBitCast(b, value, qn__llvm_like(type, e->i64), "");
   value = LLVMBuildBitCast(b, jam(b, bits, 52 - 15), type, "");
-  return LLVMBuildFPTrunc(b, value, qn__emit_like(type, e->f32), "");
+  return LLVMBuildFPTrunc(b, value, qn__llvm_like(type, e->f32), "");
 }
 
 static LLVMValueRef float_to_float(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                                    LLVMValueRef value) {
-  LLVMBuilderRef b = e->fn->builder;
-  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), qn__emit_type(e, to));
-  if (to == QN_DTYPE_F64) {
-    return from == QN_DTYPE_F64 ? value : LLVMBuildFPExt(b, value, type, "");
+  if (to == QN_DTYPE_F64 || to == QN_DTYPE_F32) {
+    LLVMTypeRef type = qn__llvm_like(LLVMTypeOf(value), qn__emit_type(e, to));
+    return qn__llvm_convert(e->fn->builder, from, value, type);
   }
-  if (from == QN_DTYPE_F64) {
-    value = to == QN_DTYPE_F32 ? LLVMBuildFPTrunc(b, value, type, "") : f32_to_round(e, value);
-  }
-  return from == to ? value : qn__emit_round(e, to, value);
+  if (from == to) return value;
+  return qn__emit_round(e, to, from == QN_DTYPE_F64 ? f32_to_round(e, value) : value);
 }
 
 static LLVMValueRef float_to_int(qn__llvm_emit_t* e, qn_dtype_t to, LLVMValueRef value) {
-  LLVMTypeRef types[] = {qn__emit_like(LLVMTypeOf(value), qn__emit_type(e, to)), LLVMTypeOf(value)};
-  const char* name = qn__emit_is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat";
-  return qn__emit_intrinsic(e, name, types, 2, &value, 1);
+  LLVMTypeRef types[] = {qn__llvm_like(LLVMTypeOf(value), qn__emit_type(e, to)), LLVMTypeOf(value)};
+  const char* name = qn__llvm_is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat";
+  return qn__llvm_intrinsic(e->fn->builder, name, types, 2, &value, 1);
 }
 
 // Cuts an integer of 32 or 64 bits to one that f64 holds and that rounds to the same bf16. A 64-bit
@@ -52,11 +49,11 @@ static LLVMValueRef int_to_round(qn__llvm_emit_t* e, qn_dtype_t from, LLVMValueR
   LLVMTypeRef type = LLVMTypeOf(value);
   uint64_t most = UINT64_C(1) << 53;
   LLVMValueRef place = value;
-  if (qn__emit_is_signed(from)) {
-    place = LLVMBuildAdd(b, value, qn__emit_int(type, most), "");
+  if (qn__llvm_is_signed(from)) {
+    place = LLVMBuildAdd(b, value, qn__llvm_int(type, most), "");
     most *= 2;
   }
-  LLVMValueRef is_held = LLVMBuildICmp(b, LLVMIntULT, place, qn__emit_int(type, most), "");
+  LLVMValueRef is_held = LLVMBuildICmp(b, LLVMIntULT, place, qn__llvm_int(type, most), "");
   return LLVMBuildSelect(b, is_held, value, jam(b, value, 11), "");
 }
 
@@ -66,22 +63,9 @@ static LLVMValueRef int_to_float(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t
   // f32 holds 24 bits. Larger integers are infinite in f16.
   bool is_wide = to == QN_DTYPE_BF16 && from != QN_DTYPE_BOOL && qn__dtype_bits(from) > 16;
   if (is_wide) value = int_to_round(e, from, value);
-  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), is_wide ? e->f64 : qn__emit_type(e, to));
-  LLVMValueRef result = qn__emit_is_signed(from) ? LLVMBuildSIToFP(b, value, type, "")
-                                                 : LLVMBuildUIToFP(b, value, type, "");
+  LLVMTypeRef type = qn__llvm_like(LLVMTypeOf(value), is_wide ? e->f64 : qn__emit_type(e, to));
+  LLVMValueRef result = qn__llvm_convert(b, from, value, type);
   return qn__emit_round(e, to, is_wide ? f32_to_round(e, result) : result);
-}
-
-static LLVMValueRef int_to_int(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
-                               LLVMValueRef value) {
-  LLVMBuilderRef b = e->fn->builder;
-  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), qn__emit_type(e, to));
-  uint32_t from_bits = from == QN_DTYPE_BOOL ? 1 : qn__dtype_bits(from);
-  uint32_t to_bits = qn__dtype_bits(to);
-  if (from_bits == to_bits) return value;
-  if (from_bits > to_bits) return LLVMBuildTrunc(b, value, type, "");
-  return qn__emit_is_signed(from) ? LLVMBuildSExt(b, value, type, "")
-                                  : LLVMBuildZExt(b, value, type, "");
 }
 
 LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {
@@ -96,7 +80,9 @@ LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, L
   if (is_from_float) {
     return qn__dtype_is_float(to) ? float_to_float(e, from, to, value) : float_to_int(e, to, value);
   }
-  return qn__dtype_is_float(to) ? int_to_float(e, from, to, value) : int_to_int(e, from, to, value);
+  if (qn__dtype_is_float(to)) return int_to_float(e, from, to, value);
+  LLVMTypeRef type = qn__llvm_like(LLVMTypeOf(value), qn__emit_type(e, to));
+  return qn__llvm_convert(b, from, value, type);
 }
 
 LLVMValueRef qn__emit_from_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits) {
@@ -108,12 +94,12 @@ LLVMValueRef qn__emit_from_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValu
 LLVMValueRef qn__emit_to_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
   if (qn__emit_is_narrow_float(dtype)) return qn__emit_narrow_bits(e, dtype, value);
   if (dtype != QN_DTYPE_BOOL) return value;
-  return LLVMBuildZExt(e->fn->builder, value, qn__emit_like(LLVMTypeOf(value), e->i8), "");
+  return LLVMBuildZExt(e->fn->builder, value, qn__llvm_like(LLVMTypeOf(value), e->i8), "");
 }
 
 LLVMValueRef qn__emit_bitcast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                               LLVMValueRef value) {
   LLVMValueRef bits = qn__emit_to_memory(e, from, value);
-  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), qn__emit_memory_type(e, to));
+  LLVMTypeRef type = qn__llvm_like(LLVMTypeOf(value), qn__emit_memory_type(e, to));
   return qn__emit_from_memory(e, to, LLVMBuildBitCast(e->fn->builder, bits, type, ""));
 }

@@ -39,7 +39,7 @@ LLVMBasicBlockRef qn__emit_fail_block(qn__llvm_emit_t* e) {
 }
 
 LLVMValueRef qn__emit_env_call(qn__llvm_emit_t* e, unsigned slot, LLVMTypeRef type,
-                               const LLVMValueRef* args, unsigned count) {
+                               LLVMValueRef* args, unsigned count) {
   enum { MOST = 5 };
   LLVMValueRef values[MOST + 1] = {e->fn->env};
   for (unsigned i = 0; i < count && i < MOST; ++i) values[i + 1] = args[i];
@@ -54,7 +54,7 @@ LLVMValueRef qn__emit_env_call(qn__llvm_emit_t* e, unsigned slot, LLVMTypeRef ty
 
 static LLVMValueRef pick(qn__llvm_emit_t* e, LLVMValueRef value, LLVMValueRef lane) {
   if (!value) return qn__emit_i64(e, 0);
-  if (qn__emit_lane_count(LLVMTypeOf(value)) == 0) return value;
+  if (qn__llvm_lane_count(LLVMTypeOf(value)) == 0) return value;
   return LLVMBuildExtractElement(e->fn->builder, value, lane, "");
 }
 
@@ -66,14 +66,14 @@ void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMVa
   int64_t constant;
   if (qn__emit_const_int(ok, &constant) && constant != 0) return;
   LLVMValueRef bad = LLVMBuildNot(b, ok, "");
-  bool is_wide = qn__emit_lane_count(LLVMTypeOf(ok)) > 0;
+  bool is_wide = qn__llvm_lane_count(LLVMTypeOf(ok)) > 0;
   if (is_wide && fn->mask) bad = LLVMBuildAnd(b, bad, fn->mask, "");
   if (!is_wide && fn->mask && fn->can_mask_be_empty) {
-    bad = LLVMBuildAnd(b, bad, qn__emit_any(e, fn->mask), "");
+    bad = LLVMBuildAnd(b, bad, qn__llvm_any(e->fn->builder, fn->mask), "");
   }
   LLVMBasicBlockRef stop = qn__emit_block(e, "stop");
   LLVMBasicBlockRef go_on = qn__emit_block(e, "checked");
-  LLVMBuildCondBr(b, qn__emit_any(e, bad), stop, go_on);
+  LLVMBuildCondBr(b, qn__llvm_any(e->fn->builder, bad), stop, go_on);
   qn__emit_at(e, stop);
   LLVMValueRef lane = is_wide ? qn__emit_first_lane(e, bad) : NULL;
   LLVMValueRef first_index = index;

@@ -7,32 +7,17 @@
 
 // ------------------------------------------------------------------------------------ facts
 
+static bool visit_speculable(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return false;
+  bool is_division =
+      expr->kind == QN__EXPR_OP && expr->op >= QN_OP_FLOORDIV && expr->op <= QN_OP_CEILDIV;
+  return !is_division || !qn__emit_checks(walker->self);
+}
+
 // Returns whether the expression can be evaluated speculatively, so that a choice needs no branch.
-static bool is_speculable(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
-  switch (expr->kind) {
-    case QN__EXPR_INT:
-    case QN__EXPR_FLOAT:
-    case QN__EXPR_VAR:
-      return true;
-    case QN__EXPR_LOAD:
-    case QN__EXPR_REDUCE:
-      return false;
-    case QN__EXPR_CAST:
-    case QN__EXPR_BITCAST:
-      return is_speculable(e, expr->args[0]);
-    case QN__EXPR_COND:
-      return is_speculable(e, expr->args[0]) && is_speculable(e, expr->args[1]) &&
-             is_speculable(e, expr->args[2]);
-    case QN__EXPR_OP:
-      break;
-  }
-  bool is_division = expr->op >= QN_OP_FLOORDIV && expr->op <= QN_OP_CEILDIV;
-  if (is_division && qn__emit_checks(e)) return false;
-  uint32_t arity = qn__op_info(expr->op)->arity;
-  for (uint32_t i = 0; i < arity; ++i) {
-    if (!is_speculable(e, expr->args[i])) return false;
-  }
-  return true;
+static bool is_speculable(qn__llvm_emit_t* e, qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {.on_expr = visit_speculable, .self = e};
+  return qn__walk_expr(&walker, expr);
 }
 
 bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
@@ -62,7 +47,6 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
     case QN_OP_CEILDIV:
     case QN_OP_TRUNCDIV:
     case QN_OP_MIN:
-      return is_a && is_b;
     case QN_OP_FLOORMOD:
     case QN_OP_TRUNCMOD:
       return is_a && is_b;
@@ -84,18 +68,16 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
 static qn__llvm_value_t merge(qn__llvm_emit_t* e, qn__llvm_value_t a, LLVMBasicBlockRef at_a,
                               qn__llvm_value_t b, LLVMBasicBlockRef at_b, LLVMBasicBlockRef done) {
   LLVMBuilderRef builder = e->fn->builder;
-  bool is_uniform = a.shape == QN__LLVM_SHAPE_UNIFORM && b.shape == QN__LLVM_SHAPE_UNIFORM;
+  bool is_uniform = qn__emit_is_uniform(a) && qn__emit_is_uniform(b);
   qn__emit_at(e, at_a);
-  LLVMValueRef values[] = {is_uniform ? a.v : qn__emit_widen(e, a), NULL};
+  LLVMValueRef value_a = qn__emit_operand(e, a, is_uniform);
   LLVMBuildBr(builder, done);
   qn__emit_at(e, at_b);
-  values[1] = is_uniform ? b.v : qn__emit_widen(e, b);
+  LLVMValueRef value_b = qn__emit_operand(e, b, is_uniform);
   LLVMBuildBr(builder, done);
   qn__emit_at(e, done);
-  LLVMValueRef phi = LLVMBuildPhi(builder, LLVMTypeOf(values[0]), "");
-  LLVMBasicBlockRef blocks[] = {at_a, at_b};
-  LLVMAddIncoming(phi, values, blocks, 2);
-  return is_uniform ? qn__emit_uniform(a.dtype, phi) : qn__emit_varying(a.dtype, phi);
+  LLVMValueRef v = qn__llvm_join(builder, value_a, at_a, value_b, at_b);
+  return qn__emit_value(a.dtype, v, is_uniform);
 }
 
 // Evaluates `expr` with the mask narrowed to where `condition` holds.
@@ -127,15 +109,12 @@ static qn__llvm_value_t branch(qn__llvm_emit_t* e, LLVMValueRef condition, const
 
 static qn__llvm_value_t choose(qn__llvm_emit_t* e, qn__llvm_value_t condition, qn__llvm_value_t a,
                                qn__llvm_value_t b) {
-  LLVMBuilderRef builder = e->fn->builder;
-  bool is_uniform = condition.shape == QN__LLVM_SHAPE_UNIFORM &&
-                    a.shape == QN__LLVM_SHAPE_UNIFORM && b.shape == QN__LLVM_SHAPE_UNIFORM;
-  if (is_uniform) {
-    return qn__emit_uniform(a.dtype, LLVMBuildSelect(builder, condition.v, a.v, b.v, ""));
-  }
-  LLVMValueRef wide_a = qn__emit_widen(e, a);
-  LLVMValueRef wide_b = qn__emit_widen(e, b);
-  return qn__emit_varying(a.dtype, LLVMBuildSelect(builder, condition.v, wide_a, wide_b, ""));
+  bool is_uniform =
+      qn__emit_is_uniform(condition) && qn__emit_is_uniform(a) && qn__emit_is_uniform(b);
+  LLVMValueRef value_a = qn__emit_operand(e, a, is_uniform);
+  LLVMValueRef value_b = qn__emit_operand(e, b, is_uniform);
+  LLVMValueRef v = LLVMBuildSelect(e->fn->builder, condition.v, value_a, value_b, "");
+  return qn__emit_value(a.dtype, v, is_uniform);
 }
 
 static qn__llvm_value_t emit_cond(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
@@ -145,7 +124,7 @@ static qn__llvm_value_t emit_cond(qn__llvm_emit_t* e, const qn__ir_expr_t* expr)
     qn__llvm_value_t a = qn__emit_expr(e, expr->args[1]);
     return choose(e, condition, a, qn__emit_expr(e, expr->args[2]));
   }
-  if (condition.shape == QN__LLVM_SHAPE_UNIFORM) {
+  if (qn__emit_is_uniform(condition)) {
     return branch(e, condition.v, expr->args[1], expr->args[2]);
   }
   qn__llvm_value_t a = under(e, condition.v, expr->args[1]);
@@ -159,7 +138,7 @@ static qn__llvm_value_t emit_logic(qn__llvm_emit_t* e, const qn__ir_expr_t* expr
   bool is_and = expr->op == QN_OP_LOGIC_AND;
   qn__llvm_value_t a = qn__emit_expr(e, expr->args[0]);
   bool is_plain = is_speculable(e, expr->args[1]);
-  if (!is_plain && a.shape == QN__LLVM_SHAPE_UNIFORM) {
+  if (!is_plain && qn__emit_is_uniform(a)) {
     return branch(e, a.v, is_and ? expr->args[1] : NULL, is_and ? NULL : expr->args[1]);
   }
   qn__llvm_value_t b;
@@ -168,12 +147,11 @@ static qn__llvm_value_t emit_logic(qn__llvm_emit_t* e, const qn__ir_expr_t* expr
   } else {
     b = under(e, is_and ? a.v : LLVMBuildNot(builder, a.v, ""), expr->args[1]);
   }
-  bool is_uniform = a.shape == QN__LLVM_SHAPE_UNIFORM && b.shape == QN__LLVM_SHAPE_UNIFORM;
-  LLVMValueRef x = is_uniform ? a.v : qn__emit_widen(e, a);
-  LLVMValueRef y = is_uniform ? b.v : qn__emit_widen(e, b);
+  bool is_uniform = qn__emit_is_uniform(a) && qn__emit_is_uniform(b);
+  LLVMValueRef x = qn__emit_operand(e, a, is_uniform);
+  LLVMValueRef y = qn__emit_operand(e, b, is_uniform);
   LLVMValueRef value = is_and ? LLVMBuildAnd(builder, x, y, "") : LLVMBuildOr(builder, x, y, "");
-  return is_uniform ? qn__emit_uniform(QN_DTYPE_BOOL, value)
-                    : qn__emit_varying(QN_DTYPE_BOOL, value);
+  return qn__emit_value(QN_DTYPE_BOOL, value, is_uniform);
 }
 
 // ------------------------------------------------------------------------------------ operators
@@ -185,41 +163,34 @@ static bool emit_linear_op(qn__llvm_emit_t* e, qn_op_t op, qn__llvm_value_t a, q
   if (a.shape == QN__LLVM_SHAPE_VARYING || b.shape == QN__LLVM_SHAPE_VARYING) return false;
   LLVMBuilderRef builder = e->fn->builder;
   LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(a.v));
-  LLVMValueRef step_a = a.shape == QN__LLVM_SHAPE_LINEAR ? a.stride : zero;
-  LLVMValueRef step_b = b.shape == QN__LLVM_SHAPE_LINEAR ? b.stride : zero;
+  bool is_a_linear = a.shape == QN__LLVM_SHAPE_LINEAR;
+  bool is_b_linear = b.shape == QN__LLVM_SHAPE_LINEAR;
+  LLVMValueRef step_a = is_a_linear ? a.stride : zero;
+  LLVMValueRef step_b = is_b_linear ? b.stride : zero;
   LLVMValueRef v, step;
-  switch (op) {
-    case QN_OP_ADD:
-      v = LLVMBuildAdd(builder, a.v, b.v, "");
-      step = LLVMBuildAdd(builder, step_a, step_b, "");
-      break;
-    case QN_OP_SUB:
-      v = LLVMBuildSub(builder, a.v, b.v, "");
-      step = LLVMBuildSub(builder, step_a, step_b, "");
-      break;
-    case QN_OP_NEG:
-      v = LLVMBuildNeg(builder, a.v, "");
-      step = LLVMBuildNeg(builder, step_a, "");
-      break;
-    case QN_OP_MUL:
-      if (a.shape == QN__LLVM_SHAPE_LINEAR && b.shape == QN__LLVM_SHAPE_LINEAR) return false;
-      v = LLVMBuildMul(builder, a.v, b.v, "");
-      step = a.shape == QN__LLVM_SHAPE_LINEAR ? LLVMBuildMul(builder, step_a, b.v, "")
-                                              : LLVMBuildMul(builder, step_b, a.v, "");
-      break;
-    default:
-      return false;
+  if (op == QN_OP_ADD || op == QN_OP_SUB) {
+    v = qn__llvm_binary(builder, op, a.dtype, a.v, b.v);
+    step = qn__llvm_binary(builder, op, a.dtype, step_a, step_b);
+  } else if (op == QN_OP_NEG) {
+    v = LLVMBuildNeg(builder, a.v, "");
+    step = LLVMBuildNeg(builder, step_a, "");
+  } else if (op == QN_OP_MUL && !(is_a_linear && is_b_linear)) {
+    v = LLVMBuildMul(builder, a.v, b.v, "");
+    step = is_a_linear ? LLVMBuildMul(builder, step_a, b.v, "")
+                       : LLVMBuildMul(builder, step_b, a.v, "");
+  } else {
+    return false;
   }
   *out = qn__emit_linear(a.dtype, v, step);
   return true;
 }
 
 static LLVMValueRef emit_operator(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
-                                  qn_dtype_t operand_dtype, const LLVMValueRef* args) {
+                                  qn_dtype_t operand_dtype, LLVMValueRef* args) {
   LLVMBuilderRef builder = e->fn->builder;
   switch (qn__op_info(expr->op)->rule) {
     case QN__RULE_COMPARE:
-      return qn__emit_compare(e, expr->op, operand_dtype, args[0], args[1]);
+      return qn__llvm_compare(builder, expr->op, operand_dtype, args[0], args[1]);
     case QN__RULE_LOGIC:
       return LLVMBuildNot(builder, args[0], "");
     case QN__RULE_SELECT:
@@ -241,7 +212,7 @@ static qn__llvm_value_t emit_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   bool can_be_linear = true;
   for (uint32_t i = 0; i < arity; ++i) {
     values[i] = qn__emit_expr(e, expr->args[i]);
-    is_uniform = is_uniform && values[i].shape == QN__LLVM_SHAPE_UNIFORM;
+    is_uniform = is_uniform && qn__emit_is_uniform(values[i]);
     can_be_linear = can_be_linear && values[i].shape != QN__LLVM_SHAPE_VARYING;
   }
   qn__llvm_value_t result;
@@ -250,11 +221,9 @@ static qn__llvm_value_t emit_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
     return result;
   }
   LLVMValueRef args[3] = {NULL};
-  for (uint32_t i = 0; i < arity; ++i) {
-    args[i] = is_uniform ? values[i].v : qn__emit_widen(e, values[i]);
-  }
+  for (uint32_t i = 0; i < arity; ++i) args[i] = qn__emit_operand(e, values[i], is_uniform);
   LLVMValueRef v = emit_operator(e, expr, qn__expr_operand_dtype(expr), args);
-  return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
+  return qn__emit_value(expr->dtype, v, is_uniform);
 }
 
 static qn__llvm_value_t emit_conversion(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
@@ -269,11 +238,11 @@ static qn__llvm_value_t emit_conversion(qn__llvm_emit_t* e, const qn__ir_expr_t*
     return qn__emit_linear(expr->dtype, LLVMBuildTrunc(b, value.v, type, ""),
                            LLVMBuildTrunc(b, value.stride, type, ""));
   }
-  bool is_uniform = value.shape == QN__LLVM_SHAPE_UNIFORM;
-  LLVMValueRef v = is_uniform ? value.v : qn__emit_widen(e, value);
+  bool is_uniform = qn__emit_is_uniform(value);
+  LLVMValueRef v = qn__emit_operand(e, value, is_uniform);
   v = expr->kind == QN__EXPR_CAST ? qn__emit_cast(e, from, expr->dtype, v)
                                   : qn__emit_bitcast(e, from, expr->dtype, v);
-  return is_uniform ? qn__emit_uniform(expr->dtype, v) : qn__emit_varying(expr->dtype, v);
+  return qn__emit_value(expr->dtype, v, is_uniform);
 }
 
 qn__llvm_value_t qn__emit_expr(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
@@ -300,7 +269,7 @@ qn__llvm_value_t qn__emit_expr(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
 
 LLVMValueRef qn__emit_scalar(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t value = qn__emit_expr(e, expr);
-  if (value.shape == QN__LLVM_SHAPE_UNIFORM) return value.v;
+  if (qn__emit_is_uniform(value)) return value.v;
   // Active lanes have equal values, so the first of them gives the result.
   LLVMValueRef wide = qn__emit_widen(e, value);
   LLVMValueRef lane = qn__emit_i64(e, 0);

@@ -17,23 +17,11 @@ static LLVMValueRef with_flags(qn__llvm_emit_t* e, LLVMValueRef value) {
   return value;
 }
 
-static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
-                            const LLVMValueRef* args) {
+static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
-  switch (op) {
-    case QN_OP_ADD:
-      return with_flags(e, LLVMBuildFAdd(b, args[0], args[1], ""));
-    case QN_OP_SUB:
-      return with_flags(e, LLVMBuildFSub(b, args[0], args[1], ""));
-    case QN_OP_MUL:
-      return with_flags(e, LLVMBuildFMul(b, args[0], args[1], ""));
-    case QN_OP_DIV:
-      return with_flags(e, LLVMBuildFDiv(b, args[0], args[1], ""));
-    case QN_OP_NEG:
-      return with_flags(e, LLVMBuildFNeg(b, args[0], ""));
-    default:
-      break;
-  }
+  if (op == QN_OP_NEG) return with_flags(e, LLVMBuildFNeg(b, args[0], ""));
+  LLVMValueRef simple = qn__llvm_binary(b, op, dtype, args[0], args[1]);
+  if (simple) return with_flags(e, simple);
   qn__llvm_math_t math = {.context = e->context,
                           .module = e->module,
                           .builder = b,
@@ -52,7 +40,7 @@ static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
 static LLVMValueRef half_extreme(qn__llvm_emit_t* e, bool is_min, LLVMValueRef x, LLVMValueRef y) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef float_type = LLVMTypeOf(x);
-  LLVMTypeRef int_type = qn__emit_like(float_type, e->i32);
+  LLVMTypeRef int_type = qn__llvm_like(float_type, e->i32);
   LLVMValueRef x_bits = LLVMBuildBitCast(b, x, int_type, "");
   LLVMValueRef y_bits = LLVMBuildBitCast(b, y, int_type, "");
   // Equal numbers have equal bits, except zeros. Of these the sign decides.
@@ -68,33 +56,12 @@ static LLVMValueRef half_extreme(qn__llvm_emit_t* e, bool is_min, LLVMValueRef x
 }
 
 LLVMValueRef qn__emit_float_op(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
-                               const LLVMValueRef* args) {
+                               LLVMValueRef* args) {
   bool is_half_extreme = dtype == QN_DTYPE_F16 && (op == QN_OP_MIN || op == QN_OP_MAX);
   LLVMValueRef result = is_half_extreme ? half_extreme(e, op == QN_OP_MIN, args[0], args[1])
                                         : compute(e, op, dtype, args);
   bool is_test = qn__op_info(op)->rule == QN__RULE_TEST;
   return is_test ? result : qn__emit_round(e, dtype, result);
-}
-
-LLVMValueRef qn__emit_compare(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
-                              LLVMValueRef b) {
-  typedef struct predicates {
-    LLVMRealPredicate real;
-    LLVMIntPredicate with_sign;
-    LLVMIntPredicate without;
-  } predicates_t;
-  static const predicates_t table[] = {
-      [QN_OP_EQ - QN_OP_EQ] = {LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ},
-      [QN_OP_NE - QN_OP_EQ] = {LLVMRealUNE, LLVMIntNE, LLVMIntNE},
-      [QN_OP_LT - QN_OP_EQ] = {LLVMRealOLT, LLVMIntSLT, LLVMIntULT},
-      [QN_OP_LE - QN_OP_EQ] = {LLVMRealOLE, LLVMIntSLE, LLVMIntULE},
-      [QN_OP_GT - QN_OP_EQ] = {LLVMRealOGT, LLVMIntSGT, LLVMIntUGT},
-      [QN_OP_GE - QN_OP_EQ] = {LLVMRealOGE, LLVMIntSGE, LLVMIntUGE},
-  };
-  const predicates_t* p = &table[op - QN_OP_EQ];
-  LLVMBuilderRef builder = e->fn->builder;
-  if (qn__dtype_is_float(dtype)) return LLVMBuildFCmp(builder, p->real, a, b, "");
-  return LLVMBuildICmp(builder, qn__emit_is_signed(dtype) ? p->with_sign : p->without, a, b, "");
 }
 
 // ------------------------------------------------------------------------------------ f16
@@ -107,10 +74,10 @@ typedef struct bits_kit {
 } bits_kit_t;
 
 static bits_kit_t kit_like(qn__llvm_emit_t* e, LLVMTypeRef type) {
-  return (bits_kit_t){e->fn->builder, qn__emit_like(type, e->i32), qn__emit_like(type, e->f32)};
+  return (bits_kit_t){e->fn->builder, qn__llvm_like(type, e->i32), qn__llvm_like(type, e->f32)};
 }
 static LLVMValueRef c(const bits_kit_t* k, uint32_t value) {
-  return qn__emit_int(k->i, value);
+  return qn__llvm_int(k->i, value);
 }
 static LLVMValueRef as_int(const bits_kit_t* k, LLVMValueRef v) {
   return LLVMBuildBitCast(k->b, v, k->i, "");
@@ -191,7 +158,7 @@ static LLVMValueRef bf16_round(const bits_kit_t* k, LLVMValueRef value) {
 // ------------------------------------------------------------------------------------ interface
 
 static LLVMValueRef to_half(qn__llvm_emit_t* e, LLVMValueRef value) {
-  LLVMTypeRef half = qn__emit_like(LLVMTypeOf(value), LLVMHalfTypeInContext(e->context));
+  LLVMTypeRef half = qn__llvm_like(LLVMTypeOf(value), LLVMHalfTypeInContext(e->context));
   return LLVMBuildFPTrunc(e->fn->builder, value, half, "");
 }
 
@@ -205,7 +172,7 @@ LLVMValueRef qn__emit_round(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef v
 }
 
 LLVMValueRef qn__emit_narrow_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
-  LLVMTypeRef type = qn__emit_like(LLVMTypeOf(value), e->i16);
+  LLVMTypeRef type = qn__llvm_like(LLVMTypeOf(value), e->i16);
   bits_kit_t k = kit_like(e, type);
   if (dtype == QN_DTYPE_BF16) {
     // The value is representable, so its lower half is zero.
@@ -219,7 +186,7 @@ LLVMValueRef qn__emit_widen_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValue
   LLVMTypeRef type = LLVMTypeOf(bits);
   bits_kit_t k = kit_like(e, type);
   if (dtype == QN_DTYPE_F16 && e->options->has_f16c) {
-    LLVMTypeRef half = qn__emit_like(type, LLVMHalfTypeInContext(e->context));
+    LLVMTypeRef half = qn__llvm_like(type, LLVMHalfTypeInContext(e->context));
     return LLVMBuildFPExt(k.b, LLVMBuildBitCast(k.b, bits, half, ""), k.f, "");
   }
   LLVMValueRef wide = LLVMBuildZExt(k.b, bits, k.i, "");

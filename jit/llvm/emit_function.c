@@ -6,41 +6,28 @@
 // when they are first used, and cached. Not here: statements, the order of launches.
 #include "jit/llvm/emit_inner.h"
 
-static void add_text_attribute(qn__llvm_emit_t* e, LLVMValueRef function, const char* key,
-                               const char* value) {
-  LLVMAttributeRef attribute = LLVMCreateStringAttribute(e->context, key, (unsigned)strlen(key),
-                                                         value, (unsigned)strlen(value));
-  LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
-}
-
-static void add_attribute(qn__llvm_emit_t* e, LLVMValueRef function, LLVMAttributeIndex index,
-                          const char* name) {
-  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-  LLVMAddAttributeAtIndex(function, index, LLVMCreateEnumAttribute(e->context, kind, 0));
-}
-
 static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_body) {
-  const LLVMAttributeIndex whole = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
   char* cpu = LLVMGetTargetMachineCPU(e->options->machine);
   char* features = LLVMGetTargetMachineFeatureString(e->options->machine);
-  add_text_attribute(e, function, "target-cpu", cpu);
-  if (features[0] != '\0') add_text_attribute(e, function, "target-features", features);
+  qn__llvm_add_text_attribute(function, "target-cpu", cpu);
+  if (features[0] != '\0') qn__llvm_add_text_attribute(function, "target-features", features);
   LLVMDisposeMessage(cpu);
   LLVMDisposeMessage(features);
   static const char* const widths[] = {"128", "256", "512"};
   uint32_t bytes = e->options->vector_bytes;
   const char* width = widths[bytes >= 64 ? 2 : bytes >= 32];
   // Without "min-legal-vector-width", wide vectors in the code would enable wide registers again.
-  add_text_attribute(e, function, "prefer-vector-width", width);
-  add_text_attribute(e, function, "min-legal-vector-width", width);
+  qn__llvm_add_text_attribute(function, "prefer-vector-width", width);
+  qn__llvm_add_text_attribute(function, "min-legal-vector-width", width);
   // LLVM must not replace loops by calls of memset, memcpy or libm.
-  add_text_attribute(e, function, "no-builtins", "");
-  add_attribute(e, function, whole, "nounwind");
+  qn__llvm_add_text_attribute(function, "no-builtins", "");
+  qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, "nounwind");
   if (is_body) {
-    add_attribute(e, function, whole, "noinline");  // has one direct call, and its address is taken
+    qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION,
+                           "noinline");  // has one direct call, and its address is taken
   }
-  add_attribute(e, function, 2, "noalias");  // the closure or the words
-  add_attribute(e, function, 2, "readonly");
+  qn__llvm_add_attribute(function, 2, "noalias");  // the closure or the words
+  qn__llvm_add_attribute(function, 2, "readonly");
 }
 
 qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, bool is_body) {
@@ -95,6 +82,25 @@ LLVMBasicBlockRef qn__emit_block(qn__llvm_emit_t* e, const char* name) {
 
 void qn__emit_at(qn__llvm_emit_t* e, LLVMBasicBlockRef block) {
   LLVMPositionBuilderAtEnd(e->fn->builder, block);
+}
+
+qn__llvm_when_t qn__emit_when_begin(qn__llvm_emit_t* e, LLVMValueRef condition, const char* name,
+                                    const char* name_after) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMBasicBlockRef body = qn__emit_block(e, name);
+  qn__llvm_when_t when = {LLVMGetInsertBlock(b), qn__emit_block(e, name_after)};
+  LLVMBuildCondBr(b, condition, body, when.after);
+  qn__emit_at(e, body);
+  return when;
+}
+
+LLVMValueRef qn__emit_when_end(qn__llvm_emit_t* e, qn__llvm_when_t when, LLVMValueRef value,
+                               LLVMValueRef otherwise) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
+  LLVMBuildBr(b, when.after);
+  qn__emit_at(e, when.after);
+  return value ? qn__llvm_join(b, otherwise, when.before, value, from) : NULL;
 }
 
 LLVMValueRef qn__emit_alloca(qn__llvm_emit_t* e, LLVMTypeRef type, uint32_t align_bytes) {

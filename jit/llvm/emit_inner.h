@@ -15,6 +15,7 @@
 #ifndef QN_JIT_LLVM_EMIT_INNER_H_
 #define QN_JIT_LLVM_EMIT_INNER_H_
 
+#include "jit/llvm/build.h"
 #include "jit/llvm/emit.h"
 
 typedef enum qn__llvm_shape {
@@ -30,6 +31,9 @@ typedef struct qn__value {
   qn_dtype_t dtype;
   qn__llvm_shape_t shape;
 } qn__llvm_value_t;
+
+// More lanes are never emitted: their loops stay scalar.
+#define QN__EMIT_MAX_LANES 256
 
 // Depth 0 is the kernel, depth 1 the body of a parallel loop.
 #define QN__EMIT_DEPTHS 2
@@ -130,33 +134,34 @@ typedef struct qn__llvm_emit {
   unsigned alias_scope_kind, noalias_kind, invariant_kind, range_kind;
 } qn__llvm_emit_t;
 
-// ---- emit_value.c: types, constants, moving values between shapes
+// ---- emit_value.c: types, constants, moving values between shapes (see also build.h)
 
 // The types of a dtype in registers, and in memory, where it is an integer or the float.
 LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype);
 LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e, qn_dtype_t dtype);
 // Returns the vector type of fn->lanes elements; in scalar code the element type.
 LLVMTypeRef qn__emit_wide(const qn__llvm_emit_t* e, LLVMTypeRef element);
-// Returns a constant of the type, which may be a vector.
-LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value);
 LLVMValueRef qn__emit_i64(const qn__llvm_emit_t* e, int64_t value);
 bool qn__emit_const_int(LLVMValueRef value, int64_t* out);
-// Returns a type of the same lanes with another element type.
-LLVMTypeRef qn__emit_like(LLVMTypeRef type, LLVMTypeRef element);
-LLVMTypeRef qn__emit_element(LLVMTypeRef type);
-unsigned qn__emit_lane_count(LLVMTypeRef type);  // 0 for a scalar
 LLVMValueRef qn__emit_splat(qn__llvm_emit_t* e, LLVMValueRef scalar, uint32_t lanes);
-LLVMValueRef qn__emit_intrinsic(qn__llvm_emit_t* e, const char* name, const LLVMTypeRef* overloads,
-                                unsigned overload_count, const LLVMValueRef* args, unsigned count);
 qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride);
+// Returns UNIFORM or VARYING.
+static inline qn__llvm_value_t qn__emit_value(qn_dtype_t dtype, LLVMValueRef v, bool is_uniform) {
+  return is_uniform ? qn__emit_uniform(dtype, v) : qn__emit_varying(dtype, v);
+}
+static inline bool qn__emit_is_uniform(qn__llvm_value_t value) {
+  return value.shape == QN__LLVM_SHAPE_UNIFORM;
+}
 // Widens a value to a vector of fn->lanes; in scalar code returns it as it is.
 LLVMValueRef qn__emit_widen(qn__llvm_emit_t* e, qn__llvm_value_t value);
 LLVMValueRef qn__emit_literal(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 LLVMValueRef qn__emit_undefined(const qn__llvm_emit_t* e, qn_dtype_t dtype);
-static inline bool qn__emit_is_signed(qn_dtype_t dtype) {
-  return qn__dtype_class(dtype) == QN__CLASS_SIGNED;
+// Returns the scalar of a uniform value that is combined with uniform ones only, else a vector.
+static inline LLVMValueRef qn__emit_operand(qn__llvm_emit_t* e, qn__llvm_value_t value,
+                                            bool are_all_uniform) {
+  return are_all_uniform ? value.v : qn__emit_widen(e, value);
 }
 static inline bool qn__emit_is_narrow_float(qn_dtype_t dtype) {
   return dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16;
@@ -164,8 +169,7 @@ static inline bool qn__emit_is_narrow_float(qn_dtype_t dtype) {
 
 // ---- emit_mask.c: which lanes are on
 
-// Reduce a vector of i1, or an i1.
-LLVMValueRef qn__emit_any(qn__llvm_emit_t* e, LLVMValueRef mask);
+// Returns whether all lanes of a vector of i1, or an i1, are true.
 LLVMValueRef qn__emit_all(qn__llvm_emit_t* e, LLVMValueRef mask);
 // Return the first (or last) active lane as i64. Some lane must be active.
 LLVMValueRef qn__emit_first_lane(qn__llvm_emit_t* e, LLVMValueRef mask);
@@ -190,6 +194,17 @@ qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, boo
 void qn__emit_fn_end(qn__llvm_emit_t* e);
 LLVMBasicBlockRef qn__emit_block(qn__llvm_emit_t* e, const char* name);
 void qn__emit_at(qn__llvm_emit_t* e, LLVMBasicBlockRef block);
+// Emit a branch around the code between the two calls, which runs if `condition` is true. `name`
+// and `name_after` are of the blocks. qn__emit_when_end gets the code's value and the one without
+// it (both NULL: none) and returns the one that holds afterwards.
+typedef struct qn__llvm_when {
+  LLVMBasicBlockRef before;
+  LLVMBasicBlockRef after;
+} qn__llvm_when_t;
+qn__llvm_when_t qn__emit_when_begin(qn__llvm_emit_t* e, LLVMValueRef condition, const char* name,
+                                    const char* name_after);
+LLVMValueRef qn__emit_when_end(qn__llvm_emit_t* e, qn__llvm_when_t when, LLVMValueRef value,
+                               LLVMValueRef otherwise);
 // Makes a stack slot of constant size in the entry block.
 LLVMValueRef qn__emit_alloca(qn__llvm_emit_t* e, LLVMTypeRef type, uint32_t align_bytes);
 // Between these two calls, code goes to the entry block, as scalar code without checks.
@@ -224,7 +239,7 @@ void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMVa
                       LLVMValueRef extent);
 // Calls a function of env. `args` come after env.
 LLVMValueRef qn__emit_env_call(qn__llvm_emit_t* e, unsigned slot, LLVMTypeRef type,
-                               const LLVMValueRef* args, unsigned count);
+                               LLVMValueRef* args, unsigned count);
 LLVMBasicBlockRef qn__emit_fail_block(qn__llvm_emit_t* e);
 static inline bool qn__emit_checks(const qn__llvm_emit_t* e) {
   return e->options->is_checked && !e->fn->is_unchecked;
@@ -241,13 +256,11 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr);
 // ---- emit_int.c, emit_float.c, emit_cast.c: operators on scalars or vectors of one type
 
 LLVMValueRef qn__emit_int_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
-                             const LLVMValueRef* args);
+                             LLVMValueRef* args);
 LLVMValueRef qn__emit_int_min_max(qn__llvm_emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
                                   LLVMValueRef b);
 LLVMValueRef qn__emit_float_op(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype,
-                               const LLVMValueRef* args);
-LLVMValueRef qn__emit_compare(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
-                              LLVMValueRef b);
+                               LLVMValueRef* args);
 // Rounds an f32 to the nearest value of a narrow float dtype, as an f32.
 LLVMValueRef qn__emit_round(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 // Convert between f32 and the bits of a narrow float (i16). Narrowing rounds.

@@ -9,11 +9,11 @@ typedef enum rounding { TRUNCATE, FLOOR, CEIL } rounding_t;
 
 LLVMValueRef qn__emit_int_min_max(qn__llvm_emit_t* e, qn_dtype_t dtype, bool is_min, LLVMValueRef a,
                                   LLVMValueRef b) {
-  const char* name = qn__emit_is_signed(dtype) ? (is_min ? "llvm.smin" : "llvm.smax")
+  const char* name = qn__llvm_is_signed(dtype) ? (is_min ? "llvm.smin" : "llvm.smax")
                                                : (is_min ? "llvm.umin" : "llvm.umax");
   LLVMTypeRef type = LLVMTypeOf(a);
   LLVMValueRef args[] = {a, b};
-  return qn__emit_intrinsic(e, name, &type, 1, args, 2);
+  return qn__llvm_intrinsic(e->fn->builder, name, &type, 1, args, 2);
 }
 
 // ------------------------------------------------------------------------------------ division
@@ -34,7 +34,7 @@ static LLVMValueRef divide_unsigned(qn__llvm_emit_t* e, bool is_mod, rounding_t 
   LLVMBuilderRef builder = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(a);
   if (!known.is_constant || known.constant == 0) {
-    LLVMValueRef one = qn__emit_int(type, 1);
+    LLVMValueRef one = qn__llvm_int(type, 1);
     b = LLVMBuildSelect(builder, nonzero(e, b), b, one, "");
   }
   if (is_mod) return LLVMBuildURem(builder, a, b, "");
@@ -49,10 +49,10 @@ static LLVMValueRef divide_by_power(qn__llvm_emit_t* e, bool is_mod, int64_t div
                                     LLVMValueRef a) {
   LLVMTypeRef type = LLVMTypeOf(a);
   if (is_mod) {
-    return LLVMBuildAnd(e->fn->builder, a, qn__emit_int(type, (uint64_t)divisor - 1), "");
+    return LLVMBuildAnd(e->fn->builder, a, qn__llvm_int(type, (uint64_t)divisor - 1), "");
   }
   uint64_t shift = (uint64_t)__builtin_ctzll((uint64_t)divisor);
-  return LLVMBuildAShr(e->fn->builder, a, qn__emit_int(type, shift), "");
+  return LLVMBuildAShr(e->fn->builder, a, qn__llvm_int(type, shift), "");
 }
 
 static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t rounding,
@@ -61,7 +61,7 @@ static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t ro
   LLVMBuilderRef builder = e->fn->builder;
   LLVMTypeRef type = LLVMTypeOf(a);
   LLVMValueRef zero = LLVMConstNull(type);
-  LLVMValueRef one = qn__emit_int(type, 1);
+  LLVMValueRef one = qn__llvm_int(type, 1);
   if (known.is_constant && known.constant > 0 && (known.constant & (known.constant - 1)) == 0 &&
       rounding == FLOOR) {
     return divide_by_power(e, is_mod, known.constant, a);
@@ -76,7 +76,7 @@ static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t ro
   } else if (!known.is_constant || known.constant == -1 || known.constant == 0) {
     is_minus_one = LLVMBuildICmp(builder, LLVMIntEQ, b, LLVMConstAllOnes(type), "");
     LLVMValueRef is_bad = LLVMBuildICmp(builder, LLVMIntULT, LLVMBuildAdd(builder, b, one, ""),
-                                        qn__emit_int(type, 2), "");
+                                        qn__llvm_int(type, 2), "");
     safe = LLVMBuildSelect(builder, is_bad, one, b, "");
   }
   bool is_exactly_unsigned = is_dividend_nonnegative && known.is_nonnegative;
@@ -120,46 +120,17 @@ static LLVMValueRef divide(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dty
   rounding_t rounding = FLOOR;
   if (expr->op == QN_OP_TRUNCDIV || expr->op == QN_OP_TRUNCMOD) rounding = TRUNCATE;
   if (expr->op == QN_OP_CEILDIV) rounding = CEIL;
-  if (!qn__emit_is_signed(dtype)) return divide_unsigned(e, is_mod, rounding, known, a, b);
+  if (!qn__llvm_is_signed(dtype)) return divide_unsigned(e, is_mod, rounding, known, a, b);
   return divide_signed(e, is_mod, rounding, known, qn__emit_is_nonnegative(expr->args[0]), a, b);
 }
 
 // ------------------------------------------------------------------------------------ the rest
 
-static LLVMValueRef shift(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LLVMValueRef a,
-                          LLVMValueRef count) {
-  LLVMBuilderRef b = e->fn->builder;
-  LLVMValueRef limit = qn__emit_int(LLVMTypeOf(a), qn__dtype_bits(dtype) - 1);
-  count = LLVMBuildAnd(b, count, limit, "");
-  if (op == QN_OP_SHL) return LLVMBuildShl(b, a, count, "");
-  return qn__emit_is_signed(dtype) ? LLVMBuildAShr(b, a, count, "")
-                                   : LLVMBuildLShr(b, a, count, "");
-}
-
-static LLVMValueRef absolute(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef a) {
-  if (!qn__emit_is_signed(dtype)) return a;
-  LLVMTypeRef type = LLVMTypeOf(a);
-  LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // the smallest integer gives itself
-  return qn__emit_intrinsic(e, "llvm.abs", &type, 1, args, 2);
-}
-
-static LLVMValueRef count_bits(qn__llvm_emit_t* e, qn_op_t op, LLVMValueRef a) {
-  LLVMTypeRef type = LLVMTypeOf(a);
-  if (op == QN_OP_POPCOUNT) return qn__emit_intrinsic(e, "llvm.ctpop", &type, 1, &a, 1);
-  LLVMValueRef args[] = {a, LLVMConstInt(e->i1, 0, false)};  // defined for 0
-  return qn__emit_intrinsic(e, "llvm.ctlz", &type, 1, args, 2);
-}
-
 LLVMValueRef qn__emit_int_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
-                             const LLVMValueRef* args) {
+                             LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef type = LLVMTypeOf(args[0]);
   switch (expr->op) {
-    case QN_OP_ADD:
-      return LLVMBuildAdd(b, args[0], args[1], "");
-    case QN_OP_SUB:
-      return LLVMBuildSub(b, args[0], args[1], "");
-    case QN_OP_MUL:
-      return LLVMBuildMul(b, args[0], args[1], "");
     case QN_OP_FLOORDIV:
     case QN_OP_FLOORMOD:
     case QN_OP_TRUNCDIV:
@@ -172,24 +143,21 @@ LLVMValueRef qn__emit_int_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_d
     case QN_OP_NEG:
       return LLVMBuildNeg(b, args[0], "");
     case QN_OP_ABS:
-      return absolute(e, dtype, args[0]);
-    case QN_OP_AND:
-      return LLVMBuildAnd(b, args[0], args[1], "");
-    case QN_OP_OR:
-      return LLVMBuildOr(b, args[0], args[1], "");
-    case QN_OP_XOR:
-      return LLVMBuildXor(b, args[0], args[1], "");
+      // The smallest integer gives itself.
+      return qn__llvm_is_signed(dtype) ? qn__llvm_total(b, "llvm.abs", args[0]) : args[0];
     case QN_OP_NOT:
       return LLVMBuildNot(b, args[0], "");
     case QN_OP_SHL:
     case QN_OP_SHR:
-      return shift(e, expr->op, dtype, args[0], args[1]);
+      args[1] = LLVMBuildAnd(b, args[1], qn__llvm_int(type, qn__dtype_bits(dtype) - 1), "");
+      break;
     case QN_OP_POPCOUNT:
+      return qn__llvm_intrinsic(b, "llvm.ctpop", &type, 1, args, 1);
     case QN_OP_CLZ:
-      return count_bits(e, expr->op, args[0]);
+      return qn__llvm_total(b, "llvm.ctlz", args[0]);
     default:
       break;
   }
-  (void)QN_NEVER(true);
-  return args[0];
+  LLVMValueRef result = qn__llvm_binary(b, expr->op, dtype, args[0], args[1]);
+  return QN_NEVER(!result) ? args[0] : result;
 }

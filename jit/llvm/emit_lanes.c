@@ -4,8 +4,6 @@
 // supports them: a marked loop with an unexpected statement becomes a scalar loop.
 #include "jit/llvm/emit_inner.h"
 
-enum { MAX_LANES = 256 };
-
 // ------------------------------------------------------------------------------------ abilities
 
 static bool can_run(const qn__ir_block_t* block) {
@@ -44,7 +42,7 @@ static uint32_t in_tier(const qn__llvm_emit_t* e, uint32_t lanes) {
 
 uint32_t qn__emit_loop_lanes(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   uint32_t lanes = loop->loop.lane_count;
-  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
+  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > QN__EMIT_MAX_LANES) return 0;
   if (loop->loop.kind != QN_LOOP_VECTOR) {
     lanes = in_tier(e, lanes);
     if (!qn__emit_can_mask_conditions(e, loop)) return 0;
@@ -54,7 +52,7 @@ uint32_t qn__emit_loop_lanes(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop
 
 uint32_t qn__emit_reduce_lanes(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   uint32_t lanes = expr->reduce.lane_count;
-  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > MAX_LANES) return 0;
+  if (e->options->is_scalar_only || e->fn->lanes > 0 || lanes > QN__EMIT_MAX_LANES) return 0;
   lanes = in_tier(e, lanes);
   // The final reduction adds halves, so the lane count must be a power of two.
   return lanes > 1 && (lanes & (lanes - 1)) == 0 ? lanes : 0;

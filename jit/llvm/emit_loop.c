@@ -47,11 +47,7 @@ LLVMValueRef qn__emit_count_end(qn__llvm_emit_t* e, const qn__llvm_counter_t* co
   LLVMBuildCondBr(b, goes_on, counter->body, counter->after);
   qn__emit_at(e, counter->after);
   if (!carried) return NULL;
-  LLVMValueRef result = LLVMBuildPhi(b, LLVMTypeOf(carried), "");
-  LLVMValueRef values[] = {counter->start, carried};
-  LLVMBasicBlockRef blocks[] = {counter->before, from};
-  LLVMAddIncoming(result, values, blocks, 2);
-  return result;
+  return qn__llvm_join(b, counter->start, counter->before, carried, from);
 }
 
 LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValueRef end,
@@ -163,13 +159,10 @@ static void emit_vector_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLV
     qn__emit_scalar_range(e, loop, main_end, end);
     return;
   }
-  LLVMBasicBlockRef tail = qn__emit_block(e, "tail");
-  LLVMBasicBlockRef done = qn__emit_block(e, "endtail");
-  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, main_end, end, ""), tail, done);
-  qn__emit_at(e, tail);
+  LLVMValueRef is_left = LLVMBuildICmp(b, LLVMIntSLT, main_end, end, "");
+  qn__llvm_when_t when = qn__emit_when_begin(e, is_left, "tail", "endtail");
   emit_lanes(e, loop, main_end, lanes, LLVMBuildSub(b, end, main_end, ""));
-  LLVMBuildBr(b, done);
-  qn__emit_at(e, done);
+  (void)qn__emit_when_end(e, when, NULL, NULL);
 }
 
 void qn__emit_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,

@@ -5,18 +5,12 @@
 #include "jit/llvm/emit_inner.h"
 
 static LLVMValueRef mask_bits(qn__llvm_emit_t* e, LLVMValueRef mask) {
-  LLVMTypeRef word = LLVMIntTypeInContext(e->context, qn__emit_lane_count(LLVMTypeOf(mask)));
+  LLVMTypeRef word = LLVMIntTypeInContext(e->context, qn__llvm_lane_count(LLVMTypeOf(mask)));
   return LLVMBuildBitCast(e->fn->builder, mask, word, "");
 }
 
-LLVMValueRef qn__emit_any(qn__llvm_emit_t* e, LLVMValueRef mask) {
-  if (qn__emit_lane_count(LLVMTypeOf(mask)) == 0) return mask;
-  LLVMValueRef bits = mask_bits(e, mask);
-  return LLVMBuildICmp(e->fn->builder, LLVMIntNE, bits, LLVMConstNull(LLVMTypeOf(bits)), "");
-}
-
 LLVMValueRef qn__emit_all(qn__llvm_emit_t* e, LLVMValueRef mask) {
-  if (qn__emit_lane_count(LLVMTypeOf(mask)) == 0) return mask;
+  if (qn__llvm_lane_count(LLVMTypeOf(mask)) == 0) return mask;
   LLVMValueRef bits = mask_bits(e, mask);
   return LLVMBuildICmp(e->fn->builder, LLVMIntEQ, bits, LLVMConstAllOnes(LLVMTypeOf(bits)), "");
 }
@@ -28,10 +22,7 @@ static LLVMValueRef as_i64(qn__llvm_emit_t* e, LLVMValueRef value) {
 }
 
 static LLVMValueRef count_zeros(qn__llvm_emit_t* e, const char* name, LLVMValueRef mask) {
-  LLVMValueRef bits = mask_bits(e, mask);
-  LLVMTypeRef type = LLVMTypeOf(bits);
-  LLVMValueRef args[] = {bits, LLVMConstInt(e->i1, 0, false)};
-  return as_i64(e, qn__emit_intrinsic(e, name, &type, 1, args, 2));
+  return as_i64(e, qn__llvm_total(e->fn->builder, name, mask_bits(e, mask)));
 }
 
 LLVMValueRef qn__emit_first_lane(qn__llvm_emit_t* e, LLVMValueRef mask) {
@@ -39,7 +30,7 @@ LLVMValueRef qn__emit_first_lane(qn__llvm_emit_t* e, LLVMValueRef mask) {
 }
 
 LLVMValueRef qn__emit_last_lane(qn__llvm_emit_t* e, LLVMValueRef mask) {
-  int64_t last = (int64_t)qn__emit_lane_count(LLVMTypeOf(mask)) - 1;
+  int64_t last = (int64_t)qn__llvm_lane_count(LLVMTypeOf(mask)) - 1;
   return LLVMBuildSub(e->fn->builder, qn__emit_i64(e, last), count_zeros(e, "llvm.ctlz", mask), "");
 }
 

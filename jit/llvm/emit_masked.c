@@ -3,6 +3,7 @@
 // Where the target has none, LLVM expands a masked access into a branch for each lane, which is
 // slower and far longer than a scalar loop. AVX-512 masks every element, AVX2 those of 32 and 64
 // bits, SSE2 none. Arrays on the stack need no mask.
+#include "ir/passes/rewrite.h"
 #include "jit/llvm/emit_inner.h"
 
 static bool is_maskable(const qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
@@ -45,82 +46,87 @@ typedef struct mask_search {
   const qn__ir_var_t* lane;  // the variable of the loop
 } mask_search_t;
 
-// Returns whether the expression may differ between lanes. Assumes so for loads and variables.
-static bool is_varying(const mask_search_t* search, const qn__ir_expr_t* expr) {
+static bool visit_uniform(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  const mask_search_t* search = walker->self;
   switch (expr->kind) {
-    case QN__EXPR_INT:
-    case QN__EXPR_FLOAT:
-      return false;
     case QN__EXPR_VAR:
-      return expr->var == search->lane ||
-             (expr->var->kind != QN__VAR_SYMBOL && expr->var->kind != QN__VAR_SCALAR &&
-              expr->var->kind != QN__VAR_LOOP);
-    case QN__EXPR_CAST:
-    case QN__EXPR_BITCAST:
-      return is_varying(search, expr->args[0]);
-    case QN__EXPR_OP:
-      for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
-        if (is_varying(search, expr->args[i])) return true;
-      }
+      return expr->var != search->lane &&
+             (expr->var->kind == QN__VAR_SYMBOL || expr->var->kind == QN__VAR_SCALAR ||
+              expr->var->kind == QN__VAR_LOOP);
+    case QN__EXPR_LOAD:
+    case QN__EXPR_COND:
+    case QN__EXPR_REDUCE:
       return false;
     default:
       return true;
   }
 }
 
-static bool is_on_stack(const qn__ir_buffer_t* buffer) {
-  const qn__llvm_buffer_slot_t* slot = buffer->user;
-  return slot->root->scope == QN__SCOPE_LOCAL || slot->root->scope == QN__SCOPE_SHARED;
+// Returns whether the expression may differ between lanes. Assumes so for loads and variables.
+static bool is_varying(mask_search_t* search, qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {.on_expr = visit_uniform, .self = search};
+  return !qn__walk_expr(&walker, expr);
 }
 
 static bool is_fine(const mask_search_t* search, const qn__ir_buffer_t* buffer) {
-  return is_on_stack(buffer) || is_maskable(search->e, buffer);
+  qn__ir_scope_t scope = qn__buf_root(buffer)->scope;
+  return scope == QN__SCOPE_LOCAL || scope == QN__SCOPE_SHARED || is_maskable(search->e, buffer);
 }
 
-static bool block_is_fine(const mask_search_t* search, const qn__ir_block_t* block, bool is_masked);
+static bool block_is_fine(mask_search_t* search, const qn__ir_block_t* block, bool is_masked);
 
-static bool expr_is_fine(const mask_search_t* search, const qn__ir_expr_t* expr, bool is_masked) {
+static bool expr_is_fine(mask_search_t* search, const qn__ir_expr_t* expr, bool is_masked);
+
+static bool all_are_fine(mask_search_t* search, qn__ir_expr_t* const* exprs, uint32_t count,
+                         bool is_masked) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!expr_is_fine(search, exprs[i], is_masked)) return false;
+  }
+  return true;
+}
+
+static bool access_is_fine(mask_search_t* search, const qn__ir_buffer_t* buffer,
+                           qn__ir_expr_t* const* indices, bool is_masked) {
+  return (!is_masked || is_fine(search, buffer)) &&
+         all_are_fine(search, indices, buffer->rank, is_masked);
+}
+
+static bool expr_is_fine(mask_search_t* search, const qn__ir_expr_t* expr, bool is_masked) {
+  uint32_t count = 0;
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
     case QN__EXPR_VAR:
       return true;
     case QN__EXPR_LOAD:
-      if (is_masked && !is_fine(search, expr->load.buffer)) return false;
-      for (uint32_t i = 0; i < expr->load.buffer->rank; ++i) {
-        if (!expr_is_fine(search, expr->load.indices[i], is_masked)) return false;
-      }
-      return true;
-    case QN__EXPR_CAST:
-    case QN__EXPR_BITCAST:
-      return expr_is_fine(search, expr->args[0], is_masked);
+      return access_is_fine(search, expr->load.buffer, expr->load.indices, is_masked);
     case QN__EXPR_REDUCE:
       return block_is_fine(search, &expr->reduce.lets, is_masked) &&
              expr_is_fine(search, expr->reduce.value, is_masked);
+    case QN__EXPR_CAST:
+    case QN__EXPR_BITCAST:
+      count = 1;
+      break;
     case QN__EXPR_COND:
+      count = 3;
+      break;
     case QN__EXPR_OP:
+      count = qn__op_info(expr->op)->arity;
       break;
   }
-  bool is_lazy =
-      expr->kind == QN__EXPR_COND || expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR;
-  bool is_narrowed = is_masked || (is_lazy && is_varying(search, expr->args[0]));
-  uint32_t count = expr->kind == QN__EXPR_COND ? 3 : qn__op_info(expr->op)->arity;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (!expr_is_fine(search, expr->args[i], i == 0 ? is_masked : is_narrowed)) return false;
-  }
-  return true;
+  if (!qn__expr_is_lazy(expr)) return all_are_fine(search, expr->args, count, is_masked);
+  bool is_narrowed = is_masked || is_varying(search, expr->args[0]);
+  return expr_is_fine(search, expr->args[0], is_masked) &&
+         all_are_fine(search, expr->args + 1, count - 1, is_narrowed);
 }
 
-static bool stmt_is_fine(const mask_search_t* search, const qn__ir_stmt_t* stmt, bool is_masked) {
+static bool stmt_is_fine(mask_search_t* search, const qn__ir_stmt_t* stmt, bool is_masked) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return expr_is_fine(search, stmt->let.value, is_masked);
     case QN__STMT_STORE:
-      if (is_masked && !is_fine(search, stmt->store.buffer)) return false;
-      for (uint32_t i = 0; i < stmt->store.buffer->rank; ++i) {
-        if (!expr_is_fine(search, stmt->store.indices[i], is_masked)) return false;
-      }
-      return expr_is_fine(search, stmt->store.value, is_masked);
+      return access_is_fine(search, stmt->store.buffer, stmt->store.indices, is_masked) &&
+             expr_is_fine(search, stmt->store.value, is_masked);
     case QN__STMT_IF: {
       bool is_narrowed = is_masked || is_varying(search, stmt->if_.condition);
       return expr_is_fine(search, stmt->if_.condition, is_masked) &&
@@ -136,8 +142,7 @@ static bool stmt_is_fine(const mask_search_t* search, const qn__ir_stmt_t* stmt,
   }
 }
 
-static bool block_is_fine(const mask_search_t* search, const qn__ir_block_t* block,
-                          bool is_masked) {
+static bool block_is_fine(mask_search_t* search, const qn__ir_block_t* block, bool is_masked) {
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!stmt_is_fine(search, stmt, is_masked)) return false;
   }

@@ -76,7 +76,6 @@ static LLVMValueRef lane_pointer(qn__llvm_emit_t* e, const qn__llvm_address_t* a
   return LLVMBuildGEP2(b, type, address->pointer, &offset, 1, "");
 }
 
-// Emits a shuffle mask: lane i has element first + i * step.
 static bool has_step(const qn__llvm_address_t* address, int64_t step) {
   int64_t stride;
   return address->shape == QN__LLVM_SHAPE_LINEAR && qn__emit_const_int(address->stride, &stride) &&
@@ -85,11 +84,8 @@ static bool has_step(const qn__llvm_address_t* address, int64_t step) {
 
 static LLVMValueRef reversed(qn__llvm_emit_t* e, LLVMValueRef vector) {
   uint32_t lanes = e->fn->lanes;
-  LLVMValueRef* order = qn__arena_alloc_array(e->arena, lanes, sizeof *order);
-  if (!order) {
-    e->has_failed = true;
-    return vector;
-  }
+  LLVMValueRef order[QN__EMIT_MAX_LANES];
+  assert(lanes <= QN__EMIT_MAX_LANES);
   for (uint32_t i = 0; i < lanes; ++i) order[i] = LLVMConstInt(e->i32, lanes - 1 - i, false);
   LLVMValueRef mask = LLVMConstVector(order, lanes);
   return LLVMBuildShuffleVector(e->fn->builder, vector, LLVMGetPoison(LLVMTypeOf(vector)), mask,
@@ -103,60 +99,24 @@ static LLVMValueRef lowest(qn__llvm_emit_t* e, const qn__llvm_address_t* address
   return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &offset, 1, "");
 }
 
-// Skips the following code if no lane is active. Returns the block before the branch; NULL if some
-// lane is certainly active.
-typedef struct guard {
-  LLVMBasicBlockRef before;
-  LLVMBasicBlockRef after;
-} guard_t;
-
-static guard_t guard_begin(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
-  guard_t guard = {NULL, NULL};
-  if (!e->fn->mask || !e->fn->can_mask_be_empty || address->is_harmless) return guard;
-  LLVMBasicBlockRef some = qn__emit_block(e, "some");
-  guard.after = qn__emit_block(e, "after");
-  LLVMValueRef any = qn__emit_any(e, e->fn->mask);
-  guard.before = LLVMGetInsertBlock(e->fn->builder);
-  LLVMBuildCondBr(e->fn->builder, any, some, guard.after);
-  qn__emit_at(e, some);
-  return guard;
-}
-
-static LLVMValueRef guard_end(qn__llvm_emit_t* e, guard_t guard, LLVMValueRef value) {
-  if (!guard.after) return value;
-  LLVMBuilderRef b = e->fn->builder;
-  LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
-  LLVMBuildBr(b, guard.after);
-  qn__emit_at(e, guard.after);
-  if (!value) return NULL;
-  LLVMValueRef phi = LLVMBuildPhi(b, LLVMTypeOf(value), "");
-  LLVMValueRef values[] = {LLVMConstNull(LLVMTypeOf(value)), value};
-  LLVMBasicBlockRef blocks[] = {guard.before, from};
-  LLVMAddIncoming(phi, values, blocks, 2);
-  return phi;
+// Skips the following code if no lane is active. Without a block afterwards, some lane certainly
+// is.
+static qn__llvm_when_t guard_begin(qn__llvm_emit_t* e) {
+  if (!e->fn->mask || !e->fn->can_mask_be_empty) return (qn__llvm_when_t){NULL, NULL};
+  return qn__emit_when_begin(e, qn__llvm_any(e->fn->builder, e->fn->mask), "some", "after");
 }
 
 // ------------------------------------------------------------------------------------ loads
 
-static LLVMValueRef masked_load(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
-                                LLVMTypeRef type) {
-  LLVMTypeRef types[] = {type, e->pointer};
-  LLVMValueRef args[] = {address->pointer, align_value(e, address->buffer), e->fn->mask,
-                         LLVMConstNull(type)};
-  LLVMValueRef load = qn__emit_intrinsic(e, "llvm.masked.load", types, 2, args, 4);
-  qn__emit_annotate(e, load, address->buffer);
-  return settled(e, address->buffer, load);
-}
-
-static LLVMValueRef gather(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
-                           LLVMTypeRef type) {
-  LLVMValueRef pointers = lane_pointers(e, address);
+// Emits a masked load of all lanes from `pointers`: consecutive elements from one pointer on, or a
+// vector of pointers.
+static LLVMValueRef masked_load(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, const char* name,
+                                LLVMTypeRef type, LLVMValueRef pointers) {
   LLVMTypeRef types[] = {type, LLVMTypeOf(pointers)};
-  LLVMValueRef args[] = {pointers, align_value(e, address->buffer), qn__emit_mask(e),
-                         LLVMConstNull(type)};
-  LLVMValueRef load = qn__emit_intrinsic(e, "llvm.masked.gather", types, 2, args, 4);
-  qn__emit_annotate(e, load, address->buffer);
-  return settled(e, address->buffer, load);
+  LLVMValueRef args[] = {pointers, align_value(e, buffer), qn__emit_mask(e), LLVMConstNull(type)};
+  LLVMValueRef load = qn__llvm_intrinsic(e->fn->builder, name, types, 2, args, 4);
+  qn__emit_annotate(e, load, buffer);
+  return settled(e, buffer, load);
 }
 
 static LLVMValueRef load_one_by_one(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
@@ -171,17 +131,18 @@ static LLVMValueRef load_one_by_one(qn__llvm_emit_t* e, const qn__llvm_address_t
 }
 
 static LLVMValueRef load_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
-  LLVMTypeRef type = qn__emit_wide(e, qn__emit_memory_type(e, address->buffer->dtype));
+  const qn__ir_buffer_t* buffer = address->buffer;
+  LLVMTypeRef type = qn__emit_wide(e, qn__emit_memory_type(e, buffer->dtype));
   bool is_masked = e->fn->mask && !address->is_harmless;
   if (has_step(address, 1)) {
-    return is_masked ? masked_load(e, address, type)
-                     : plain_load(e, address->buffer, type, address->pointer);
+    return is_masked ? masked_load(e, buffer, "llvm.masked.load", type, address->pointer)
+                     : plain_load(e, buffer, type, address->pointer);
   }
   if (!is_masked && has_step(address, -1)) {
-    return reversed(e, plain_load(e, address->buffer, type, lowest(e, address)));
+    return reversed(e, plain_load(e, buffer, type, lowest(e, address)));
   }
   if (!is_masked && is_one_by_one(e, address)) return load_one_by_one(e, address, type);
-  return gather(e, address, type);
+  return masked_load(e, buffer, "llvm.masked.gather", type, lane_pointers(e, address));
 }
 
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
@@ -191,28 +152,22 @@ qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
     return qn__emit_varying(buffer->dtype,
                             qn__emit_from_memory(e, buffer->dtype, load_lanes(e, &address)));
   }
-  guard_t guard = guard_begin(e, &address);
+  qn__llvm_when_t guard = {NULL, NULL};
+  if (!address.is_harmless) guard = guard_begin(e);
   LLVMTypeRef type = qn__emit_memory_type(e, buffer->dtype);
-  LLVMValueRef bits = guard_end(e, guard, plain_load(e, buffer, type, address.pointer));
+  LLVMValueRef bits = plain_load(e, buffer, type, address.pointer);
+  if (guard.after) bits = qn__emit_when_end(e, guard, bits, LLVMConstNull(type));
   return qn__emit_uniform(buffer->dtype, qn__emit_from_memory(e, buffer->dtype, bits));
 }
 
 // ------------------------------------------------------------------------------------ stores
 
-static void masked_store(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
-                         LLVMValueRef value) {
-  LLVMTypeRef types[] = {LLVMTypeOf(value), e->pointer};
-  LLVMValueRef args[] = {value, address->pointer, align_value(e, address->buffer), e->fn->mask};
-  LLVMValueRef store = qn__emit_intrinsic(e, "llvm.masked.store", types, 2, args, 4);
-  qn__emit_annotate(e, store, address->buffer);
-}
-
-static void scatter(qn__llvm_emit_t* e, const qn__llvm_address_t* address, LLVMValueRef value) {
-  LLVMValueRef pointers = lane_pointers(e, address);
+static void masked_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, const char* name,
+                         LLVMValueRef value, LLVMValueRef pointers) {
   LLVMTypeRef types[] = {LLVMTypeOf(value), LLVMTypeOf(pointers)};
-  LLVMValueRef args[] = {value, pointers, align_value(e, address->buffer), qn__emit_mask(e)};
-  LLVMValueRef store = qn__emit_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
-  qn__emit_annotate(e, store, address->buffer);
+  LLVMValueRef args[] = {value, pointers, align_value(e, buffer), qn__emit_mask(e)};
+  LLVMValueRef store = qn__llvm_intrinsic(e->fn->builder, name, types, 2, args, 4);
+  qn__emit_annotate(e, store, buffer);
 }
 
 static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, LLVMValueRef value) {
@@ -220,7 +175,7 @@ static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, L
   const qn__ir_buffer_t* buffer = address->buffer;
   if (has_step(address, 1)) {
     if (e->fn->mask && !address->is_harmless) {
-      masked_store(e, address, value);
+      masked_store(e, buffer, "llvm.masked.store", value, address->pointer);
       return;
     }
     if (e->fn->mask) {
@@ -235,7 +190,7 @@ static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, L
     return;
   }
   if (e->fn->mask || !is_one_by_one(e, address)) {
-    scatter(e, address, value);
+    masked_store(e, buffer, "llvm.masked.scatter", value, lane_pointers(e, address));
     return;
   }
   for (uint32_t i = 0; i < e->fn->lanes; ++i) {
@@ -261,10 +216,8 @@ void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
     store_lanes(e, &address, wide);
     return;
   }
-  qn__llvm_address_t asked = address;
-  asked.is_harmless = false;  // without an active lane nothing is stored
-  guard_t guard = guard_begin(e, &asked);
+  qn__llvm_when_t guard = guard_begin(e);  // without an active lane nothing is stored
   LLVMValueRef bits = qn__emit_to_memory(e, buffer->dtype, last_value(e, value));
   plain_store(e, buffer, bits, address.pointer);
-  (void)guard_end(e, guard, NULL);
+  if (guard.after) (void)qn__emit_when_end(e, guard, NULL, NULL);
 }

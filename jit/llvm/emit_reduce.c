@@ -18,23 +18,16 @@ static LLVMValueRef neutral(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_
 
 static LLVMValueRef step(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
                          LLVMValueRef a, LLVMValueRef value) {
-  LLVMBuilderRef b = e->fn->builder;
+  static const qn_op_t ops[] = {[QN_REDUCE_SUM] = QN_OP_ADD,
+                                [QN_REDUCE_PROD] = QN_OP_MUL,
+                                [QN_REDUCE_MIN] = QN_OP_MIN,
+                                [QN_REDUCE_MAX] = QN_OP_MAX};
   LLVMValueRef args[] = {a, value};
-  bool is_float = qn__dtype_is_float(dtype);
-  switch (kind) {
-    case QN_REDUCE_SUM:
-      return is_float ? qn__emit_float_op(e, QN_OP_ADD, dtype, args)
-                      : LLVMBuildAdd(b, a, value, "");
-    case QN_REDUCE_PROD:
-      return is_float ? qn__emit_float_op(e, QN_OP_MUL, dtype, args)
-                      : LLVMBuildMul(b, a, value, "");
-    case QN_REDUCE_MIN:
-    case QN_REDUCE_MAX:
-      break;
+  if (qn__dtype_is_float(dtype)) return qn__emit_float_op(e, ops[kind], dtype, args);
+  if (kind == QN_REDUCE_SUM || kind == QN_REDUCE_PROD) {
+    return qn__llvm_binary(e->fn->builder, ops[kind], dtype, a, value);
   }
-  bool is_min = kind == QN_REDUCE_MIN;
-  if (!is_float) return qn__emit_int_min_max(e, dtype, is_min, a, value);
-  return qn__emit_float_op(e, is_min ? QN_OP_MIN : QN_OP_MAX, dtype, args);
+  return qn__emit_int_min_max(e, dtype, kind == QN_REDUCE_MIN, a, value);
 }
 
 // Emits the lets and the value of the current iterations.
@@ -61,11 +54,8 @@ static LLVMValueRef run_serial(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LL
 static LLVMValueRef join_lanes(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t dtype,
                                LLVMValueRef vector, uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
-  LLVMValueRef* order = qn__arena_alloc_array(e->arena, lanes, sizeof *order);
-  if (!order) {
-    e->has_failed = true;
-    return qn__emit_undefined(e, dtype);
-  }
+  LLVMValueRef order[QN__EMIT_MAX_LANES];
+  assert(lanes >= 2 && lanes <= QN__EMIT_MAX_LANES && (lanes & (lanes - 1)) == 0);
   for (uint32_t i = 0; i < lanes; ++i) order[i] = LLVMConstInt(e->i32, i, false);
   for (; lanes > 2; lanes /= 2) {
     LLVMValueRef poison = LLVMGetPoison(LLVMTypeOf(vector));
@@ -100,20 +90,10 @@ static LLVMValueRef step_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LL
 static LLVMValueRef run_tail(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                              LLVMValueRef end, LLVMValueRef start) {
   LLVMBuilderRef b = e->fn->builder;
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
-  LLVMBasicBlockRef tail = qn__emit_block(e, "tail");
-  LLVMBasicBlockRef done = qn__emit_block(e, "endtail");
-  LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), tail, done);
-  qn__emit_at(e, tail);
+  LLVMValueRef is_left = LLVMBuildICmp(b, LLVMIntSLT, begin, end, "");
+  qn__llvm_when_t when = qn__emit_when_begin(e, is_left, "tail", "endtail");
   LLVMValueRef value = step_lanes(e, expr, begin, LLVMBuildSub(b, end, begin, ""), start);
-  LLVMBasicBlockRef from = LLVMGetInsertBlock(b);
-  LLVMBuildBr(b, done);
-  qn__emit_at(e, done);
-  LLVMValueRef phi = LLVMBuildPhi(b, LLVMTypeOf(value), "");
-  LLVMValueRef values[] = {start, value};
-  LLVMBasicBlockRef blocks[] = {before, from};
-  LLVMAddIncoming(phi, values, blocks, 2);
-  return phi;
+  return qn__emit_when_end(e, when, value, start);
 }
 
 static LLVMValueRef run_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
@@ -151,6 +131,5 @@ qn__llvm_value_t qn__emit_reduce(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) 
     total = run_serial(e, expr, begin, end, start);
   }
   total = qn__emit_round(e, expr->dtype, total);
-  return e->fn->lanes > 0 ? qn__emit_varying(expr->dtype, total)
-                          : qn__emit_uniform(expr->dtype, total);
+  return qn__emit_value(expr->dtype, total, e->fn->lanes == 0);
 }

@@ -5,70 +5,69 @@
 // all these conditions hold, so one copy of the loop has no tests. The other copy keeps them.
 #include "jit/llvm/emit_inner.h"
 
-enum { MAX_CONDITIONS = 64, MAX_COPIED_STATEMENTS = 256, MAX_LANES = 256 };
+enum { MAX_CONDITIONS = 64, MAX_COPIED_STATEMENTS = 256 };
 
 typedef struct special_search {
   qn__llvm_emit_t* e;
-  const qn__ir_stmt_t* found[MAX_CONDITIONS];
+  const qn__ir_stmt_t* found[MAX_CONDITIONS];    // the `if` statements
+  const qn__ir_stmt_t* vectors[MAX_CONDITIONS];  // the vector loop around each of them, or NULL
   uint32_t count;
   uint32_t statements;
-  uint32_t mark;     // of the variables that the loop declares
-  bool is_hopeless;  // the loop is too large or has inner loops
+  const qn__ir_stmt_t* vector;  // the vector loop that is being searched, or NULL
+  uint32_t mark;                // of the variables that the loop declares
+  bool is_hopeless;             // the loop is too large or has inner loops
 } special_search_t;
 
-// Returns whether the condition is invariant and can be evaluated before the loop, without a load
-// or a failure. `inner` is the variable of the vector loop around the condition, if any.
-static bool is_invariant(const special_search_t* search, const qn__ir_expr_t* expr,
-                         const qn__ir_var_t* inner) {
+static bool visit_invariant(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  const special_search_t* search = walker->self;
   switch (expr->kind) {
     case QN__EXPR_INT:
       return true;
     case QN__EXPR_VAR: {
       const qn__llvm_var_slot_t* slot = expr->var->user;
-      return expr->var == inner || slot->mark != search->mark;
+      return slot->mark != search->mark ||
+             (search->vector && expr->var == search->vector->loop.var);
     }
     case QN__EXPR_CAST:
-      return qn__dtype_is_int(expr->dtype) && is_invariant(search, expr->args[0], inner);
-    case QN__EXPR_OP:
-      break;
+      return qn__dtype_is_int(expr->dtype);
+    case QN__EXPR_OP: {
+      qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
+      return rule == QN__RULE_NUMERIC || rule == QN__RULE_COMPARE || rule == QN__RULE_LOGIC;
+    }
     default:
       return false;
   }
-  switch (qn__op_info(expr->op)->rule) {
-    case QN__RULE_NUMERIC:
-    case QN__RULE_COMPARE:
-    case QN__RULE_LOGIC:
-      break;
-    default:
-      return false;
-  }
-  for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
-    if (!is_invariant(search, expr->args[i], inner)) return false;
-  }
-  return true;
 }
 
-static void collect(special_search_t* search, const qn__ir_block_t* block,
-                    const qn__ir_stmt_t* vector) {
+// Returns whether the condition is invariant and can be evaluated before the loop, without a load
+// or a failure.
+static bool is_invariant(special_search_t* search, qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {.on_expr = visit_invariant, .self = search};
+  return qn__walk_expr(&walker, expr);
+}
+
+static void collect(special_search_t* search, const qn__ir_block_t* block) {
   for (const qn__ir_stmt_t* stmt = block->first; stmt && !search->is_hopeless; stmt = stmt->next) {
     if (++search->statements > MAX_COPIED_STATEMENTS) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_WHILE) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_LOOP) {
-      bool is_vector = qn__emit_loop_lanes(search->e, stmt) > 1 &&
-                       stmt->loop.begin->kind == QN__EXPR_INT &&
-                       stmt->loop.end->kind == QN__EXPR_INT &&
-                       stmt->loop.end->int_value - stmt->loop.begin->int_value <= MAX_LANES;
-      if (!is_vector || vector) search->is_hopeless = true;
-      collect(search, &stmt->loop.body, stmt);
+      bool is_vector =
+          qn__emit_loop_lanes(search->e, stmt) > 1 && stmt->loop.begin->kind == QN__EXPR_INT &&
+          stmt->loop.end->kind == QN__EXPR_INT &&
+          stmt->loop.end->int_value - stmt->loop.begin->int_value <= QN__EMIT_MAX_LANES;
+      if (!is_vector || search->vector) search->is_hopeless = true;
+      search->vector = stmt;
+      collect(search, &stmt->loop.body);
+      search->vector = NULL;
     }
     if (stmt->kind != QN__STMT_IF) continue;
-    const qn__ir_var_t* inner = vector ? vector->loop.var : NULL;
     if (!stmt->if_.else_block.first && search->count < MAX_CONDITIONS &&
-        is_invariant(search, stmt->if_.condition, inner)) {
+        is_invariant(search, stmt->if_.condition)) {
+      search->vectors[search->count] = search->vector;
       search->found[search->count++] = stmt;
     }
-    collect(search, &stmt->if_.then_block, vector);
-    collect(search, &stmt->if_.else_block, vector);
+    collect(search, &stmt->if_.then_block);
+    collect(search, &stmt->if_.else_block);
   }
 }
 
@@ -88,27 +87,6 @@ static LLVMValueRef holds(qn__llvm_emit_t* e, const qn__ir_expr_t* condition,
       value.shape == QN__LLVM_SHAPE_UNIFORM ? value.v : qn__emit_all(e, qn__emit_widen(e, value));
   fn->lanes = 0;
   return result;
-}
-
-// Emits the conjunction of all conditions. Equal ones are evaluated once.
-static LLVMValueRef all_hold(special_search_t* search, const qn__ir_block_t* block,
-                             const qn__ir_stmt_t* vector, LLVMValueRef so_far) {
-  qn__llvm_emit_t* e = search->e;
-  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_LOOP) {
-      so_far = all_hold(search, &stmt->loop.body, stmt, so_far);
-    }
-    if (stmt->kind != QN__STMT_IF) continue;
-    bool is_found = false;
-    for (uint32_t i = 0; i < search->count; ++i) is_found |= search->found[i] == stmt;
-    if (is_found) {
-      LLVMValueRef one = holds(e, stmt->if_.condition, vector);
-      so_far = so_far ? LLVMBuildAnd(e->fn->builder, so_far, one, "") : one;
-    }
-    so_far = all_hold(search, &stmt->if_.then_block, vector, so_far);
-    so_far = all_hold(search, &stmt->if_.else_block, vector, so_far);
-  }
-  return so_far;
 }
 
 bool qn__emit_is_known(const qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
@@ -134,9 +112,13 @@ bool qn__emit_specialised(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVal
   }
   search->e = e;
   search->mark = qn__emit_mark(e, loop);
-  collect(search, &loop->loop.body, NULL);
+  collect(search, &loop->loop.body);
   if (search->is_hopeless || search->count == 0) return false;
-  LLVMValueRef holds_everywhere = all_hold(search, &loop->loop.body, NULL, NULL);
+  LLVMValueRef holds_everywhere = NULL;
+  for (uint32_t i = 0; i < search->count; ++i) {
+    LLVMValueRef one = holds(e, search->found[i]->if_.condition, search->vectors[i]);
+    holds_everywhere = i == 0 ? one : LLVMBuildAnd(b, holds_everywhere, one, "");
+  }
   LLVMBasicBlockRef inside = qn__emit_block(e, "inside");
   LLVMBasicBlockRef edge = qn__emit_block(e, "edge");
   LLVMBasicBlockRef done = qn__emit_block(e, "endtile");

@@ -45,16 +45,12 @@ static void branch_uniform(qn__llvm_emit_t* e, LLVMValueRef condition, const con
 // Emits a block for the lanes where `condition` is true, if there are any.
 static void run_masked(qn__llvm_emit_t* e, LLVMValueRef condition, const conjunct_t* rest,
                        const qn__ir_block_t* block) {
-  LLVMBuilderRef b = e->fn->builder;
   qn__llvm_mask_state_t state = qn__emit_narrow(e, condition);
-  LLVMBasicBlockRef some = qn__emit_block(e, "some");
-  LLVMBasicBlockRef done = qn__emit_block(e, "none");
-  LLVMBuildCondBr(b, qn__emit_any(e, e->fn->mask), some, done);
-  qn__emit_at(e, some);
+  LLVMValueRef is_any = qn__llvm_any(e->fn->builder, e->fn->mask);
+  qn__llvm_when_t when = qn__emit_when_begin(e, is_any, "some", "none");
   e->fn->can_mask_be_empty = false;
   emit_then(e, rest, block);
-  LLVMBuildBr(b, done);
-  qn__emit_at(e, done);
+  (void)qn__emit_when_end(e, when, NULL, NULL);
   qn__emit_unmask(e, state);
 }
 

@@ -1,4 +1,4 @@
-// jit/llvm/emit_value.c: types, constants, intrinsics, and conversions between the three shapes.
+// jit/llvm/emit_value.c: types, constants, and conversions between the three shapes.
 //
 // Not here: operators (emit_int.c, emit_float.c), values of variables (emit_function.c).
 #include "jit/llvm/emit_inner.h"
@@ -34,38 +34,10 @@ LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
 }
 
 LLVMTypeRef qn__emit_wide(const qn__llvm_emit_t* e, LLVMTypeRef element) {
-  return e->fn->lanes == 0 ? element : LLVMVectorType(element, e->fn->lanes);
-}
-
-unsigned qn__emit_lane_count(LLVMTypeRef type) {
-  return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetVectorSize(type) : 0;
-}
-
-LLVMTypeRef qn__emit_element(LLVMTypeRef type) {
-  return LLVMGetTypeKind(type) == LLVMVectorTypeKind ? LLVMGetElementType(type) : type;
-}
-
-LLVMTypeRef qn__emit_like(LLVMTypeRef type, LLVMTypeRef element) {
-  unsigned lanes = qn__emit_lane_count(type);
-  return lanes == 0 ? element : LLVMVectorType(element, lanes);
+  return qn__llvm_vector(element, e->fn->lanes);
 }
 
 // ------------------------------------------------------------------------------------ constants
-
-// The lane limit of emit_lanes.c.
-enum { MAX_LANES = 256 };
-
-static LLVMValueRef splat_constant(LLVMTypeRef type, LLVMValueRef scalar) {
-  unsigned lanes = qn__emit_lane_count(type);
-  if (lanes == 0) return scalar;
-  LLVMValueRef elements[MAX_LANES];
-  for (unsigned i = 0; i < lanes && i < MAX_LANES; ++i) elements[i] = scalar;
-  return LLVMConstVector(elements, lanes);
-}
-
-LLVMValueRef qn__emit_int(LLVMTypeRef type, uint64_t value) {
-  return splat_constant(type, LLVMConstInt(qn__emit_element(type), value, false));
-}
 
 LLVMValueRef qn__emit_i64(const qn__llvm_emit_t* e, int64_t value) {
   return LLVMConstInt(e->i64, (uint64_t)value, true);
@@ -96,7 +68,7 @@ LLVMValueRef qn__emit_undefined(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
 
 LLVMValueRef qn__emit_splat(qn__llvm_emit_t* e, LLVMValueRef scalar, uint32_t lanes) {
   LLVMTypeRef type = LLVMVectorType(LLVMTypeOf(scalar), lanes);
-  if (LLVMIsConstant(scalar)) return splat_constant(type, scalar);
+  if (LLVMIsConstant(scalar)) return qn__llvm_splat(type, scalar);
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef one =
       LLVMBuildInsertElement(b, LLVMGetPoison(type), scalar, LLVMConstInt(e->i64, 0, false), "");
@@ -123,8 +95,9 @@ static LLVMValueRef steps(qn__llvm_emit_t* e, LLVMValueRef stride, uint32_t lane
   LLVMTypeRef element = LLVMTypeOf(stride);
   int64_t constant;
   bool is_constant = qn__emit_const_int(stride, &constant);
-  LLVMValueRef elements[MAX_LANES];
-  for (uint32_t i = 0; i < lanes && i < MAX_LANES; ++i) {
+  LLVMValueRef elements[QN__EMIT_MAX_LANES];
+  assert(lanes <= QN__EMIT_MAX_LANES);
+  for (uint32_t i = 0; i < lanes; ++i) {
     uint64_t step = is_constant ? (uint64_t)constant * i : i;
     elements[i] = LLVMConstInt(element, step, false);
   }
@@ -139,17 +112,4 @@ LLVMValueRef qn__emit_widen(qn__llvm_emit_t* e, qn__llvm_value_t value) {
   LLVMValueRef splat = qn__emit_splat(e, value.v, lanes);
   if (value.shape == QN__LLVM_SHAPE_UNIFORM) return splat;
   return LLVMBuildAdd(e->fn->builder, splat, steps(e, value.stride, lanes), "");
-}
-
-LLVMValueRef qn__emit_intrinsic(qn__llvm_emit_t* e, const char* name, const LLVMTypeRef* overloads,
-                                unsigned overload_count, const LLVMValueRef* args, unsigned count) {
-  enum { MOST = 4 };
-  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-  LLVMTypeRef types[MOST] = {NULL};
-  LLVMValueRef values[MOST] = {NULL};
-  for (unsigned i = 0; i < overload_count && i < MOST; ++i) types[i] = overloads[i];
-  for (unsigned i = 0; i < count && i < MOST; ++i) values[i] = args[i];
-  LLVMValueRef callee = LLVMGetIntrinsicDeclaration(e->module, id, types, overload_count);
-  LLVMTypeRef type = LLVMGlobalGetValueType(callee);
-  return LLVMBuildCall2(e->fn->builder, type, callee, values, count, "");
 }

@@ -25,7 +25,7 @@ static LLVMValueRef round_away(const qn__llvm_math_builder_t* k, LLVMValueRef x)
 }
 
 LLVMValueRef qn__llvm_math_emit(qn__llvm_math_t* math, qn_op_t op, qn_dtype_t dtype,
-                                const LLVMValueRef* args) {
+                                LLVMValueRef* args) {
   qn__llvm_math_builder_t builder;
   const qn__llvm_math_builder_t* k = &builder;
   LLVMValueRef x = args[0];

@@ -36,6 +36,6 @@ typedef struct qn__llvm_math {
 // like) of the function where the builder stands. A module may hold functions for one set of has_
 // flags only.
 LLVMValueRef qn__llvm_math_emit(qn__llvm_math_t* math, qn_op_t op, qn_dtype_t dtype,
-                                const LLVMValueRef* args);
+                                LLVMValueRef* args);
 
 #endif  // QN_JIT_LLVM_MATH_H_

@@ -1,4 +1,4 @@
-// jit/llvm/math_builder.c: math builders, splats, rounding, AVX-512, functions of the module.
+// jit/llvm/math_builder.c: math builders, rounding, AVX-512, functions of the module.
 #include "jit/llvm/math_builder.h"
 
 #include <stdio.h>
@@ -6,67 +6,36 @@
 
 bool qn__llvm_math_builder_init(qn__llvm_math_builder_t* k, qn__llvm_math_t* math,
                                 LLVMBuilderRef builder, LLVMTypeRef type) {
-  LLVMTypeKind kind = LLVMGetTypeKind(type);
-  unsigned lanes = 0;
-  if (kind == LLVMVectorTypeKind) {
-    lanes = LLVMGetVectorSize(type);
-    kind = LLVMGetTypeKind(LLVMGetElementType(type));
-  }
+  LLVMTypeKind kind = LLVMGetTypeKind(qn__llvm_element(type));
   if (kind != LLVMFloatTypeKind && kind != LLVMDoubleTypeKind) return false;
   bool is_f64 = kind == LLVMDoubleTypeKind;
   LLVMTypeRef integer =
       is_f64 ? LLVMInt64TypeInContext(math->context) : LLVMInt32TypeInContext(math->context);
-  LLVMTypeRef bit = LLVMInt1TypeInContext(math->context);
   *k = (qn__llvm_math_builder_t){
       .math = math,
       .builder = builder,
       .f = type,
-      .i = lanes == 0 ? integer : LLVMVectorType(integer, lanes),
-      .b = lanes == 0 ? bit : LLVMVectorType(bit, lanes),
-      .lanes = lanes,
+      .i = qn__llvm_like(type, integer),
+      .lanes = qn__llvm_lane_count(type),
       .is_f64 = is_f64,
   };
   return true;
 }
 
-qn__llvm_math_builder_t qn__llvm_math_with(const qn__llvm_math_builder_t* k, bool is_f64) {
-  LLVMTypeRef type =
-      is_f64 ? LLVMDoubleTypeInContext(k->math->context) : LLVMFloatTypeInContext(k->math->context);
-  qn__llvm_math_builder_t other;
-  qn__llvm_math_builder_init(&other, k->math, k->builder,
-                             k->lanes == 0 ? type : LLVMVectorType(type, k->lanes));
+static qn__llvm_math_builder_t with_type(const qn__llvm_math_builder_t* k, LLVMTypeRef type) {
+  qn__llvm_math_builder_t other = *k;
+  (void)QN_NEVER(!qn__llvm_math_builder_init(&other, k->math, k->builder, type));
   return other;
+}
+
+qn__llvm_math_builder_t qn__llvm_math_with(const qn__llvm_math_builder_t* k, bool is_f64) {
+  LLVMContextRef context = k->math->context;
+  LLVMTypeRef element = is_f64 ? LLVMDoubleTypeInContext(context) : LLVMFloatTypeInContext(context);
+  return with_type(k, qn__llvm_like(k->f, element));
 }
 
 qn__llvm_math_builder_t qn__llvm_math_scalar(const qn__llvm_math_builder_t* k) {
-  qn__llvm_math_builder_t other;
-  qn__llvm_math_builder_init(&other, k->math, k->builder,
-                             k->lanes == 0 ? k->f : LLVMGetElementType(k->f));
-  return other;
-}
-
-LLVMValueRef qn__llvm_math_splat(LLVMTypeRef type, LLVMValueRef scalar) {
-  enum { AT_ONCE = 64 };
-  if (LLVMGetTypeKind(type) != LLVMVectorTypeKind) return scalar;
-  unsigned lanes = LLVMGetVectorSize(type);
-  LLVMValueRef elements[AT_ONCE];
-  for (unsigned i = 0; i < AT_ONCE; i++) elements[i] = scalar;
-  if (lanes <= AT_ONCE) return LLVMConstVector(elements, lanes);
-  // Wider than any target's registers: one lane, spread by a shuffle.
-  LLVMValueRef one = LLVMConstVector(elements, 1);
-  LLVMValueRef mask =
-      LLVMConstNull(LLVMVectorType(LLVMInt32TypeInContext(LLVMGetTypeContext(type)), lanes));
-  return LLVMConstShuffleVector(one, one, mask);
-}
-
-LLVMValueRef qn__llvm_math_intrinsic(const qn__llvm_math_builder_t* k, const char* name,
-                                     const LLVMValueRef* args, unsigned count) {
-  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-  LLVMTypeRef overload = k->f;
-  LLVMValueRef callee = LLVMGetIntrinsicDeclaration(k->math->module, id, &overload, 1);
-  LLVMValueRef copy[3] = {NULL, NULL, NULL};
-  for (unsigned i = 0; i < count; i++) copy[i] = args[i];
-  return LLVMBuildCall2(k->builder, LLVMGlobalGetValueType(callee), callee, copy, count, "");
+  return with_type(k, qn__llvm_element(k->f));
 }
 
 // Rounds without an instruction for it. Adding and subtracting 2^23 (2^52) rounds to the nearest
@@ -101,13 +70,6 @@ LLVMValueRef qn__llvm_math_round(const qn__llvm_math_builder_t* k, LLVMValueRef 
   return qn__llvm_math_intrinsic(k, name, &x, 1);
 }
 
-LLVMValueRef qn__llvm_math_any(const qn__llvm_math_builder_t* k, LLVMValueRef mask) {
-  if (k->lanes == 0) return mask;
-  LLVMTypeRef word = LLVMIntTypeInContext(k->math->context, k->lanes);
-  LLVMValueRef bits = LLVMBuildBitCast(k->builder, mask, word, "");
-  return LLVMBuildICmp(k->builder, LLVMIntNE, bits, LLVMConstNull(word), "");
-}
-
 static unsigned width_bits(const qn__llvm_math_builder_t* k) {
   return k->lanes * (k->is_f64 ? 64 : 32);
 }
@@ -118,7 +80,7 @@ bool qn__llvm_math_has_avx512(const qn__llvm_math_builder_t* k) {
 }
 
 LLVMValueRef qn__llvm_math_avx512(const qn__llvm_math_builder_t* k, const char* name,
-                                  const LLVMValueRef* args, unsigned count) {
+                                  LLVMValueRef* args, unsigned count) {
   enum { MAX_ARGS = 5, CURRENT_ROUNDING = 4, SMALLEST_MASK = 8 };
   LLVMContextRef context = k->math->context;
   unsigned bits = width_bits(k);
@@ -147,52 +109,43 @@ static void take_attributes(LLVMValueRef to, LLVMValueRef from) {
   static const char* const NAMES[] = {
       "target-cpu",          "target-features",        "tune-cpu",
       "prefer-vector-width", "min-legal-vector-width", "frame-pointer"};
-  for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++) {
-    LLVMAttributeRef attribute = LLVMGetStringAttributeAtIndex(
-        from, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, NAMES[i], (unsigned)strlen(NAMES[i]));
-    if (attribute != NULL) {
-      LLVMAddAttributeAtIndex(to, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
-    }
+  for (size_t i = 0; i < QN_COUNT_OF(NAMES); i++) {
+    LLVMAttributeRef attribute = LLVMGetStringAttributeAtIndex(from, QN__LLVM_OF_FUNCTION, NAMES[i],
+                                                               (unsigned)strlen(NAMES[i]));
+    if (attribute != NULL) LLVMAddAttributeAtIndex(to, QN__LLVM_OF_FUNCTION, attribute);
   }
 }
 
-static void add_enum_attribute(LLVMContextRef context, LLVMValueRef function, const char* name,
-                               uint64_t value) {
-  unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-  LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                          LLVMCreateEnumAttribute(context, kind, value));
-}
-
 LLVMValueRef qn__llvm_math_call(const qn__llvm_math_builder_t* k, const char* name,
-                                qn__llvm_math_body_t body, unsigned id, const LLVMValueRef* args,
+                                qn__llvm_math_body_t body, unsigned id, LLVMValueRef* args,
                                 unsigned count) {
   enum { FASTCC = 8, MAX_ARGS = 3 };
+  static const char* const ATTRIBUTES[] = {"nounwind", "willreturn", "memory"};  // memory: none
+  assert(count <= MAX_ARGS);
   qn__llvm_math_t* math = k->math;
-  LLVMValueRef function = LLVMGetNamedFunction(math->module, name);
   LLVMTypeRef parameters[MAX_ARGS] = {NULL};
   for (unsigned i = 0; i < count; i++) parameters[i] = LLVMTypeOf(args[i]);
   LLVMTypeRef type = LLVMFunctionType(k->f, parameters, count, false);
+  LLVMValueRef function = LLVMGetNamedFunction(math->module, name);
+  assert(function == NULL || LLVMGlobalGetValueType(function) == type);
   if (function == NULL) {
     function = LLVMAddFunction(math->module, name, type);
     LLVMSetLinkage(function, LLVMInternalLinkage);
     LLVMSetFunctionCallConv(function, FASTCC);
-    LLVMValueRef caller = LLVMGetBasicBlockParent(LLVMGetInsertBlock(k->builder));
-    take_attributes(function, caller);
-    add_enum_attribute(math->context, function, "nounwind", 0);
-    add_enum_attribute(math->context, function, "willreturn", 0);
-    add_enum_attribute(math->context, function, "memory", 0);  // reads and writes none
+    take_attributes(function, LLVMGetBasicBlockParent(LLVMGetInsertBlock(k->builder)));
+    for (size_t i = 0; i < QN_COUNT_OF(ATTRIBUTES); i++) {
+      qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, ATTRIBUTES[i]);
+    }
     qn__llvm_math_builder_t inner = *k;
     inner.builder = LLVMCreateBuilderInContext(math->context);
     LLVMPositionBuilderAtEnd(inner.builder,
                              LLVMAppendBasicBlockInContext(math->context, function, "entry"));
-    LLVMValueRef values[MAX_ARGS] = {NULL, NULL, NULL};
+    LLVMValueRef values[MAX_ARGS] = {NULL};
     for (unsigned i = 0; i < count; i++) values[i] = LLVMGetParam(function, i);
     LLVMBuildRet(inner.builder, body(&inner, id, values));
     LLVMDisposeBuilder(inner.builder);
   }
-  LLVMValueRef copy[MAX_ARGS] = {NULL, NULL, NULL};
-  for (unsigned i = 0; i < count; i++) copy[i] = args[i];
-  LLVMValueRef call = LLVMBuildCall2(k->builder, type, function, copy, count, "");
+  LLVMValueRef call = LLVMBuildCall2(k->builder, type, function, args, count, "");
   LLVMSetInstructionCallConv(call, FASTCC);
   return call;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ir/math/math.h"
+#include "jit/llvm/build.h"
 #include "jit/llvm/math.h"
 
 typedef struct qn__llvm_math_builder {
@@ -16,7 +17,6 @@ typedef struct qn__llvm_math_builder {
   LLVMBuilderRef builder;
   LLVMTypeRef f;   // the float type
   LLVMTypeRef i;   // integers of the same width and lanes
-  LLVMTypeRef b;   // i1 of the same lanes
   unsigned lanes;  // 0 for a scalar
   bool is_f64;
 } qn__llvm_math_builder_t;
@@ -28,18 +28,19 @@ bool qn__llvm_math_builder_init(qn__llvm_math_builder_t* k, qn__llvm_math_t* mat
 qn__llvm_math_builder_t qn__llvm_math_with(const qn__llvm_math_builder_t* k, bool is_f64);
 qn__llvm_math_builder_t qn__llvm_math_scalar(const qn__llvm_math_builder_t* k);
 
-LLVMValueRef qn__llvm_math_splat(LLVMTypeRef type, LLVMValueRef scalar);
 // Calls the intrinsic `name`, overloaded on k->f.
-LLVMValueRef qn__llvm_math_intrinsic(const qn__llvm_math_builder_t* k, const char* name,
-                                     const LLVMValueRef* args, unsigned count);
+static inline LLVMValueRef qn__llvm_math_intrinsic(const qn__llvm_math_builder_t* k,
+                                                   const char* name, LLVMValueRef* args,
+                                                   unsigned count) {
+  LLVMTypeRef type = k->f;
+  return qn__llvm_intrinsic(k->builder, name, &type, 1, args, count);
+}
 
 static inline LLVMValueRef kf(const qn__llvm_math_builder_t* k, double value) {
-  LLVMTypeRef type = k->lanes == 0 ? k->f : LLVMGetElementType(k->f);
-  return qn__llvm_math_splat(k->f, LLVMConstReal(type, value));
+  return qn__llvm_real(k->f, value);
 }
 static inline LLVMValueRef ki(const qn__llvm_math_builder_t* k, uint64_t value) {
-  LLVMTypeRef type = k->lanes == 0 ? k->i : LLVMGetElementType(k->i);
-  return qn__llvm_math_splat(k->i, LLVMConstInt(type, value, false));
+  return qn__llvm_int(k->i, value);
 }
 
 static inline LLVMValueRef kadd(const qn__llvm_math_builder_t* k, LLVMValueRef a, LLVMValueRef b) {
@@ -90,29 +91,27 @@ static inline LLVMValueRef kicmp(const qn__llvm_math_builder_t* k, LLVMIntPredic
 // Rounds x to an integral value. `toward`: 'z' (zero), 'd' (down), 'u' (up) or 'e' (nearest, halves
 // to even).
 LLVMValueRef qn__llvm_math_round(const qn__llvm_math_builder_t* k, LLVMValueRef x, char toward);
-// Returns whether any lane of an i1 value is true.
-LLVMValueRef qn__llvm_math_any(const qn__llvm_math_builder_t* k, LLVMValueRef mask);
 
 // Returns whether values of this shape fill a register of a machine with AVX-512.
 bool qn__llvm_math_has_avx512(const qn__llvm_math_builder_t* k);
 // Emits an AVX-512 instruction for exponents: "scalef", "getexp" or "getmant". `args` come without
 // the mask.
 LLVMValueRef qn__llvm_math_avx512(const qn__llvm_math_builder_t* k, const char* name,
-                                  const LLVMValueRef* args, unsigned count);
+                                  LLVMValueRef* args, unsigned count);
 
 // Calls the function `name` of the module, whose `count` parameters and result have type k->f. The
 // first call makes it: `body` fills it through a builder in its entry block, and returns the
 // result. `id` is passed to `body`.
 typedef LLVMValueRef (*qn__llvm_math_body_t)(const qn__llvm_math_builder_t* k, unsigned id,
-                                             const LLVMValueRef* args);
+                                             LLVMValueRef* args);
 LLVMValueRef qn__llvm_math_call(const qn__llvm_math_builder_t* k, const char* name,
-                                qn__llvm_math_body_t body, unsigned id, const LLVMValueRef* args,
+                                qn__llvm_math_body_t body, unsigned id, LLVMValueRef* args,
                                 unsigned count);
 
 // math_fma.c: a * b + c with one rounding.
-LLVMValueRef qn__llvm_math_fma(const qn__llvm_math_builder_t* k, const LLVMValueRef* args);
+LLVMValueRef qn__llvm_math_fma(const qn__llvm_math_builder_t* k, LLVMValueRef* args);
 // math_shared.c: a function of ir/math, as code here or as a call.
 LLVMValueRef qn__llvm_math_shared(const qn__llvm_math_builder_t* k, qn__math_id_t id,
-                                  const LLVMValueRef* args);
+                                  LLVMValueRef* args);
 
 #endif  // QN_JIT_LLVM_MATH_BUILDER_H_

@@ -20,7 +20,7 @@ static sum_t two_sum(const qn__llvm_math_builder_t* k, LLVMValueRef a, LLVMValue
   return (sum_t){sum, kadd(k, ksub(k, a, a_part), ksub(k, b, b_part))};
 }
 
-static LLVMValueRef fma_f32(const qn__llvm_math_builder_t* k, const LLVMValueRef* args) {
+static LLVMValueRef fma_f32(const qn__llvm_math_builder_t* k, LLVMValueRef* args) {
   qn__llvm_math_builder_t w = qn__llvm_math_with(k, true);
   LLVMValueRef a = LLVMBuildFPExt(k->builder, args[0], w.f, "");
   LLVMValueRef b = LLVMBuildFPExt(k->builder, args[1], w.f, "");
@@ -45,14 +45,6 @@ typedef struct unpacked {
   LLVMValueRef exponent;  // i64, biased; denormal numbers have exponents below 1
 } unpacked_t;
 
-static LLVMValueRef count_zeros(const qn__llvm_math_builder_t* k, LLVMTypeRef type,
-                                LLVMValueRef value) {
-  unsigned id = LLVMLookupIntrinsicID("llvm.ctlz", 9);
-  LLVMValueRef ctlz = LLVMGetIntrinsicDeclaration(k->math->module, id, &type, 1);
-  LLVMValueRef args[] = {value, LLVMConstInt(LLVMInt1TypeInContext(k->math->context), 0, false)};
-  return LLVMBuildCall2(k->builder, LLVMGlobalGetValueType(ctlz), ctlz, args, 2, "");
-}
-
 static unpacked_t unpack(const qn__llvm_math_builder_t* k, LLVMValueRef x) {
   LLVMValueRef bits = kbits(k, x);
   LLVMValueRef exponent = kand(k, LLVMBuildLShr(k->builder, bits, ki(k, 52), ""), ki(k, 0x7FF));
@@ -62,7 +54,7 @@ static unpacked_t unpack(const qn__llvm_math_builder_t* k, LLVMValueRef x) {
       kselect(k, is_denormal, fraction, kor(k, fraction, ki(k, UINT64_C(1) << 52)));
   exponent = kselect(k, is_denormal, ki(k, 1), exponent);
   // 11 zeros are the usual number; zero itself has 64 and stays zero.
-  LLVMValueRef up = kisub(k, count_zeros(k, k->i, mantissa), ki(k, 11));
+  LLVMValueRef up = kisub(k, qn__llvm_total(k->builder, "llvm.ctlz", mantissa), ki(k, 11));
   return (unpacked_t){LLVMBuildShl(k->builder, mantissa, up, ""), kisub(k, exponent, up)};
 }
 
@@ -82,7 +74,7 @@ static LLVMValueRef shift_jam(const qn__llvm_math_builder_t* k, LLVMTypeRef wide
 // 125, the addend at bit 124. The one with the smaller exponent is shifted down. The shift loses
 // bits only if it is so long that the leading bits of the other one survive a subtraction. Then the
 // last bit of shift_jam stands for the lost ones.
-static LLVMValueRef exact_sum(const qn__llvm_math_builder_t* k, const LLVMValueRef* args) {
+static LLVMValueRef exact_sum(const qn__llvm_math_builder_t* k, LLVMValueRef* args) {
   enum { PRODUCT_SHIFT = 20, ADDEND_SHIFT = 72, BIAS = 1075 };
   LLVMBuilderRef b = k->builder;
   LLVMTypeRef wide = LLVMInt128TypeInContext(k->math->context);
@@ -120,7 +112,7 @@ static LLVMValueRef exact_sum(const qn__llvm_math_builder_t* k, const LLVMValueR
 
   // Moves the highest bit to 127. The exponent is biased, as of a normal number.
   LLVMValueRef zeros =
-      LLVMBuildAnd(b, count_zeros(k, wide, sum), LLVMConstInt(wide, 127, false), "");
+      LLVMBuildAnd(b, qn__llvm_total(b, "llvm.ctlz", sum), LLVMConstInt(wide, 127, false), "");
   sum = LLVMBuildShl(b, sum, zeros, "");
   exponent = kisub(k, exponent, LLVMBuildTrunc(b, zeros, k->i, ""));
   exponent = kiadd(k, exponent, ki(k, 127 + 1023 - BIAS));
@@ -149,7 +141,7 @@ static LLVMValueRef exact_sum(const qn__llvm_math_builder_t* k, const LLVMValueR
 }
 
 static LLVMValueRef fma_f64_body(const qn__llvm_math_builder_t* k, unsigned id,
-                                 const LLVMValueRef* args) {
+                                 LLVMValueRef* args) {
   (void)id;
   LLVMValueRef infinity = kf(k, __builtin_inf()), zero = kf(k, 0.0);
   LLVMValueRef finite = kand(k, kcmp(k, LLVMRealOLT, kabs(k, args[0]), infinity),
@@ -166,7 +158,7 @@ static LLVMValueRef fma_f64_body(const qn__llvm_math_builder_t* k, unsigned id,
   return kselect(k, is_general, exact_sum(k, args), simple);
 }
 
-LLVMValueRef qn__llvm_math_fma(const qn__llvm_math_builder_t* k, const LLVMValueRef* args) {
+LLVMValueRef qn__llvm_math_fma(const qn__llvm_math_builder_t* k, LLVMValueRef* args) {
   if (k->math->has_fma) return qn__llvm_math_intrinsic(k, "llvm.fma", args, 3);
   if (!k->is_f64) return fma_f32(k, args);
   qn__llvm_math_builder_t one = qn__llvm_math_scalar(k);

@@ -18,53 +18,28 @@ static qn_dtype_t float_dtype(const qn__llvm_math_builder_t* k) {
 }
 
 static LLVMTypeRef type_of(const qn__llvm_math_builder_t* k, qn_dtype_t dtype) {
+  if (dtype == QN_DTYPE_BOOL) return qn__llvm_like(k->f, LLVMInt1TypeInContext(k->math->context));
   qn__llvm_math_builder_t other = qn__llvm_math_with(k, qn_dtype_size_bytes(dtype) == 8);
-  if (dtype == QN_DTYPE_BOOL) return k->b;
   return qn__dtype_is_float(dtype) ? other.f : other.i;
 }
 
 static LLVMValueRef leaf(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
-  if (expr->kind == QN__EXPR_VAR) return expr->var->user;
+  if (expr->kind == QN__EXPR_VAR) {
+    assert(expr->var->user);  // an argument, or the value of an earlier statement
+    return expr->var->user;
+  }
   LLVMTypeRef type = type_of(k, expr->dtype);
-  LLVMTypeRef element = k->lanes == 0 ? type : LLVMGetElementType(type);
-  return qn__llvm_math_splat(type, expr->kind == QN__EXPR_FLOAT
-                                       ? LLVMConstReal(element, expr->float_value)
-                                       : LLVMConstInt(element, (uint64_t)expr->int_value, true));
-}
-
-static bool is_signed(qn_dtype_t dtype) {
-  return dtype == QN_DTYPE_I32 || dtype == QN_DTYPE_I64;
+  return expr->kind == QN__EXPR_FLOAT ? qn__llvm_real(type, expr->float_value)
+                                      : qn__llvm_int(type, (uint64_t)expr->int_value);
 }
 
 // ------------------------------------------------------------------------------------ operators
 
 static LLVMValueRef cast(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
   LLVMValueRef a = leaf(k, expr->args[0]);
-  qn_dtype_t from = expr->args[0]->dtype, to = expr->dtype;
-  LLVMTypeRef type = type_of(k, to);
+  LLVMTypeRef type = type_of(k, expr->dtype);
   if (expr->kind == QN__EXPR_BITCAST) return LLVMBuildBitCast(k->builder, a, type, "");
-  bool is_longer = qn_dtype_size_bytes(to) > qn_dtype_size_bytes(from);
-  if (qn__dtype_is_float(from)) return LLVMBuildFPCast(k->builder, a, type, "");
-  if (qn__dtype_is_float(to)) {
-    return is_signed(from) ? LLVMBuildSIToFP(k->builder, a, type, "")
-                           : LLVMBuildUIToFP(k->builder, a, type, "");
-  }
-  if (!is_longer) return LLVMBuildTruncOrBitCast(k->builder, a, type, "");
-  return is_signed(from) ? LLVMBuildSExt(k->builder, a, type, "")
-                         : LLVMBuildZExt(k->builder, a, type, "");
-}
-
-static LLVMValueRef intrinsic(const qn__llvm_math_builder_t* k, const char* name, size_t length,
-                              LLVMValueRef* args, unsigned count) {
-  LLVMTypeRef overload = LLVMTypeOf(args[0]);
-  unsigned id = LLVMLookupIntrinsicID(name, length);
-  LLVMValueRef callee = LLVMGetIntrinsicDeclaration(k->math->module, id, &overload, 1);
-  return LLVMBuildCall2(k->builder, LLVMGlobalGetValueType(callee), callee, args, count, "");
-}
-
-static LLVMValueRef clz(const qn__llvm_math_builder_t* k, LLVMValueRef a) {
-  LLVMValueRef args[] = {a, LLVMConstInt(LLVMInt1TypeInContext(k->math->context), 0, false)};
-  return intrinsic(k, "llvm.ctlz", 9, args, 2);
+  return qn__llvm_convert(k->builder, expr->args[0]->dtype, a, type);
 }
 
 // Multiplies to the upper half. For one lane only, since its users are called lane by lane.
@@ -103,48 +78,6 @@ static LLVMValueRef getmant(const qn__llvm_math_builder_t* k, LLVMValueRef x) {
   return qn__llvm_math_avx512(k, "getmant", (LLVMValueRef[]){x, mode}, 2);
 }
 
-// Emits an operator that is one instruction; NULL for any other.
-static LLVMValueRef binary(const qn__llvm_math_builder_t* k, qn_op_t op, qn_dtype_t dtype,
-                           LLVMValueRef a, LLVMValueRef b) {
-  bool is_float = qn__dtype_is_float(dtype);
-  LLVMBuilderRef to = k->builder;
-  switch (op) {
-    case QN_OP_ADD:
-      return is_float ? LLVMBuildFAdd(to, a, b, "") : LLVMBuildAdd(to, a, b, "");
-    case QN_OP_SUB:
-      return is_float ? LLVMBuildFSub(to, a, b, "") : LLVMBuildSub(to, a, b, "");
-    case QN_OP_MUL:
-      return is_float ? LLVMBuildFMul(to, a, b, "") : LLVMBuildMul(to, a, b, "");
-    case QN_OP_DIV:
-      return LLVMBuildFDiv(to, a, b, "");
-    case QN_OP_AND:
-      return LLVMBuildAnd(to, a, b, "");
-    case QN_OP_OR:
-      return LLVMBuildOr(to, a, b, "");
-    case QN_OP_XOR:
-      return LLVMBuildXor(to, a, b, "");
-    case QN_OP_SHL:
-      return LLVMBuildShl(to, a, b, "");
-    case QN_OP_SHR:
-      return is_signed(dtype) ? LLVMBuildAShr(to, a, b, "") : LLVMBuildLShr(to, a, b, "");
-    default:
-      return NULL;
-  }
-}
-
-static LLVMValueRef compare(const qn__llvm_math_builder_t* k, qn_op_t op, qn_dtype_t dtype,
-                            LLVMValueRef a, LLVMValueRef b) {
-  static const LLVMRealPredicate real[] = {LLVMRealOEQ, LLVMRealUNE, LLVMRealOLT,
-                                           LLVMRealOLE, LLVMRealOGT, LLVMRealOGE};
-  static const LLVMIntPredicate with_sign[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntSLT,
-                                               LLVMIntSLE, LLVMIntSGT, LLVMIntSGE};
-  static const LLVMIntPredicate without[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntULT,
-                                             LLVMIntULE, LLVMIntUGT, LLVMIntUGE};
-  uint32_t at = (uint32_t)op - QN_OP_EQ;
-  if (qn__dtype_is_float(dtype)) return LLVMBuildFCmp(k->builder, real[at], a, b, "");
-  return LLVMBuildICmp(k->builder, (is_signed(dtype) ? with_sign : without)[at], a, b, "");
-}
-
 static LLVMValueRef operator_of(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* expr) {
   uint32_t op = expr->op;
   qn_dtype_t dtype = expr->args[0]->dtype;
@@ -153,7 +86,9 @@ static LLVMValueRef operator_of(const qn__llvm_math_builder_t* k, const qn__ir_e
   // An f32 function may compute in f64.
   qn__llvm_math_builder_t other = qn__llvm_math_with(k, qn_dtype_size_bytes(dtype) == 8);
   if (op >= QN__MATH_OP_CALL) return qn__llvm_math_shared(&other, op - QN__MATH_OP_CALL, args);
-  if (op >= QN_OP_EQ && op <= QN_OP_GE) return compare(k, op, dtype, args[0], args[1]);
+  if (op >= QN_OP_EQ && op <= QN_OP_GE) {
+    return qn__llvm_compare(k->builder, op, dtype, args[0], args[1]);
+  }
   switch (op) {
     case QN_OP_SELECT:
       return LLVMBuildSelect(k->builder, args[0], args[1], args[2], "");
@@ -162,7 +97,7 @@ static LLVMValueRef operator_of(const qn__llvm_math_builder_t* k, const qn__ir_e
     case QN_OP_NOT:
       return LLVMBuildNot(k->builder, args[0], "");
     case QN_OP_CLZ:
-      return clz(k, args[0]);
+      return qn__llvm_total(k->builder, "llvm.ctlz", args[0]);
     case QN__MATH_OP_MULHI:
       return mulhi(k, args[0], args[1]);
     case QN__MATH_OP_RATIO:
@@ -178,7 +113,7 @@ static LLVMValueRef operator_of(const qn__llvm_math_builder_t* k, const qn__ir_e
     default:
       break;
   }
-  LLVMValueRef simple = binary(k, op, dtype, args[0], args[1]);
+  LLVMValueRef simple = qn__llvm_binary(k->builder, op, dtype, args[0], args[1]);
   if (simple != NULL) return simple;
   // Operators that LLVM has: abs, copysign, fma, sqrt, trunc, tests.
   qn__llvm_math_t math = *k->math;
@@ -197,9 +132,8 @@ static LLVMBasicBlockRef append(const qn__llvm_math_builder_t* k, const char* na
 static void mark_rare(const qn__llvm_math_builder_t* k, LLVMValueRef call) {
   static const char* const NAMES[] = {"noinline", "cold"};
   for (size_t i = 0; i < QN_COUNT_OF(NAMES) && LLVMIsACallInst(call); i++) {
-    unsigned kind = LLVMGetEnumAttributeKindForName(NAMES[i], strlen(NAMES[i]));
-    LLVMAttributeRef attribute = LLVMCreateEnumAttribute(k->math->context, kind, 0);
-    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
+    LLVMAttributeRef attribute = qn__llvm_attribute(k->math->context, NAMES[i], 0);
+    LLVMAddCallSiteAttribute(call, QN__LLVM_OF_FUNCTION, attribute);
   }
 }
 
@@ -209,7 +143,7 @@ static LLVMValueRef conditional(const qn__llvm_math_builder_t* k, const qn__ir_e
   LLVMValueRef condition = leaf(k, expr->args[0]), otherwise = leaf(k, expr->args[2]);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(b);
   LLVMBasicBlockRef rare = append(k, "rare"), join = append(k, "join");
-  LLVMBuildCondBr(b, qn__llvm_math_any(k, condition), rare, join);
+  LLVMBuildCondBr(b, qn__llvm_any(b, condition), rare, join);
   LLVMPositionBuilderAtEnd(b, rare);
   LLVMValueRef called = operator_of(k, expr->args[1]);
   mark_rare(k, called);
@@ -217,10 +151,7 @@ static LLVMValueRef conditional(const qn__llvm_math_builder_t* k, const qn__ir_e
   LLVMBasicBlockRef rare_end = LLVMGetInsertBlock(b);
   LLVMBuildBr(b, join);
   LLVMPositionBuilderAtEnd(b, join);
-  LLVMValueRef result = LLVMBuildPhi(b, LLVMTypeOf(otherwise), "");
-  LLVMAddIncoming(result, (LLVMValueRef[]){called, otherwise},
-                  (LLVMBasicBlockRef[]){rare_end, before}, 2);
-  return result;
+  return qn__llvm_join(b, called, rare_end, otherwise, before);
 }
 
 // Emits a loop over all lanes, which ends with the lane of the most iterations.
@@ -235,7 +166,7 @@ static LLVMValueRef repeat(const qn__llvm_math_builder_t* k, const qn__ir_expr_t
   LLVMPositionBuilderAtEnd(b, loop);
   LLVMValueRef left = LLVMBuildPhi(b, k->f, ""), state = LLVMBuildPhi(b, k->f, "");
   LLVMValueRef is_left = LLVMBuildFCmp(b, LLVMRealOGE, left, one, "");
-  LLVMBuildCondBr(b, qn__llvm_math_any(k, is_left), body, done);
+  LLVMBuildCondBr(b, qn__llvm_any(b, is_left), body, done);
   LLVMPositionBuilderAtEnd(b, body);
   LLVMValueRef next =
       qn__llvm_math_shared(k, step, (LLVMValueRef[]){state, leaf(k, expr->args[2])});
@@ -256,7 +187,7 @@ static LLVMValueRef value_of(const qn__llvm_math_builder_t* k, const qn__ir_expr
 }
 
 // Emits the code of a function at the builder's position.
-static LLVMValueRef emit(const qn__llvm_math_builder_t* k, unsigned id, const LLVMValueRef* args) {
+static LLVMValueRef emit(const qn__llvm_math_builder_t* k, unsigned id, LLVMValueRef* args) {
   qn__llvm_math_builder_t wide = qn__llvm_math_with(k, true);
   uint32_t traits = (k->math->has_fma ? QN__MATH_HAS_FMA : 0u) |
                     (qn__llvm_math_has_avx512(k) ? QN__MATH_HAS_AVX512 : 0u) |
@@ -283,8 +214,7 @@ static LLVMValueRef emit(const qn__llvm_math_builder_t* k, unsigned id, const LL
 
 // ------------------------------------------------------------------------------------ functions
 
-static LLVMValueRef call(const qn__llvm_math_builder_t* k, qn__math_id_t id,
-                         const LLVMValueRef* args) {
+static LLVMValueRef call(const qn__llvm_math_builder_t* k, qn__math_id_t id, LLVMValueRef* args) {
   const qn__math_info_t* info = qn__math_info(id);
   char name[48];
   const char* element = k->is_f64 ? "f64" : "f32";
@@ -299,7 +229,7 @@ static LLVMValueRef call(const qn__llvm_math_builder_t* k, qn__math_id_t id,
 // Calls the function of one lane for all lanes, in a loop. Afterwards the builder is in the block
 // after the loop.
 static LLVMValueRef each_lane(const qn__llvm_math_builder_t* k, qn__math_id_t id,
-                              const LLVMValueRef* args) {
+                              LLVMValueRef* args) {
   enum { MAX_ARGS = 3 };
   LLVMBuilderRef b = k->builder;
   qn__llvm_math_builder_t one = qn__llvm_math_scalar(k);
@@ -329,7 +259,7 @@ static LLVMValueRef each_lane(const qn__llvm_math_builder_t* k, qn__math_id_t id
 }
 
 LLVMValueRef qn__llvm_math_shared(const qn__llvm_math_builder_t* k, qn__math_id_t id,
-                                  const LLVMValueRef* args) {
+                                  LLVMValueRef* args) {
   qn__math_place_t place = qn__math_info(id)->places[k->is_f64 ? 1 : 0];
   if (place == QN__MATH_INLINE) return emit(k, (unsigned)id, args);
   if (place == QN__MATH_LANES && k->lanes != 0) return each_lane(k, id, args);
