@@ -84,10 +84,12 @@ static bool has_feature(const work_t* work, const char* name) {
 
 static qn_status_t emit(work_t* work) {
   bool is_x86 = strcmp(work->target->arch->name, "x86_64") == 0;
+  const char* tune = "";
+  (void)qn_target_get_string(work->target, "tune", &tune);
   qn__llvm_emit_options_t options = {
       .context = work->context,
       .machine = work->machine,
-      .module_name = "quern",
+      .tune = tune,
       .vector_bytes = qn__target_vector_bytes(work->target),
       .has_fma = !is_x86 || has_feature(work, "fma"),
       .has_round = !is_x86 || has_feature(work, "sse4.1"),
@@ -99,9 +101,6 @@ static qn_status_t emit(work_t* work) {
       .is_scalar_only = work->way == WAY_SCALAR_O2,
   };
   QN_TRY(qn__emit_module(&work->body, &options, &work->arena, &work->emitted));
-  const char* tune = "";
-  (void)qn_target_get_string(work->target, "tune", &tune);
-  qn__llvm_prepare(work->emitted.module, tune);
   if (work->way != WAY_SCALAR_O2) return QN_OK;
   license_sums(work->emitted.module);
   forbid_calls(work->emitted.module);

@@ -101,10 +101,12 @@ static qn_status_t check_diagnostic(const job_t* job) {
 
 static qn_status_t make_module(job_t* job) {
   bool is_x86 = strcmp(job->target->arch->name, "x86_64") == 0;
+  const char* tune = "";
+  (void)qn_target_get_string(job->target, "tune", &tune);
   qn__llvm_emit_options_t options = {
       .context = job->context,
       .machine = job->machine,
-      .module_name = "quern",
+      .tune = tune,
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_fma = !is_x86 || has_feature(job, "fma"),
       .has_round = !is_x86 || has_feature(job, "sse4.1"),
@@ -116,9 +118,6 @@ static qn_status_t make_module(job_t* job) {
       .is_fast_tier = job->request.tier == QN_TIER_FAST,
   };
   QN_TRY(qn__emit_module(&job->body, &options, &job->arena, &job->emitted));
-  const char* tune = "";
-  (void)qn_target_get_string(job->target, "tune", &tune);
-  qn__llvm_prepare(job->emitted.module, tune);
 #ifndef NDEBUG
   char* message = NULL;
   bool is_bad = LLVMVerifyModule(job->emitted.module, LLVMReturnStatusAction, &message);

@@ -25,7 +25,7 @@
 typedef struct qn__llvm_emit_options {
   LLVMContextRef context;        // borrowed until the module is disposed
   LLVMTargetMachineRef machine;  // borrowed during the call: triple, layout, CPU and features
-  const char* module_name;
+  const char* tune;       // the processor that code is scheduled for; NULL: that of the machine
   uint32_t vector_bytes;  // the width of registers that may be used: 16, 32 or 64
   // Instructions of the target. False is always right, and slower.
   bool has_fma;         // fused multiply-add is an instruction

@@ -156,15 +156,15 @@ qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buff
 
 qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                     qn__ir_expr_t* const* indices) {
-  const qn__llvm_buffer_slot_t* slot = buffer->user;
-  LLVMValueRef base = qn__emit_pointer(e, slot->root);
+  const qn__ir_buffer_t* root = qn__buf_root(buffer);
+  LLVMValueRef base = qn__emit_pointer(e, root);
   qn__llvm_address_t address = {buffer, base, NULL, QN__LLVM_SHAPE_UNIFORM, false};
   qn__llvm_value_t* values;
   if (!evaluate(e, buffer, indices, &values)) return address;
   qn__llvm_value_t offset = element_offset(e, buffer, values);
   if (qn__emit_checks(e) && buffer->scope == QN__SCOPE_VIEW) {
     // A view may have any shape, so an index within it does not prove that the element exists.
-    require_below(e, slot->root, 0, offset, span_of(e, slot->root));
+    require_below(e, root, 0, offset, span_of(e, root));
   }
   LLVMTypeRef type = qn__emit_memory_type(e, buffer->dtype);
   address.pointer = LLVMBuildGEP2(e->fn->builder, type, base, &offset.v, 1, "");

@@ -18,7 +18,7 @@ typedef struct cost {
   uint32_t mark;  // of variables that the launch declares
 } cost_t;
 
-static LLVMValueRef cost_block(const cost_t* self, const qn__ir_block_t* block, double share);
+static LLVMValueRef cost_block(cost_t* self, const qn__ir_block_t* block, double share);
 
 static LLVMValueRef constant(const cost_t* self, double ns) {
   return LLVMConstReal(self->e->f64, ns);
@@ -28,30 +28,31 @@ static LLVMValueRef plus(const cost_t* self, LLVMValueRef a, LLVMValueRef b) {
   return LLVMBuildFAdd(self->e->fn->builder, a, b, "");
 }
 
-// Returns whether the expression can be evaluated before the launch.
-static bool is_known(const cost_t* self, const qn__ir_expr_t* expr) {
+static bool visit_known(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  const cost_t* self = walker->self;
   switch (expr->kind) {
     case QN__EXPR_INT:
       return true;
     case QN__EXPR_VAR:
       return ((const qn__llvm_var_slot_t*)expr->var->user)->mark != self->mark;
     case QN__EXPR_CAST:
-      return is_known(self, expr->args[0]) && qn__dtype_is_int(expr->args[0]->dtype);
-    case QN__EXPR_OP:
-      break;
+      return qn__dtype_is_int(expr->args[0]->dtype);
+    case QN__EXPR_OP: {
+      qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
+      return rule == QN__RULE_NUMERIC || rule == QN__RULE_INTEGER;
+    }
     default:
       return false;
   }
-  qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-  if (rule != QN__RULE_NUMERIC && rule != QN__RULE_INTEGER) return false;
-  for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
-    if (!is_known(self, expr->args[i])) return false;
-  }
-  return true;
 }
 
-static LLVMValueRef trips(const cost_t* self, const qn__ir_expr_t* begin,
-                          const qn__ir_expr_t* end) {
+// Returns whether the expression can be evaluated before the launch.
+static bool is_known(cost_t* self, qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {.on_expr = visit_known, .self = self};
+  return qn__walk_expr(&walker, expr);
+}
+
+static LLVMValueRef trips(cost_t* self, qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   qn__llvm_emit_t* e = self->e;
   if (!is_known(self, begin) || !is_known(self, end)) return constant(self, GUESSED_TRIPS);
   LLVMBuilderRef b = e->fn->builder;
@@ -71,60 +72,62 @@ static double lane_share(const cost_t* self, uint32_t lanes) {
   return 1.0 / (lanes < width ? lanes : width);
 }
 
-static LLVMValueRef cost_expr(const cost_t* self, const qn__ir_expr_t* expr, double share) {
+// Emits the cost of a loop or reduction: that of an iteration, `each`, as often as it runs.
+static LLVMValueRef times(cost_t* self, qn__ir_expr_t* begin, qn__ir_expr_t* end,
+                          LLVMValueRef each) {
+  return LLVMBuildFMul(self->e->fn->builder, trips(self, begin, end), each, "");
+}
+
+static LLVMValueRef cost_expr(cost_t* self, const qn__ir_expr_t* expr, double share);
+
+static LLVMValueRef plus_all(cost_t* self, LLVMValueRef sum, qn__ir_expr_t* const* exprs,
+                             uint32_t count, double share) {
+  for (uint32_t i = 0; i < count; ++i) sum = plus(self, sum, cost_expr(self, exprs[i], share));
+  return sum;
+}
+
+static LLVMValueRef cost_expr(cost_t* self, const qn__ir_expr_t* expr, double share) {
+  double ns = NS_SIMPLE;
+  qn__math_id_t id;
   switch (expr->kind) {
     case QN__EXPR_INT:
     case QN__EXPR_FLOAT:
     case QN__EXPR_VAR:
       return constant(self, 0);
-    case QN__EXPR_LOAD: {
-      LLVMValueRef sum = constant(self, NS_MEMORY * share);
-      for (uint32_t i = 0; i < expr->load.buffer->rank; ++i) {
-        // Indices stay scalars.
-        sum = plus(self, sum, cost_expr(self, expr->load.indices[i], share));
-      }
-      return sum;
-    }
+    case QN__EXPR_LOAD:
+      // Indices stay scalars.
+      return plus_all(self, constant(self, NS_MEMORY * share), expr->load.indices,
+                      expr->load.buffer->rank, share);
     case QN__EXPR_CAST:
     case QN__EXPR_BITCAST:
-      return plus(self, constant(self, NS_SIMPLE * share), cost_expr(self, expr->args[0], share));
-    case QN__EXPR_COND: {
-      LLVMValueRef sum = cost_expr(self, expr->args[0], share);
-      sum = plus(self, sum, cost_expr(self, expr->args[1], share));
-      return plus(self, sum, cost_expr(self, expr->args[2], share));
-    }
+      return plus_all(self, constant(self, NS_SIMPLE * share), expr->args, 1, share);
+    case QN__EXPR_COND:
+      return plus_all(self, cost_expr(self, expr->args[0], share), expr->args + 1, 2, share);
     case QN__EXPR_REDUCE: {
       double inner = share * lane_share(self, expr->reduce.lane_count);
       LLVMValueRef each =
           plus(self, constant(self, NS_SIMPLE * inner), cost_expr(self, expr->reduce.value, inner));
       each = plus(self, each, cost_block(self, &expr->reduce.lets, inner));
-      LLVMValueRef count = trips(self, expr->reduce.begin, expr->reduce.end);
-      return LLVMBuildFMul(self->e->fn->builder, count, each, "");
+      return times(self, expr->reduce.begin, expr->reduce.end, each);
     }
     case QN__EXPR_OP:
       break;
   }
-  double ns = NS_SIMPLE;
   if (expr->op >= QN_OP_DIV && expr->op <= QN_OP_CEILDIV) ns = NS_DIVISION;
-  qn__math_id_t id;
   bool is_root = expr->op == QN_OP_SQRT || expr->op == QN_OP_RSQRT;
   if (is_root || qn__math_find(expr->op, expr->dtype, &id)) ns = NS_FUNCTION;
-  LLVMValueRef sum = constant(self, ns * share);
-  for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; ++i) {
-    sum = plus(self, sum, cost_expr(self, expr->args[i], share));
-  }
-  return sum;
+  return plus_all(self, constant(self, ns * share), expr->args, qn__op_info(expr->op)->arity,
+                  share);
 }
 
-static LLVMValueRef cost_loop(const cost_t* self, const qn__ir_stmt_t* stmt, double share) {
+static LLVMValueRef cost_loop(cost_t* self, const qn__ir_stmt_t* stmt, double share) {
   double inner = share * lane_share(self, stmt->loop.lane_count);
   LLVMValueRef each =
       plus(self, constant(self, NS_SIMPLE * inner), cost_block(self, &stmt->loop.body, inner));
-  LLVMValueRef count = trips(self, stmt->loop.begin, stmt->loop.end);
-  return LLVMBuildFMul(self->e->fn->builder, count, each, "");
+  return times(self, stmt->loop.begin, stmt->loop.end, each);
 }
 
-static LLVMValueRef cost_stmt(const cost_t* self, const qn__ir_stmt_t* stmt, double share) {
+static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double share) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       return cost_expr(self, stmt->let.value, share);
@@ -150,7 +153,7 @@ static LLVMValueRef cost_stmt(const cost_t* self, const qn__ir_stmt_t* stmt, dou
   return constant(self, 0);
 }
 
-static LLVMValueRef cost_block(const cost_t* self, const qn__ir_block_t* block, double share) {
+static LLVMValueRef cost_block(cost_t* self, const qn__ir_block_t* block, double share) {
   LLVMValueRef sum = constant(self, 0);
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     sum = plus(self, sum, cost_stmt(self, stmt, share));

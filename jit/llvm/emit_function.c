@@ -13,6 +13,7 @@ static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_bo
   if (features[0] != '\0') qn__llvm_add_text_attribute(function, "target-features", features);
   LLVMDisposeMessage(cpu);
   LLVMDisposeMessage(features);
+  if (e->options->tune) qn__llvm_add_text_attribute(function, "tune-cpu", e->options->tune);
   static const char* const widths[] = {"128", "256", "512"};
   uint32_t bytes = e->options->vector_bytes;
   const char* width = widths[bytes >= 64 ? 2 : bytes >= 32];

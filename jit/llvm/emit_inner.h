@@ -70,7 +70,7 @@ typedef struct qn__llvm_buffer_slot {
   bool is_private;                    // an array of constant size on the stack
   qn__llvm_value_t shift;             // views: where it starts, in elements from the root's first
   qn__llvm_cached_t cached_shift;
-  const qn__ir_buffer_t* root;  // the buffer below all views
+  struct qn__llvm_buffer_slot* next_root;  // the next buffer that owns memory
 } qn__llvm_buffer_slot_t;
 
 typedef struct qn__llvm_workspace {

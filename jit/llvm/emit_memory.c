@@ -20,8 +20,7 @@ static uint32_t element_bytes(const qn__ir_buffer_t* buffer) {
 }
 
 void qn__emit_annotate(qn__llvm_emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer) {
-  const qn__llvm_buffer_slot_t* slot = buffer->user;
-  const qn__llvm_buffer_slot_t* root = slot->root->user;
+  const qn__llvm_buffer_slot_t* root = qn__buf_root(buffer)->user;
   if (!root->scope_list || !LLVMIsAInstruction(access)) return;
   LLVMSetMetadata(access, e->alias_scope_kind, root->scope_list);
   if (root->others_list) LLVMSetMetadata(access, e->noalias_kind, root->others_list);
@@ -34,8 +33,7 @@ static LLVMValueRef align_value(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffe
 // Freezes a load from an array on the stack: an uninitialised element is some value, not LLVM's
 // undef, which may differ at each use.
 static LLVMValueRef settled(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef load) {
-  const qn__llvm_buffer_slot_t* slot = buffer->user;
-  const qn__llvm_buffer_slot_t* root = slot->root->user;
+  const qn__llvm_buffer_slot_t* root = qn__buf_root(buffer)->user;
   return root->is_private ? LLVMBuildFreeze(e->fn->builder, load, "") : load;
 }
 

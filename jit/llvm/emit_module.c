@@ -13,7 +13,10 @@
 typedef struct declare {
   qn__llvm_emit_t* e;
   const char* refused;  // the first construct that a CPU does not have
-  uint32_t scope_count;
+  // Buffers that own memory, in order of declaration.
+  qn__llvm_buffer_slot_t* roots;
+  qn__llvm_buffer_slot_t** next_root;
+  uint32_t root_count;
   bool has_failed;
 } declare_t;
 
@@ -44,12 +47,10 @@ static void declare_buffer(declare_t* self, qn__ir_buffer_t* buffer, uint32_t wo
     return;
   }
   buffer->user = slot;
-  slot->root = buffer;
-  if (buffer->scope == QN__SCOPE_VIEW) {
-    const qn__llvm_buffer_slot_t* base = buffer->base->user;
-    slot->root = base->root;
-  }
-  if (buffer->scope != QN__SCOPE_VIEW && buffer->scope != QN__SCOPE_CONST) self->scope_count++;
+  if (buffer->scope == QN__SCOPE_VIEW || buffer->scope == QN__SCOPE_CONST) return;
+  *self->next_root = slot;
+  self->next_root = &slot->next_root;
+  self->root_count++;
 }
 
 static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
@@ -86,70 +87,37 @@ static bool declare_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return !self->has_failed && !self->refused;
 }
 
-// Gives each root buffer its own alias scope: the call guarantees that a written buffer overlaps no
-// other one.
-typedef struct scopes {
-  qn__llvm_emit_t* e;
-  LLVMMetadataRef* all;
-  uint32_t count;
-  uint32_t next;
-  bool is_second;  // pass 2: makes the lists of other scopes
-  LLVMMetadataRef* others;
-} scopes_t;
-
-static void scope_buffer(scopes_t* self, const qn__ir_buffer_t* buffer) {
-  qn__llvm_emit_t* e = self->e;
-  if (buffer->scope == QN__SCOPE_VIEW || buffer->scope == QN__SCOPE_CONST) return;
-  qn__llvm_buffer_slot_t* slot = buffer->user;
-  uint32_t own = self->next++;
-  if (!self->is_second) {
-    LLVMMetadataRef domain_name =
-        LLVMMDStringInContext2(e->context, e->function->name, strlen(e->function->name));
-    LLVMMetadataRef domain = LLVMMDNodeInContext2(e->context, &domain_name, 1);
-    char name[256];
-    int size = snprintf(name, sizeof name, "%s.%u", e->function->name, own);
-    size_t length = size < 0 ? 0 : (size_t)size < sizeof name ? (size_t)size : sizeof name - 1;
-    LLVMMetadataRef parts[] = {LLVMMDStringInContext2(e->context, name, length), domain};
-    self->all[own] = LLVMMDNodeInContext2(e->context, parts, 2);
-    LLVMMetadataRef list = LLVMMDNodeInContext2(e->context, &self->all[own], 1);
-    slot->scope_list = LLVMMetadataAsValue(e->context, list);
-    return;
-  }
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < self->count; ++i) {
-    if (i != own) self->others[count++] = self->all[i];
-  }
-  LLVMMetadataRef list = LLVMMDNodeInContext2(e->context, self->others, count);
-  if (count > 0) slot->others_list = LLVMMetadataAsValue(e->context, list);
-}
-
-static bool scope_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
-  if (stmt->kind == QN__STMT_ALLOC) scope_buffer(walker->self, stmt->alloc.buffer);
-  return true;
-}
-
-static qn_status_t make_scopes(qn__llvm_emit_t* e, qn__ir_func_t* function, uint32_t count) {
+// Gives each buffer that owns memory its own alias scope: the call guarantees that a written buffer
+// overlaps no other one.
+static void make_scopes(qn__llvm_emit_t* e, qn__llvm_buffer_slot_t* roots, uint32_t count) {
   // Longer lists cost more compile time than they save.
   enum { MAX_SCOPES = 64 };
-  if (count == 0 || count > MAX_SCOPES) return QN_OK;
-  scopes_t scopes = {.e = e, .count = count};
-  scopes.all = qn__arena_alloc_array(e->arena, count, sizeof(LLVMMetadataRef));
-  scopes.others = qn__arena_alloc_array(e->arena, count, sizeof(LLVMMetadataRef));
-  if (!scopes.all || !scopes.others) return qn__out_of_memory("alias scopes");
-  for (int pass = 0; pass < 2; ++pass) {
-    scopes.is_second = pass == 1;
-    scopes.next = 0;
-    for (size_t i = 0; i < function->param_count; ++i) {
-      if (function->params[i].buffer) scope_buffer(&scopes, function->params[i].buffer);
-    }
-    qn__ir_walker_t walker = {scope_stmt, NULL, &scopes};
-    (void)qn__walk_block(&walker, &function->body);
+  if (count == 0 || count > MAX_SCOPES) return;
+  LLVMMetadataRef all[MAX_SCOPES], others[MAX_SCOPES];
+  LLVMContextRef c = e->context;
+  const char* function = e->function->name;
+  LLVMMetadataRef domain_name = LLVMMDStringInContext2(c, function, strlen(function));
+  LLVMMetadataRef domain = LLVMMDNodeInContext2(c, &domain_name, 1);
+  uint32_t own = 0;
+  for (qn__llvm_buffer_slot_t* slot = roots; slot; slot = slot->next_root, ++own) {
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s.%u", function, own);
+    LLVMMetadataRef parts[] = {LLVMMDStringInContext2(c, name, strlen(name)), domain};
+    all[own] = LLVMMDNodeInContext2(c, parts, 2);
+    slot->scope_list = LLVMMetadataAsValue(c, LLVMMDNodeInContext2(c, &all[own], 1));
   }
-  return QN_OK;
+  assert(own == count);
+  own = 0;
+  for (qn__llvm_buffer_slot_t* slot = roots; slot && count > 1; slot = slot->next_root, ++own) {
+    memcpy(others, all, own * sizeof *all);
+    memcpy(others + own, all + own + 1, (count - own - 1) * sizeof *all);
+    slot->others_list = LLVMMetadataAsValue(c, LLVMMDNodeInContext2(c, others, count - 1));
+  }
 }
 
 static qn_status_t declare_all(qn__llvm_emit_t* e, qn__ir_func_t* function) {
   declare_t self = {.e = e};
+  self.next_root = &self.roots;
   uint32_t word = 0;
   for (size_t i = 0; i < function->param_count; ++i, ++word) {
     if (function->params[i].buffer) {
@@ -170,7 +138,8 @@ static qn_status_t declare_all(qn__llvm_emit_t* e, qn__ir_func_t* function) {
                           function->name, self.refused);
   }
   if (self.has_failed) return qn__out_of_memory("the slots of a function");
-  return make_scopes(e, function, self.scope_count);
+  make_scopes(e, self.roots, self.root_count);
+  return QN_OK;
 }
 
 // ------------------------------------------------------------------------------------ functions
@@ -255,8 +224,7 @@ qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__llvm_emit_optio
   e->options = options;
   e->arena = arena;
   e->context = options->context;
-  const char* name = options->module_name ? options->module_name : "quern";
-  e->module = LLVMModuleCreateWithNameInContext(name, e->context);
+  e->module = LLVMModuleCreateWithNameInContext("quern", e->context);
   init(e);
   qn_status_t status = QN_OK;
   size_t count = 0;

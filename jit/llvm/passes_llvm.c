@@ -14,25 +14,8 @@
 
 #include "jit/llvm/emit.h"
 
-void qn__llvm_prepare(LLVMModuleRef module, const char* tune) {
-  LLVMContextRef context = LLVMGetModuleContext(module);
-  static const char key[] = "tune-cpu";
-  LLVMAttributeRef attribute =
-      LLVMCreateStringAttribute(context, key, sizeof key - 1, tune, (unsigned)strlen(tune));
-  LLVMValueRef function = LLVMGetFirstFunction(module);
-  for (; function; function = LLVMGetNextFunction(function)) {
-    if (LLVMIsDeclaration(function)) continue;
-    LLVMAddAttributeAtIndex(function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
-  }
-}
-
-const char* qn__llvm_pipeline(qn_tier_t tier) {
-  return tier == QN_TIER_FAST ? QN__EMIT_PASSES_FAST : QN__EMIT_PASSES_FULL;
-}
-
 qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, qn_tier_t tier) {
-  const char* pipeline = qn__llvm_pipeline(tier);
-  if (pipeline[0] == '\0') return QN_OK;
+  const char* pipeline = tier == QN_TIER_FAST ? QN__EMIT_PASSES_FAST : QN__EMIT_PASSES_FULL;
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   LLVMErrorRef error = LLVMRunPasses(module, pipeline, machine, options);
   LLVMDisposePassBuilderOptions(options);

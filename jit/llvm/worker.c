@@ -2,7 +2,7 @@
 //
 // A machine is made for the baseline processor of its architecture and the target's list of
 // extensions. So the code depends neither on the host nor on the features that a processor's name
-// implies. Scheduling for a processor is an attribute of functions (passes_llvm.c).
+// implies. Scheduling for a processor is an attribute of functions (emit_function.c).
 #include "jit/llvm/worker.h"
 
 #include <llvm-c/Core.h>

@@ -138,7 +138,6 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
   qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);
   qn__llvm_emit_options_t options = {.context = context,
                                      .machine = machine,
-                                     .module_name = "test",
                                      .vector_bytes = level.vector_bytes,
                                      .has_fma = level.has_fma,
                                      .has_round = level.has_round,

@@ -77,9 +77,6 @@ static void begin(build_t* build, const char* target, qn_tier_t tier, const char
   LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(build->machine);
   LLVMSetModuleDataLayout(build->module, layout);
   LLVMDisposeTargetData(layout);
-  const char* tune = "";
-  (void)qn_target_get_string(build->target, "tune", &tune);
-  qn__llvm_prepare(build->module, tune);
   qn_status_t status = qn__llvm_optimize(build->module, build->machine, tier);
   if (qn_ok(status)) {
     status =
