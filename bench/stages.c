@@ -14,7 +14,6 @@
 #include "ir/verify.h"
 #include "jit/llvm/emit.h"
 #include "jit/llvm/image.h"
-#include "jit/llvm/passes_llvm.h"
 
 const char* const stage_texts[STAGE_COUNT] = {
     "decode and verify",     "our passes",           "emit LLVM code", "LLVM's passes",
@@ -130,7 +129,7 @@ static qn_status_t make_code(work_t* work) {
 }
 
 static qn_status_t link_twice(work_t* work) {
-  const char* entry = work->emitted.functions[0].symbol;
+  const char* entry = work->emitted.functions[0].name;
   qn_span_t object = {(const uint8_t*)LLVMGetBufferStart(work->object),
                       LLVMGetBufferSize(work->object)};
   return qn__llvm_image_link(work->worker, object, &entry, 1, &work->arena, &work->image);

@@ -9,16 +9,20 @@
 #include "quern/config.h"
 #include "target/target.h"
 
-// Makes an artifact with all functions of the request's module.
-static qn_status_t make_artifact(const qn_compile_request_t* request, qn__artifact_parts_t* parts,
-                                 qn_artifact_t** out_artifact) {
+// Makes an artifact with all functions of the request's module. With a `warp_size`, refuses those
+// that require another one.
+static qn_status_t make_artifact(const qn_compile_request_t* request, uint32_t warp_size,
+                                 qn__artifact_parts_t* parts, qn_artifact_t** out_artifact) {
   qn__ir_body_t body;
   QN_TRY(qn__body_decode((qn_span_t){request->module_bytes, request->module_size},
                          qn_allocator_default(), &body));
+  qn__pass_options_t options = {.warp_size = warp_size};
+  const qn__pass_t* passes[] = {&qn__pass_target_values};
+  qn_status_t status = qn__passes_run(&body, &options, passes, warp_size ? 1 : 0);
   qn_artifact_function_t* functions =
       qn__arena_alloc_array(&body.arena, body.function_count + 1, sizeof *functions);
-  qn_status_t status = functions ? QN_OK : qn__out_of_memory("an artifact");
-  for (qn__ir_func_t* f = body.first; f && functions; f = f->next) {
+  if (qn_ok(status) && !functions) status = qn__out_of_memory("an artifact");
+  for (qn__ir_func_t* f = body.first; f && qn_ok(status); f = f->next) {
     functions[parts->function_count++] =
         (qn_artifact_function_t){.name = f->name, .launch_count = 1};
   }
@@ -27,27 +31,6 @@ static qn_status_t make_artifact(const qn_compile_request_t* request, qn__artifa
   if (qn_ok(status)) status = qn__artifact_make(qn_allocator_default(), parts, out_artifact);
   qn__body_deinit(&body);
   return status;
-}
-
-// Refuses functions that require another warp size than the target's.
-static qn_status_t check_requirements(const qn_compile_request_t* request, int64_t warp_size) {
-  qn__ir_body_t body;
-  QN_TRY(qn__body_decode((qn_span_t){request->module_bytes, request->module_size},
-                         qn_allocator_default(), &body));
-  qn__pass_options_t options = {.warp_size = (uint32_t)warp_size};
-  const qn__pass_t* passes[] = {&qn__pass_target_values};
-  qn_status_t status = qn__passes_run(&body, &options, passes, QN_COUNT_OF(passes));
-  qn__body_deinit(&body);
-  return status;
-}
-
-static qn_status_t read_warp_size(const qn_compile_request_t* request, int64_t* out_warp_size) {
-  qn_target_t* target = NULL;
-  *out_warp_size = QN__INTERP_WARP_SIZE;
-  QN_TRY(qn__target_parse(qn__str(request->target_json), qn_allocator_default(), &target));
-  (void)qn_target_get_int(target, "warp_size", out_warp_size);
-  qn_target_release(target);
-  return check_requirements(request, *out_warp_size);
 }
 
 static qn_status_t create(void** out_self) {
@@ -66,9 +49,12 @@ static const char* interp_identity(void* self) {
 static qn_status_t interp_compile(void* self, const qn_compile_request_t* request,
                                   qn_artifact_t** out_artifact) {
   (void)self;
-  int64_t warp_size;
+  int64_t warp_size = QN__INTERP_WARP_SIZE;
+  qn_target_t* target = NULL;
   *out_artifact = NULL;
-  QN_TRY(read_warp_size(request, &warp_size));
+  QN_TRY(qn__target_parse(qn__str(request->target_json), qn_allocator_default(), &target));
+  (void)qn_target_get_int(target, "warp_size", &warp_size);
+  qn_target_release(target);
   qn__buffer_t payload, metadata;
   qn__buffer_init(&payload, qn_allocator_default());
   qn__buffer_init(&metadata, qn_allocator_default());
@@ -76,7 +62,7 @@ static qn_status_t interp_compile(void* self, const qn_compile_request_t* reques
   qn__buffer_u32(&metadata, (uint32_t)warp_size);
   qn__artifact_parts_t parts = {
       .format = QN__INTERP_FORMAT, .payload = &payload, .metadata = &metadata};
-  qn_status_t status = make_artifact(request, &parts, out_artifact);
+  qn_status_t status = make_artifact(request, (uint32_t)warp_size, &parts, out_artifact);
   qn__buffer_deinit(&payload);
   qn__buffer_deinit(&metadata);
   return status;
@@ -91,7 +77,7 @@ static qn_status_t null_compile(void* self, const qn_compile_request_t* request,
   (void)self;
   *out_artifact = NULL;
   qn__artifact_parts_t parts = {.format = "null-1"};
-  return make_artifact(request, &parts, out_artifact);
+  return make_artifact(request, 0, &parts, out_artifact);
 }
 
 const qn_codegen_t qn__interp_codegen = {

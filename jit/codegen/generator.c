@@ -58,7 +58,7 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
   QN_REQUIRE(out_identity);
   out_identity[0] = '\0';
   QN_REQUIRE(name, address);
-  if (!name || !name[0] || strlen(name) >= 32) {
+  if (!name[0] || strlen(name) >= 32) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "a generator's name of at most 31 characters is expected");
   }

@@ -21,29 +21,25 @@ static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static const qn_plugin_t* known[KNOWN_LIMIT];
 static size_t known_count;
 
-static qn_status_t register_parts(const qn_plugin_t* plugin) {
-  for (size_t i = 0; i < plugin->device_count; i++) {
-    QN_TRY(qn_device_register(plugin->devices[i]));
+static qn_status_t register_parts(const qn_plugin_t* given) {
+  QN_STRUCT_READ(qn_plugin_t, given, plugin);
+  for (size_t i = 0; i < plugin.device_count; i++) {
+    QN_TRY(qn_device_register(plugin.devices[i]));
   }
-  for (size_t i = 0; i < plugin->generator_count; i++) {
-    QN_TRY(qn_codegen_register(plugin->generators[i]));
+  for (size_t i = 0; i < plugin.generator_count; i++) {
+    QN_TRY(qn_codegen_register(plugin.generators[i]));
   }
-  for (size_t i = 0; i < plugin->kind_count; i++) {
-    QN_TRY(qn_target_kind_register(plugin->kinds[i]));
+  for (size_t i = 0; i < plugin.kind_count; i++) {
+    QN_TRY(qn_target_kind_register(plugin.kinds[i]));
   }
   return QN_OK;
-}
-
-static qn_status_t read_and_register(const qn_plugin_t* plugin) {
-  QN_STRUCT_READ(qn_plugin_t, plugin, given);
-  return register_parts(&given);
 }
 
 static qn_status_t register_all(const qn_plugin_t* plugin) {
   bool is_known = false;
   (void)pthread_mutex_lock(&loading);
   for (size_t i = 0; i < known_count; i++) is_known |= known[i] == plugin;
-  qn_status_t status = is_known ? QN_OK : read_and_register(plugin);
+  qn_status_t status = is_known ? QN_OK : register_parts(plugin);
   if (qn_ok(status) && !is_known && known_count < KNOWN_LIMIT) known[known_count++] = plugin;
   (void)pthread_mutex_unlock(&loading);
   return status;
@@ -51,7 +47,7 @@ static qn_status_t register_all(const qn_plugin_t* plugin) {
 
 qn_status_t qn_plugin_load(const char* path) {
   QN_REQUIRE(path);
-  if (!path || !path[0]) {
+  if (!path[0]) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is empty");
   }
   // Without a slash the loader would search for the name.

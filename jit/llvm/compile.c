@@ -19,7 +19,6 @@
 #include "jit/llvm/emit.h"
 #include "jit/llvm/guard.h"
 #include "jit/llvm/image.h"
-#include "jit/llvm/passes_llvm.h"
 #include "target/target.h"
 
 #define QN_LLVM_FORMS(X) \
@@ -135,7 +134,7 @@ static qn_status_t link_image(job_t* job) {
   size_t count = job->emitted.function_count;
   const char** entries = qn__arena_alloc_array(&job->arena, count + 1, sizeof *entries);
   if (!entries) return qn__out_of_memory("an image");
-  for (size_t i = 0; i < count; ++i) entries[i] = job->emitted.functions[i].symbol;
+  for (size_t i = 0; i < count; ++i) entries[i] = job->emitted.functions[i].name;
   qn_span_t object = {(const uint8_t*)LLVMGetBufferStart(job->file), LLVMGetBufferSize(job->file)};
   return qn__llvm_image_link(job->worker, object, entries, count, &job->arena, &job->image);
 }

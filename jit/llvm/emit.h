@@ -3,7 +3,7 @@
 // Loops and reductions that carry a lane count become explicit vector code. Outermost parallel
 // loops become functions that the CPU device runs over ranges. The module refers to nothing outside
 // itself: kernels reach everything else through the table of qn_cpu_env_t.
-// Not here: optimisation (passes_llvm.c), linking (link.h).
+// Not here: optimisation and linking (image.h).
 // Thread rule: one thread per context and per body, whose `user` fields are written.
 #ifndef QN_JIT_LLVM_EMIT_H_
 #define QN_JIT_LLVM_EMIT_H_
@@ -39,8 +39,7 @@ typedef struct qn__llvm_emit_options {
 } qn__llvm_emit_options_t;
 
 typedef struct qn__llvm_emit_function {
-  const char* name;    // of the IR's function
-  const char* symbol;  // of the entry: a qn_cpu_kernel_t
+  const char* name;  // of the IR's function, and the symbol of the entry: a qn_cpu_kernel_t
   uint32_t launch_count;
   uint32_t site_count;
   const qn_artifact_site_t* sites;  // by the number that env->fail gets

@@ -14,17 +14,15 @@ enum { MAX_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 static void declare_shape(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
   slot->owner = e->fn->serial;
-  for (uint32_t i = 0; i < buffer->rank; ++i) {
-    slot->extents[i] = qn__emit_scalar(e, buffer->shape[i]);
-  }
+  qn__llvm_dim_t* dims = slot->dims;
+  for (uint32_t i = 0; i < buffer->rank; ++i) dims[i].extent = qn__emit_scalar(e, buffer->shape[i]);
   for (uint32_t i = buffer->rank; i-- > 0;) {
     if (buffer->strides) {
-      slot->strides[i] = qn__emit_scalar(e, buffer->strides[i]);
+      dims[i].stride = qn__emit_scalar(e, buffer->strides[i]);
     } else if (i + 1 == buffer->rank) {
-      slot->strides[i] = qn__emit_i64(e, 1);
+      dims[i].stride = qn__emit_i64(e, 1);
     } else {
-      slot->strides[i] =
-          LLVMBuildMul(e->fn->builder, slot->extents[i + 1], slot->strides[i + 1], "");
+      dims[i].stride = LLVMBuildMul(e->fn->builder, dims[i + 1].extent, dims[i + 1].stride, "");
     }
   }
 }
@@ -35,7 +33,7 @@ static int64_t constant_bytes(const qn__ir_buffer_t* buffer) {
   int64_t bytes = qn__dtype_bits(buffer->dtype) / 8;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     int64_t extent;
-    if (!qn__emit_const_int(slot->extents[i], &extent) || extent < 0 ||
+    if (!qn__emit_const_int(slot->dims[i].extent, &extent) || extent < 0 ||
         __builtin_mul_overflow(bytes, extent, &bytes)) {
       return -1;
     }
@@ -50,7 +48,7 @@ static LLVMValueRef checked_bytes(qn__llvm_emit_t* e, const qn__ir_buffer_t* buf
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef bytes = qn__emit_i64(e, qn__dtype_bits(buffer->dtype) / 8);
   for (uint32_t i = 0; i < buffer->rank; ++i) {
-    LLVMValueRef extent = slot->extents[i];
+    LLVMValueRef extent = slot->dims[i].extent;
     LLVMValueRef args[] = {bytes, extent};
     LLVMValueRef pair =
         qn__llvm_intrinsic(e->fn->builder, "llvm.smul.with.overflow", &e->i64, 1, args, 2);

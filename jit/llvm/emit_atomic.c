@@ -5,27 +5,24 @@
 #include "jit/llvm/emit_inner.h"
 
 static LLVMAtomicRMWBinOp operation(qn_atomic_op_t op, qn_dtype_t dtype) {
-  bool is_signed = qn__llvm_is_signed(dtype);
-  switch (op) {
-    case QN_ATOMIC_ADD:
-      return qn__dtype_is_float(dtype) ? LLVMAtomicRMWBinOpFAdd : LLVMAtomicRMWBinOpAdd;
-    case QN_ATOMIC_MIN:
-      return is_signed ? LLVMAtomicRMWBinOpMin : LLVMAtomicRMWBinOpUMin;
-    case QN_ATOMIC_MAX:
-      return is_signed ? LLVMAtomicRMWBinOpMax : LLVMAtomicRMWBinOpUMax;
-    case QN_ATOMIC_AND:
-      return LLVMAtomicRMWBinOpAnd;
-    case QN_ATOMIC_OR:
-      return LLVMAtomicRMWBinOpOr;
-    case QN_ATOMIC_XOR:
-      return LLVMAtomicRMWBinOpXor;
-    default:
-      return LLVMAtomicRMWBinOpXchg;
-  }
+  static const struct {
+    LLVMAtomicRMWBinOp with_sign, without;
+  } table[] = {
+      [QN_ATOMIC_ADD] = {LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpAdd},
+      [QN_ATOMIC_MIN] = {LLVMAtomicRMWBinOpMin, LLVMAtomicRMWBinOpUMin},
+      [QN_ATOMIC_MAX] = {LLVMAtomicRMWBinOpMax, LLVMAtomicRMWBinOpUMax},
+      [QN_ATOMIC_AND] = {LLVMAtomicRMWBinOpAnd, LLVMAtomicRMWBinOpAnd},
+      [QN_ATOMIC_OR] = {LLVMAtomicRMWBinOpOr, LLVMAtomicRMWBinOpOr},
+      [QN_ATOMIC_XOR] = {LLVMAtomicRMWBinOpXor, LLVMAtomicRMWBinOpXor},
+      [QN_ATOMIC_EXCHANGE] = {LLVMAtomicRMWBinOpXchg, LLVMAtomicRMWBinOpXchg},
+  };
+  if (op == QN_ATOMIC_ADD && qn__dtype_is_float(dtype)) return LLVMAtomicRMWBinOpFAdd;
+  return qn__llvm_is_signed(dtype) ? table[op].with_sign : table[op].without;
 }
 
 void qn__emit_atomic(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   LLVMBuilderRef b = e->fn->builder;
+  assert(e->fn->lanes == 0);
   LLVMValueRef operand = qn__emit_scalar(e, stmt->atomic.operand);
   LLVMValueRef operand2 = stmt->atomic.operand2 ? qn__emit_scalar(e, stmt->atomic.operand2) : NULL;
   const qn__ir_buffer_t* buffer = stmt->atomic.buffer;

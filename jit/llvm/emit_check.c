@@ -75,13 +75,11 @@ void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMVa
   LLVMBasicBlockRef go_on = qn__emit_block(e, "checked");
   LLVMBuildCondBr(b, qn__llvm_any(e->fn->builder, bad), stop, go_on);
   qn__emit_at(e, stop);
-  LLVMValueRef lane = is_wide ? qn__emit_first_lane(e, bad) : NULL;
-  LLVMValueRef first_index = index;
-  LLVMValueRef first_extent = extent;
+  LLVMValueRef lane = qn__emit_i64(e, 0);
+  if (is_wide) lane = qn__emit_first_lane(e, bad);
   if (!is_wide && fn->lanes > 0 && fn->mask) lane = qn__emit_first_lane(e, fn->mask);
-  if (!lane) lane = qn__emit_i64(e, 0);
-  LLVMValueRef args[] = {LLVMConstInt(e->i32, site, false), pick(e, first_index, lane),
-                         pick(e, first_extent, lane)};
+  LLVMValueRef args[] = {LLVMConstInt(e->i32, site, false), pick(e, index, lane),
+                         pick(e, extent, lane)};
   qn__emit_env_call(e, ENV_FAIL, e->fail_type, args, 3);
   LLVMBuildBr(b, qn__emit_fail_block(e));
   qn__emit_at(e, go_on);

@@ -31,6 +31,12 @@ static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_bo
   qn__llvm_add_attribute(function, 2, "readonly");
 }
 
+// Says that the loaded memory is constant while the function runs.
+static void set_invariant(qn__llvm_emit_t* e, LLVMValueRef load) {
+  LLVMMetadataRef empty = LLVMMDNodeInContext2(e->context, NULL, 0);
+  LLVMSetMetadata(load, e->invariant_kind, LLVMMetadataAsValue(e->context, empty));
+}
+
 qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, bool is_body) {
   qn__llvm_function_t* fn = QN__ARENA_NEW(e->arena, qn__llvm_function_t);
   if (!fn) {
@@ -39,6 +45,7 @@ qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, boo
   }
   fn->parent = e->fn;
   fn->depth = is_body ? 1 : 0;
+  assert(is_body == (e->fn != NULL));
   fn->serial = ++e->serial;
   fn->next_capture = &fn->captures;
   fn->capture_count = 1;  // word 0 holds the words
@@ -53,8 +60,7 @@ qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, boo
   if (is_body) {
     fn->closure = LLVMGetParam(fn->function, 1);
     fn->words = LLVMBuildLoad2(fn->builder, e->pointer, fn->closure, "words");
-    LLVMSetMetadata(fn->words, e->invariant_kind,
-                    LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
+    set_invariant(e, fn->words);
   } else {
     fn->words = LLVMGetParam(fn->function, 1);
   }
@@ -64,6 +70,7 @@ qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, boo
 
 void qn__emit_fn_end(qn__llvm_emit_t* e) {
   qn__llvm_function_t* fn = e->fn;
+  assert(fn->lanes == 0 && !fn->mask && fn->known_count == 0);
   LLVMBuildRet(fn->builder, LLVMConstInt(e->i32, 0, false));
   if (fn->fail) {
     qn__emit_at(e, fn->fail);
@@ -137,6 +144,7 @@ void qn__emit_entry_end(qn__llvm_emit_t* e, qn__llvm_entry_state_t state) {
 
 static LLVMValueRef cache_get(const qn__llvm_emit_t* e, const qn__llvm_cached_t* cached) {
   uint32_t depth = e->fn->depth;
+  assert(depth < QN__EMIT_DEPTHS);
   return cached->serial[depth] == e->fn->serial ? cached->value[depth] : NULL;
 }
 
@@ -154,13 +162,14 @@ static LLVMValueRef load_word(qn__llvm_emit_t* e, LLVMValueRef base, uint32_t in
   LLVMValueRef place = LLVMBuildGEP2(e->fn->builder, e->i64, base, &offset, 1, "");
   LLVMValueRef word = LLVMBuildLoad2(e->fn->builder, type, place, "");
   LLVMSetAlignment(word, 8);
-  LLVMSetMetadata(word, e->invariant_kind,
-                  LLVMMetadataAsValue(e->context, LLVMMDNodeInContext2(e->context, NULL, 0)));
+  set_invariant(e, word);
   return word;
 }
 
 LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer) {
   if (LLVMIsConstant(outer)) return outer;
+  // Only scalars of a kernel reach the body of its loop (requirement 2).
+  assert(e->fn->depth == 1 && e->fn->parent->lanes == 0);
   qn__llvm_capture_t* capture = QN__ARENA_NEW(e->arena, qn__llvm_capture_t);
   if (!capture) {
     e->has_failed = true;
@@ -230,6 +239,7 @@ qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var) {
 LLVMValueRef qn__emit_pointer(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->word == UINT32_MAX) {
+    assert(slot->pointer);  // declared before its first use
     return import(e, slot->pointer, slot->owner, &slot->cached_pointer);
   }
   LLVMValueRef known = cache_get(e, &slot->cached_pointer);
@@ -259,27 +269,26 @@ static LLVMValueRef shape_value(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
 }
 
 LLVMValueRef qn__emit_extent(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
-  qn__llvm_buffer_slot_t* slot = buffer->user;
-  if (slot->word == UINT32_MAX) {
-    return import(e, slot->extents[dim], slot->owner, &slot->cached_extents[dim]);
-  }
-  return shape_value(e, buffer->shape[dim], &slot->cached_extents[dim]);
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
+  assert(dim < buffer->rank);
+  qn__llvm_dim_t* at = &slot->dims[dim];
+  if (slot->word == UINT32_MAX) return import(e, at->extent, slot->owner, &at->cached_extent);
+  return shape_value(e, buffer->shape[dim], &at->cached_extent);
 }
 
 LLVMValueRef qn__emit_stride(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim) {
-  qn__llvm_buffer_slot_t* slot = buffer->user;
-  if (slot->word == UINT32_MAX) {
-    return import(e, slot->strides[dim], slot->owner, &slot->cached_strides[dim]);
-  }
-  if (buffer->strides) return shape_value(e, buffer->strides[dim], &slot->cached_strides[dim]);
+  const qn__llvm_buffer_slot_t* slot = buffer->user;
+  assert(dim < buffer->rank);
+  qn__llvm_dim_t* at = &slot->dims[dim];
+  if (slot->word == UINT32_MAX) return import(e, at->stride, slot->owner, &at->cached_stride);
+  if (buffer->strides) return shape_value(e, buffer->strides[dim], &at->cached_stride);
   if (dim + 1 == buffer->rank) return qn__emit_i64(e, 1);
-  LLVMValueRef known = cache_get(e, &slot->cached_strides[dim]);
+  LLVMValueRef known = cache_get(e, &at->cached_stride);
   if (known) return known;
   LLVMValueRef extent = qn__emit_extent(e, buffer, dim + 1);
   LLVMValueRef stride = qn__emit_stride(e, buffer, dim + 1);
   qn__llvm_entry_state_t state = qn__emit_entry_begin(e);
-  known =
-      cache_put(e, &slot->cached_strides[dim], LLVMBuildMul(e->fn->builder, extent, stride, ""));
+  known = cache_put(e, &at->cached_stride, LLVMBuildMul(e->fn->builder, extent, stride, ""));
   qn__emit_entry_end(e, state);
   return known;
 }

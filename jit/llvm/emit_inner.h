@@ -55,20 +55,25 @@ typedef struct qn__llvm_var_slot {
   qn__llvm_cached_t cached;
 } qn__llvm_var_slot_t;
 
+// A dimension of a buffer. Parameters have only the cached values.
+typedef struct qn__llvm_dim {
+  LLVMValueRef extent;  // as made by the function that declared the buffer
+  LLVMValueRef stride;
+  qn__llvm_cached_t cached_extent;
+  qn__llvm_cached_t cached_stride;
+} qn__llvm_dim_t;
+
 // The `user` of a qn__ir_buffer_t.
 typedef struct qn__llvm_buffer_slot {
-  uint32_t word;          // parameters: index into the words; UINT32_MAX: none
-  uint32_t owner;         // allocations and views: serial of the function that declared it
-  LLVMValueRef pointer;   // likewise, as made there
-  LLVMValueRef* extents;  // allocations and views: rank values, as made there
-  LLVMValueRef* strides;  // likewise, NULL: row-major
+  uint32_t word;         // parameters: index into the words; UINT32_MAX: none
+  uint32_t owner;        // allocations and views: serial of the function that declared it
+  LLVMValueRef pointer;  // likewise, as made there
   qn__llvm_cached_t cached_pointer;
-  qn__llvm_cached_t* cached_extents;  // rank
-  qn__llvm_cached_t* cached_strides;  // rank
-  LLVMValueRef scope_list;            // alias metadata: its own scope
-  LLVMValueRef others_list;           // alias metadata: all other scopes
-  bool is_private;                    // an array of constant size on the stack
-  qn__llvm_value_t shift;             // views: where it starts, in elements from the root's first
+  qn__llvm_dim_t* dims;      // rank
+  LLVMValueRef scope_list;   // alias metadata: its own scope
+  LLVMValueRef others_list;  // alias metadata: all other scopes
+  bool is_private;           // an array of constant size on the stack
+  qn__llvm_value_t shift;    // views: where it starts, in elements from the root's first
   qn__llvm_cached_t cached_shift;
   struct qn__llvm_buffer_slot* next_root;  // the next buffer that owns memory
 } qn__llvm_buffer_slot_t;

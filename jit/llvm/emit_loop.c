@@ -31,6 +31,8 @@ qn__llvm_counter_t qn__emit_count_begin(qn__llvm_emit_t* e, LLVMValueRef begin, 
 LLVMValueRef qn__emit_count_end(qn__llvm_emit_t* e, const qn__llvm_counter_t* counter,
                                 LLVMValueRef carried) {
   LLVMBuilderRef b = e->fn->builder;
+  assert(e->fn->loop_depth > 0);
+  assert(!counter->carried == !carried);
   e->fn->loop_depth--;
   LLVMValueRef step = qn__emit_i64(e, counter->step);
   LLVMValueRef next = counter->can_overrun ? LLVMBuildAdd(b, counter->index, step, "")
@@ -68,6 +70,7 @@ LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValue
 
 LLVMValueRef qn__emit_left(qn__llvm_emit_t* e, LLVMValueRef index, LLVMValueRef end,
                            uint32_t lanes) {
+  assert(lanes > 1);
   LLVMValueRef left = LLVMBuildSub(e->fn->builder, end, index, "");
   LLVMValueRef max = qn__emit_i64(e, (int64_t)lanes);
   return qn__emit_int_min_max(e, QN_DTYPE_U64, true, left, max);
@@ -93,6 +96,7 @@ static void emit_lanes(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueR
   qn__llvm_function_t* fn = e->fn;
   qn__llvm_var_slot_t* slot = loop->loop.var->user;
   slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
+  assert(fn->lanes == 0 && !fn->mask);  // vector regions do not nest
   fn->lanes = lanes;
   fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
   fn->can_mask_be_empty = false;

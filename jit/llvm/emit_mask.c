@@ -37,6 +37,7 @@ LLVMValueRef qn__emit_last_lane(qn__llvm_emit_t* e, LLVMValueRef mask) {
 LLVMValueRef qn__emit_prefix_mask(qn__llvm_emit_t* e, LLVMValueRef count) {
   LLVMBuilderRef b = e->fn->builder;
   uint32_t lanes = e->fn->lanes;
+  assert(lanes > 1);  // a shift by 64 would be undefined
   if (e->options->has_avx512 && lanes <= 64) {
     // AVX-512 has masks in integer registers: the lower `count` bits of a word.
     LLVMValueRef shift = LLVMBuildSub(b, qn__emit_i64(e, 64), count, "");
@@ -58,6 +59,7 @@ LLVMValueRef qn__emit_mask(qn__llvm_emit_t* e) {
 
 qn__llvm_mask_state_t qn__emit_narrow(qn__llvm_emit_t* e, LLVMValueRef condition) {
   qn__llvm_function_t* fn = e->fn;
+  assert(fn->lanes > 0 && qn__llvm_lane_count(LLVMTypeOf(condition)) == fn->lanes);
   qn__llvm_mask_state_t state = {fn->mask, fn->can_mask_be_empty};
   fn->mask = fn->mask ? LLVMBuildAnd(fn->builder, fn->mask, condition, "") : condition;
   fn->can_mask_be_empty = true;

@@ -33,19 +33,14 @@ static void declare_var(declare_t* self, qn__ir_var_t* var, uint32_t word) {
 
 static void declare_buffer(declare_t* self, qn__ir_buffer_t* buffer, uint32_t word) {
   qn__arena_t* arena = self->e->arena;
-  size_t rank = buffer->rank + 1U;
   qn__llvm_buffer_slot_t* slot = QN__ARENA_NEW(arena, qn__llvm_buffer_slot_t);
-  if (slot) {
-    slot->word = word;
-    slot->extents = qn__arena_alloc_array(arena, rank, sizeof *slot->extents);
-    slot->strides = qn__arena_alloc_array(arena, rank, sizeof *slot->strides);
-    slot->cached_extents = qn__arena_alloc_array(arena, rank, sizeof *slot->cached_extents);
-    slot->cached_strides = qn__arena_alloc_array(arena, rank, sizeof *slot->cached_strides);
-  }
-  if (!slot || !slot->extents || !slot->strides || !slot->cached_extents || !slot->cached_strides) {
+  qn__llvm_dim_t* dims = qn__arena_alloc_array(arena, buffer->rank + 1U, sizeof *dims);
+  if (!slot || !dims) {
     self->has_failed = true;
     return;
   }
+  slot->word = word;
+  slot->dims = dims;
   buffer->user = slot;
   if (buffer->scope == QN__SCOPE_VIEW || buffer->scope == QN__SCOPE_CONST) return;
   *self->next_root = slot;
@@ -167,7 +162,6 @@ static qn_status_t emit_function(qn__llvm_emit_t* e, qn__ir_func_t* function,
   e->site_capacity = 0;
   QN_TRY(declare_all(e, function));
   out->name = qn__arena_cstr(e->arena, qn__str(function->name));
-  out->symbol = out->name;
   out->launch_count = count_launches(&function->body);
   qn__llvm_function_t* fn = out->name ? qn__emit_fn_begin(e, function->name, false) : NULL;
   if (!fn) return qn__out_of_memory("a kernel");

@@ -78,6 +78,7 @@ static LLVMValueRef holds(qn__llvm_emit_t* e, const qn__ir_expr_t* condition,
   qn__llvm_function_t* fn = e->fn;
   int64_t first = loop->loop.begin->int_value;
   int64_t count = loop->loop.end->int_value - first;
+  assert(fn->lanes == 0 && count > 0 && count <= QN__EMIT_MAX_LANES);
   fn->lanes = (uint32_t)count;
   fn->mask = NULL;
   qn__emit_bind(e, loop->loop.var,

@@ -4,27 +4,9 @@
 #include "jit/llvm/emit_inner.h"
 
 LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
-  switch (dtype) {
-    case QN_DTYPE_BOOL:
-      return e->i1;
-    case QN_DTYPE_I8:
-    case QN_DTYPE_U8:
-      return e->i8;
-    case QN_DTYPE_I16:
-    case QN_DTYPE_U16:
-      return e->i16;
-    case QN_DTYPE_I32:
-    case QN_DTYPE_U32:
-      return e->i32;
-    case QN_DTYPE_F16:
-    case QN_DTYPE_BF16:
-    case QN_DTYPE_F32:
-      return e->f32;
-    case QN_DTYPE_F64:
-      return e->f64;
-    default:
-      return e->i64;
-  }
+  if (dtype == QN_DTYPE_BOOL) return e->i1;
+  if (qn__dtype_is_float(dtype)) return dtype == QN_DTYPE_F64 ? e->f64 : e->f32;
+  return LLVMIntTypeInContext(e->context, qn__dtype_bits(dtype));
 }
 
 LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
@@ -85,6 +67,7 @@ qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v) {
 }
 
 qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride) {
+  assert(qn__dtype_is_int(dtype) && LLVMTypeOf(v) == LLVMTypeOf(stride));
   int64_t constant;
   if (qn__emit_const_int(stride, &constant) && constant == 0) return qn__emit_uniform(dtype, v);
   return (qn__llvm_value_t){v, stride, dtype, QN__LLVM_SHAPE_LINEAR};
@@ -108,6 +91,8 @@ static LLVMValueRef steps(qn__llvm_emit_t* e, LLVMValueRef stride, uint32_t lane
 
 LLVMValueRef qn__emit_widen(qn__llvm_emit_t* e, qn__llvm_value_t value) {
   uint32_t lanes = e->fn->lanes;
+  assert(value.shape != QN__LLVM_SHAPE_VARYING ||
+         qn__llvm_lane_count(LLVMTypeOf(value.v)) == lanes);  // requirement 2
   if (lanes == 0 || value.shape == QN__LLVM_SHAPE_VARYING) return value.v;
   LLVMValueRef splat = qn__emit_splat(e, value.v, lanes);
   if (value.shape == QN__LLVM_SHAPE_UNIFORM) return splat;

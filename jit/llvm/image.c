@@ -1,9 +1,13 @@
-// jit/llvm/image.c: links an object, and writes the table of its functions for profilers and
-// debuggers.
+// jit/llvm/image.c: runs LLVM's passes and code generation, links the object, and writes the table
+// of its functions for profilers and debuggers.
 #include "jit/llvm/image.h"
 
 #include <llvm-c/Core.h>
+#include <llvm-c/Error.h>
+#include <llvm-c/Transforms/PassBuilder.h>
 #include <stdlib.h>
+
+#include "jit/llvm/emit.h"
 
 void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator) {
   memset(image, 0, sizeof *image);
@@ -25,6 +29,24 @@ qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef 
   qn_status_t status = qn_status_make(QN_STATUS_UNSUPPORTED, "LLVM cannot make code: %s",
                                       message ? message : "no reason given");
   LLVMDisposeMessage(message);
+  return status;
+}
+
+// The code already has its vectors. LLVM only cleans up: it promotes stack slots, shares common
+// subexpressions, moves invariants out of loops and simplifies addresses. Three kinds of passes are
+// left out: vectorisers (they would only take our vectors apart), loop idioms and memcpy
+// optimisation (they make calls of memset and memcpy, which cannot be resolved here), and inlining
+// (kernels and loop bodies are reached through pointers). The C interface can leave passes out only
+// by an explicit pipeline: it ignores the switches of LLVMPassBuilderOptions.
+qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, qn_tier_t tier) {
+  const char* pipeline = tier == QN_TIER_FAST ? QN__EMIT_PASSES_FAST : QN__EMIT_PASSES_FULL;
+  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+  LLVMErrorRef error = LLVMRunPasses(module, pipeline, machine, options);
+  LLVMDisposePassBuilderOptions(options);
+  if (!error) return QN_OK;
+  char* message = LLVMGetErrorMessage(error);
+  qn_status_t status = qn_status_make(QN_STATUS_INTERNAL, "LLVM's passes failed: %s", message);
+  LLVMDisposeErrorMessage(message);
   return status;
 }
 
@@ -82,8 +104,8 @@ qn_status_t qn__llvm_image_link(qn__llvm_worker_t* worker, qn_span_t bytes,
   }
   qn__llvm_linker_t* linker;
   QN_TRY(qn__llvm_worker_linker(worker, &linker));
-  qn__llvm_link_request_t request = {bytes, object.load_bytes, entry_count, entries,
-                                     image->offsets};
+  qn__llvm_link_request_t request = {bytes,   object.load_bytes, entry_count,
+                                     entries, image->offsets,    arena};
   QN_TRY(qn__llvm_linker_link(linker, &request, &image->bytes));
   if (entry_count > 0) {
     write_symbols(&object, entries[0], image->offsets[0], &image->symbols);

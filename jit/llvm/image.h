@@ -1,4 +1,4 @@
-// jit/llvm/image.h: from an optimised LLVM module to a position-independent image.
+// jit/llvm/image.h: from an emitted LLVM module to a position-independent image.
 //
 // The target machine writes an object, object.h checks it, and link.h links it by ORC. ORC's own
 // compile layer is not used, because one object is linked twice and machines are reused.
@@ -18,6 +18,9 @@ typedef struct qn__llvm_image {
 
 void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator);
 void qn__llvm_image_deinit(qn__llvm_image_t* image);
+
+// Runs LLVM's pass pipeline of the tier. Errors: INTERNAL.
+qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, qn_tier_t tier);
 
 // Makes an object file (or assembly) of the module. Owned: LLVMDisposeMemoryBuffer. Errors:
 // UNSUPPORTED with LLVM's message.

@@ -125,6 +125,7 @@ static uint8_t* place(void* opaque, uintptr_t size, unsigned alignment, const ch
       section->offset = at;
       section->size = size;
     }
+    assert(region->used <= region->capacity);
     return region->base + at;
   }
   note(region, false, "section", name,
@@ -152,6 +153,7 @@ static LLVMBool finalize(void* opaque, char** out_message) {
 
 static void* begin_object(void* self) {
   qn__llvm_linker_t* linker = self;
+  assert(linker->region);
   return linker->region;
 }
 
@@ -285,6 +287,7 @@ static bool look_up(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* re
 static qn_status_t link_into(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
                              region_t* region, LLVMOrcCLookupSetElement* elements,
                              uint64_t* out_addresses) {
+  assert(!linker->region && !linker->is_broken);
   qn__buffer_clear(&linker->messages);
   linker->region = region;
   LLVMOrcResourceTrackerRef tracker = LLVMOrcJITDylibCreateResourceTracker(linker->library);
@@ -344,11 +347,15 @@ static qn_status_t compare(const region_t* a, const region_t* b) {
 }
 
 static qn_status_t link_both(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
-                             region_t* regions, LLVMOrcCLookupSetElement* elements,
-                             uint64_t* addresses, qn__buffer_t* out_image) {
+                             region_t* regions, qn__buffer_t* out_image) {
+  size_t count = request->symbol_count;
+  LLVMOrcCLookupSetElement* elements =
+      qn__arena_alloc_array(request->arena, count + 1, sizeof *elements);
+  uint64_t* addresses = qn__arena_alloc_array(request->arena, count + 1, sizeof *addresses);
+  if (!elements || !addresses) return qn__out_of_memory("a link");
   for (size_t i = 0; i < 2; ++i) {
     QN_TRY(link_into(linker, request, &regions[i], elements, addresses));
-    for (size_t k = 0; k < request->symbol_count; ++k) {
+    for (size_t k = 0; k < count; ++k) {
       uint64_t offset = addresses[k] - (uint64_t)(uintptr_t)regions[i].base;
       if (offset >= regions[i].used || (i == 1 && offset != request->out_offsets[k])) {
         return qn_status_make(QN_STATUS_INTERNAL, "function '%s' lies outside of the image",
@@ -364,36 +371,26 @@ static qn_status_t link_both(qn__llvm_linker_t* linker, const qn__llvm_link_requ
 
 qn_status_t qn__llvm_linker_link(qn__llvm_linker_t* linker, const qn__llvm_link_request_t* request,
                                  qn__buffer_t* out_image) {
+  if (request->load_bytes > SIZE_MAX / 8) {
+    return qn_status_make(QN_STATUS_INTERNAL, "an image of %zu bytes is too large",
+                          request->load_bytes);
+  }
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   size_t capacity = (request->load_bytes + page) & ~(page - 1);
   // Two regions of twice the capacity, one page apart (requirement 1).
   size_t distance = 2 * capacity + page;
   size_t total = distance + 2 * capacity;
-  if (request->load_bytes > SIZE_MAX / 8) {
-    return qn_status_make(QN_STATUS_INTERNAL, "an image of %zu bytes is too large",
-                          request->load_bytes);
-  }
+  assert(capacity >= request->load_bytes && (distance & (distance - 1)) != 0);
+  region_t* regions = qn__arena_alloc_array(request->arena, 2, sizeof *regions);
+  if (!regions) return qn__out_of_memory("a link");
   void* memory = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return qn__out_of_memory("an image");
-  size_t count = request->symbol_count;
-  region_t* regions = qn__alloc_zero(linker->allocator, 2, sizeof *regions);
-  LLVMOrcCLookupSetElement* elements =
-      qn__alloc_zero(linker->allocator, count + 1, sizeof *elements);
-  uint64_t* addresses = qn__alloc_zero(linker->allocator, count + 1, sizeof *addresses);
-  qn_status_t status = QN_OK;
-  if (!regions || !elements || !addresses) {
-    status = qn__out_of_memory("a link");
-  } else {
-    for (size_t i = 0; i < 2; ++i) {
-      regions[i].base = (uint8_t*)memory + i * distance;
-      regions[i].capacity = capacity;
-    }
-    status = link_both(linker, request, regions, elements, addresses, out_image);
-    for (size_t i = 0; i < 2; ++i) free_spares(&regions[i]);
+  for (size_t i = 0; i < 2; ++i) {
+    regions[i].base = (uint8_t*)memory + i * distance;
+    regions[i].capacity = capacity;
   }
-  qn__free(linker->allocator, regions, 2 * sizeof *regions);
-  qn__free(linker->allocator, elements, (count + 1) * sizeof *elements);
-  qn__free(linker->allocator, addresses, (count + 1) * sizeof *addresses);
+  qn_status_t status = link_both(linker, request, regions, out_image);
+  for (size_t i = 0; i < 2; ++i) free_spares(&regions[i]);
   (void)munmap(memory, total);
   return status;
 }

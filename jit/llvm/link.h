@@ -9,6 +9,7 @@
 
 #include <llvm-c/TargetMachine.h>
 
+#include "base/arena.h"
 #include "base/buffer.h"
 
 enum { QN__LLVM_IMAGE_ALIGN_BYTES = 64 };
@@ -30,6 +31,7 @@ typedef struct qn__llvm_link_request {
   size_t symbol_count;
   const char* const* symbols;  // to look up
   uint64_t* out_offsets;       // one per symbol, within the image
+  qn__arena_t* arena;          // for the time of the call
 } qn__llvm_link_request_t;
 
 // Appends the image to `out_image`. Errors: UNSUPPORTED (a symbol from outside, writable data, a

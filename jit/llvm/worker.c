@@ -85,17 +85,14 @@ void qn__llvm_worker_give_back(qn__llvm_worker_pool_t* pool, qn__llvm_worker_t* 
     qn__free(worker->allocator, worker, sizeof *worker);
     return;
   }
-  if (worker->linker && qn__llvm_linker_is_broken(worker->linker)) {
-    qn__llvm_linker_destroy(worker->linker);
-    worker->linker = NULL;
-  }
   qn__mutex_lock(&pool->mutex);
   worker->next = pool->idle;
   pool->idle = worker;
   qn__mutex_unlock(&pool->mutex);
 }
 
-void qn__llvm_features(const qn_target_t* target, qn__buffer_t* out) {
+// Appends the extensions of a target in LLVM's syntax: "+avx,+avx2".
+static void append_features(const qn_target_t* target, qn__buffer_t* out) {
   const qn__target_arch_t* arch = target->arch;
   for (size_t i = 0; i < arch->feature_count; ++i) {
     if (!qn__features_has_index(target->features, (int)i)) continue;
@@ -144,7 +141,7 @@ qn_status_t qn__llvm_worker_machine(qn__llvm_worker_t* worker, const qn_target_t
   }
   qn__buffer_t features;
   qn__buffer_init(&features, worker->allocator);
-  qn__llvm_features(target, &features);
+  append_features(target, &features);
   LLVMTargetMachineRef machine = NULL;
   qn_status_t status = qn__buffer_status(&features, "the extensions of a target");
   if (qn_ok(status)) {

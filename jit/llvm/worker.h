@@ -37,7 +37,4 @@ qn_status_t qn__llvm_worker_machine(qn__llvm_worker_t* worker, const qn_target_t
 // Returns the linker, which is made on first use and after a failed link.
 qn_status_t qn__llvm_worker_linker(qn__llvm_worker_t* worker, qn__llvm_linker_t** out_linker);
 
-// Appends the extensions of a target in LLVM's syntax: "+avx,+avx2".
-void qn__llvm_features(const qn_target_t* target, qn__buffer_t* out);
-
 #endif  // QN_JIT_LLVM_WORKER_H_

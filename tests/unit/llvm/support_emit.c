@@ -117,7 +117,7 @@ static void link_object(kernels_t* kernels, LLVMMemoryBufferRef object) {
   check(LLVMOrcLLJITAddObjectFile(jit, library, object), "object");
   for (size_t i = 0; i < kernels->result.function_count; ++i) {
     LLVMOrcExecutorAddress address;
-    check(LLVMOrcLLJITLookup(jit, &address, kernels->result.functions[i].symbol), "lookup");
+    check(LLVMOrcLLJITLookup(jit, &address, kernels->result.functions[i].name), "lookup");
     uintptr_t place = (uintptr_t)address;
     memcpy(&kernels->entries[i], &place, sizeof place);
   }

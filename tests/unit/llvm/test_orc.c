@@ -19,7 +19,6 @@
 #include "base/reader.h"
 #include "jit/llvm/guard.h"
 #include "jit/llvm/image.h"
-#include "jit/llvm/passes_llvm.h"
 
 #if defined(__SANITIZE_ADDRESS__)  // gcc
 #define QN_HAS_LSAN 1
@@ -234,7 +233,7 @@ static void refuse(const char* text, const char* inspected, const char* linked,
   qn__llvm_linker_t* linker;
   assert_true(qn_ok(qn__llvm_worker_linker(build.worker, &linker)));
   uint64_t offset = 0;
-  qn__llvm_link_request_t request = {object_of(&build), 65536, 1, entries, &offset};
+  qn__llvm_link_request_t request = {object_of(&build), 65536, 1, entries, &offset, &build.arena};
   expect_refused(qn__llvm_linker_link(linker, &request, &build.image.bytes), linked_code, linked);
   assert_true(qn__llvm_linker_is_broken(linker) || linked_code == QN_STATUS_INTERNAL);
   end(&build);
