@@ -8,14 +8,11 @@
 // 3. The list does not change during a fork: its lock is held from prepare to parent or child.
 #include "base/fork.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "base/thread.h"
 
 // How long all waits at exit may take together.
 #define EXIT_GRACE_NS INT64_C(5000000000)
@@ -46,6 +43,7 @@ static void prepare(void) {
   (void)pthread_mutex_lock(&registry_mutex);
   (void)pthread_mutex_lock(&exit_mutex);
   for (qn__fork_node_t* node = newest; node; node = node->next) {
+    if (node->mutex) qn__mutex_lock(node->mutex);
     if (node->prepare) node->prepare(node->self);
   }
 }
@@ -53,6 +51,7 @@ static void prepare(void) {
 static void in_parent(void) {
   for (qn__fork_node_t* node = newest; node; node = node->next) {
     if (node->parent) node->parent(node->self);
+    if (node->mutex) qn__mutex_unlock(node->mutex);
   }
   (void)pthread_mutex_unlock(&exit_mutex);
   (void)pthread_mutex_unlock(&registry_mutex);
@@ -61,6 +60,12 @@ static void in_parent(void) {
 static void in_child(void) {
   atomic_store(&hold_count, 0);  // only the parent has those threads
   for (qn__fork_node_t* node = newest; node; node = node->next) {
+    // Initialises the mutex again: it may count threads of the parent, which will never leave it
+    // here. Does not allocate.
+    if (node->mutex) {
+      qn__mutex_unlock(node->mutex);
+      qn_status_free(qn__mutex_init(node->mutex));
+    }
     if (node->child) node->child(node->self);
   }
   (void)pthread_mutex_unlock(&exit_mutex);

@@ -1,20 +1,21 @@
 // base/fork.h: handlers for fork and exit, for objects with locks or threads.
 //
-// An object registers a node. Before a fork its `prepare` takes the object's locks; after it
-// `parent` or `child` releases them, and `child` forgets the threads that only the parent has. The
-// list of nodes is the second mutable global of the library, because pthread_atfork takes no
-// argument.
+// An object registers a node with its mutex: a fork takes the mutex before and leaves it free in
+// parent and child. An object with more locks than one takes them in `prepare` and frees them in
+// `parent` and `child`. `child` also forgets the threads that only the parent has. The list of
+// nodes is the second mutable global of the library, because pthread_atfork takes no argument.
 //
 // Thread rule: call register and unregister with none of the object's locks held: a fork takes them
 // while it holds the lock of the list. Read next: fork.c.
 #ifndef QUERN_BASE_FORK_H_
 #define QUERN_BASE_FORK_H_
 
-#include "base/base.h"
+#include "base/thread.h"
 
 typedef struct qn__fork_node {
   void* self;
-  void (*prepare)(void* self);  // each may be NULL
+  qn__mutex_t* mutex;  // like each function below, it may be NULL
+  void (*prepare)(void* self);
   void (*parent)(void* self);
   void (*child)(void* self);  // may make async-signal-unsafe calls, but must not allocate or do I/O
   // Called when the process exits, before libraries that were loaded later end (see below). May

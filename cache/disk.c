@@ -202,10 +202,8 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
     return status;
   }
   qn__disk_set_modes(disk, &info);
-  disk->fork_node = (qn__fork_node_t){.self = disk,
-                                      .prepare = qn__disk_fork_prepare,
-                                      .parent = qn__disk_fork_parent,
-                                      .child = qn__disk_fork_child};
+  disk->fork_node =
+      (qn__fork_node_t){.self = disk, .mutex = &disk->mutex, .child = qn__disk_fork_child};
   if (!qn__fork_register(&disk->fork_node)) {
     qn__disk_destroy(disk);
     return qn__out_of_memory("the fork handlers of a cache directory");

@@ -10,16 +10,6 @@
 // handler. Called by base/fork.c.
 #include "cache/disk_inner.h"
 
-void qn__disk_fork_prepare(void* self) {
-  qn__disk_t* disk = self;
-  qn__mutex_lock(&disk->mutex);
-}
-
-void qn__disk_fork_parent(void* self) {
-  qn__disk_t* disk = self;
-  qn__mutex_unlock(&disk->mutex);
-}
-
 static void close_streams(qn__disk_t* disk) {
   for (qn__disk_stream_t* stream = disk->streams; stream; stream = stream->next) {
     (void)qn__fs()->close(stream->fd);
@@ -55,12 +45,9 @@ void qn__disk_fork_child(void* self) {
   close_streams(disk);
   set_queue_aside(disk);
   assert(qn__disk_check(disk));
-  qn__mutex_unlock(&disk->mutex);
-  // Initialises the lock and the conditions again: they may count threads of the parent, which will
-  // never leave them here. None of the three calls allocates.
+  // Like the mutex, the conditions may count threads of the parent.
   qn_status_free(qn__cond_init(&disk->work));
   qn_status_free(qn__cond_init(&disk->done));
-  qn_status_free(qn__mutex_init(&disk->mutex));
 }
 
 void qn__disk_add_stream(qn__disk_t* disk, qn__disk_stream_t* stream, int fd) {

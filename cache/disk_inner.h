@@ -161,8 +161,6 @@ void qn__disk_set_modes(qn__disk_t* disk, const struct stat* root);
 int qn__disk_make_directory(const qn__disk_t* disk, const char* path);
 
 // disk_fork.c.
-void qn__disk_fork_prepare(void* self);
-void qn__disk_fork_parent(void* self);
 void qn__disk_fork_child(void* self);
 // Record a directory stream, so that a child of fork closes its descriptor. The second returns
 // false in such a child, which must not use the stream any more.

@@ -169,8 +169,6 @@ void qn__remote_op_free(qn__remote_t* remote, qn__remote_op_t* op);
 void qn__remote_free_orphans(qn__remote_t* remote);
 // Tests the requirements on queues, counts, breaker and claims. For debug builds and tests.
 bool qn__remote_check(const qn__remote_t* remote);
-void qn__remote_fork_prepare(void* self);
-void qn__remote_fork_parent(void* self);
 void qn__remote_fork_child(void* self);
 
 // remote_open.c. Frees everything, by the last user.

@@ -181,10 +181,8 @@ qn_status_t qn__remote_create(const qn__remote_options_t* options, qn__remote_t*
     return status;
   }
   remote->crypto->random(remote->token, sizeof remote->token);
-  remote->fork_node = (qn__fork_node_t){.self = remote,
-                                        .prepare = qn__remote_fork_prepare,
-                                        .parent = qn__remote_fork_parent,
-                                        .child = qn__remote_fork_child};
+  remote->fork_node =
+      (qn__fork_node_t){.self = remote, .mutex = &remote->mutex, .child = qn__remote_fork_child};
   if (!qn__fork_register(&remote->fork_node)) {
     qn__remote_free(remote);
     return qn__out_of_memory("the fork handlers of the remote tier");

@@ -451,16 +451,6 @@ bool qn__remote_queue_leave(qn__remote_queue_t* queue, qn__remote_op_t* op, int6
 
 // ---- fork
 
-void qn__remote_fork_prepare(void* self) {
-  qn__remote_t* remote = self;
-  qn__mutex_lock(&remote->mutex);
-}
-
-void qn__remote_fork_parent(void* self) {
-  qn__remote_t* remote = self;
-  qn__mutex_unlock(&remote->mutex);
-}
-
 static void forget_queue(qn__remote_queue_t* queue) {
   qn__remote_t* remote = queue->remote;
   if (queue->connection) remote->store->forget(queue->connection);
@@ -493,8 +483,7 @@ void qn__remote_fork_child(void* self) {
   memset(remote->claims, 0, sizeof remote->claims);
   remote->queue_bytes = 0;
   remote->done_count = remote->put_count;
-  // The old ones may count threads of the parent, as in disk_fork.c.
+  // Like the mutex, the condition may count threads of the parent.
   qn_status_free(qn__cond_init(&remote->done));
-  qn_status_free(qn__mutex_init(&remote->mutex));
   assert(qn__remote_check(remote));
 }

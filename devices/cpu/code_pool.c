@@ -41,27 +41,14 @@ static struct {
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
 static bool is_pool_usable;
 
-static void fork_prepare(void* self) {
+static void freeze_slabs(void* self) {
   (void)self;
-  qn__mutex_lock(&pool.mutex);
-}
-static void freeze_slabs(void) {
   for (qn__cpu_code_slab_t* slab = pool.slabs; slab; slab = slab->next) slab->is_frozen = true;
-}
-static void fork_parent(void* self) {
-  (void)self;
-  freeze_slabs();
-  qn__mutex_unlock(&pool.mutex);
-}
-static void fork_child(void* self) {
-  (void)self;
-  freeze_slabs();
-  qn_status_free(qn__mutex_init(&pool.mutex));
 }
 
 static void make_pool(void) {
   static qn__fork_node_t node = {
-      .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+      .mutex = &pool.mutex, .parent = freeze_slabs, .child = freeze_slabs};
   qn_status_t status = qn__mutex_init(&pool.mutex);
   is_pool_usable = qn_ok(status) && qn__fork_register(&node);
   qn_status_free(status);

@@ -37,28 +37,18 @@ static _Thread_local int32_t core_budget;  // 0: all
 static _Thread_local qn_parallel_for_fn_t host_parallel_for;
 static _Thread_local void* host_parallel_for_self;
 
-static void fork_prepare(void* self) {
-  (void)self;
-  qn__mutex_lock(&pool.mutex);
-}
-static void fork_parent(void* self) {
-  (void)self;
-  qn__mutex_unlock(&pool.mutex);
-}
 // Forgets the workers and tasks, which exist in the parent only.
 static void fork_child(void* self) {
   (void)self;
   pool.tasks = NULL;
   pool.worker_count = 0;
   pool.idle_count = 0;
-  qn_status_free(qn__mutex_init(&pool.mutex));
   qn_status_free(qn__cond_init(&pool.work));
   qn_status_free(qn__cond_init(&pool.left));
 }
 
 static void make_pool(void) {
-  static qn__fork_node_t node = {
-      .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  static qn__fork_node_t node = {.mutex = &pool.mutex, .child = fork_child};
   qn_status_t status = qn__mutex_init(&pool.mutex);
   if (qn_ok(status)) status = qn__cond_init(&pool.work);
   if (qn_ok(status)) status = qn__cond_init(&pool.left);

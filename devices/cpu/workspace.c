@@ -25,19 +25,6 @@ static qn__workspace_t cache;
 static pthread_once_t cache_once = PTHREAD_ONCE_INIT;
 static bool is_cache_usable;
 
-static void lock_cache(void* self) {
-  (void)self;
-  qn__mutex_lock(&cache.mutex);
-}
-static void unlock_cache(void* self) {
-  (void)self;
-  qn__mutex_unlock(&cache.mutex);
-}
-static void fork_child(void* self) {
-  (void)self;
-  qn_status_free(qn__mutex_init(&cache.mutex));
-}
-
 static header_t* header_of(qn__workspace_block_t* block) {
   return (header_t*)(void*)block;
 }
@@ -48,8 +35,7 @@ static bool is_passed(const qn__workspace_block_t* block) {
 }
 
 static void make_cache(void) {
-  static qn__fork_node_t node = {
-      .prepare = lock_cache, .parent = unlock_cache, .child = fork_child};
+  static qn__fork_node_t node = {.mutex = &cache.mutex};
   qn_status_t status = qn__workspace_init(&cache, MAX_CACHED_BYTES, is_passed);
   is_cache_usable = qn_ok(status) && qn__fork_register(&node);
   qn_status_free(status);

@@ -28,16 +28,6 @@ struct qn__driver_cache {
   qn_engine_t* engine;  // NULL: closed
 };
 
-static void fork_prepare(void* self) {
-  qn__mutex_lock(&((qn__driver_cache_t*)self)->mutex);
-}
-static void fork_parent(void* self) {
-  qn__mutex_unlock(&((qn__driver_cache_t*)self)->mutex);
-}
-static void fork_child(void* self) {
-  qn_status_free(qn__mutex_init(&((qn__driver_cache_t*)self)->mutex));
-}
-
 qn_status_t qn__driver_cache_create(qn_engine_t* engine, qn__driver_cache_t** out_cache) {
   *out_cache = NULL;
   qn__driver_cache_t* cache = qn__alloc_zero(engine->allocator, 1, sizeof *cache);
@@ -46,8 +36,7 @@ qn_status_t qn__driver_cache_create(qn_engine_t* engine, qn__driver_cache_t** ou
   cache->allocator = engine->allocator;
   cache->engine = engine;
   qn_status_t status = qn__mutex_init(&cache->mutex);
-  cache->fork_node = (qn__fork_node_t){
-      .self = cache, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  cache->fork_node = (qn__fork_node_t){.mutex = &cache->mutex};
   if (qn_ok(status) && !qn__fork_register(&cache->fork_node)) {
     qn__mutex_deinit(&cache->mutex);
     status = qn__out_of_memory("a fork handler");

@@ -33,16 +33,9 @@ bool qn__in_flight_check(const qn__in_flight_t* in_flight) {
 
 // ---------------------------------------------------------------------------------------- fork
 
-static void fork_prepare(void* self) {
-  qn__mutex_lock(&((qn__in_flight_t*)self)->mutex);
-}
-static void fork_parent(void* self) {
-  qn__mutex_unlock(&((qn__in_flight_t*)self)->mutex);
-}
 // Frees nothing: allocators may not be ready here. The engine's end drops the orphans.
 static void fork_child(void* self) {
   qn__in_flight_t* in_flight = self;
-  qn_status_free(qn__mutex_init(&in_flight->mutex));
   qn_status_free(qn__cond_init(&in_flight->changed));
   while (in_flight->first) {
     qn__lookup_task_t* task = in_flight->first;
@@ -67,8 +60,8 @@ qn_status_t qn__in_flight_init(qn__in_flight_t* in_flight, qn_engine_t* engine) 
   in_flight->failures.period_ns = FAILURE_PERIOD_NS;
   QN_TRY(qn__mutex_init(&in_flight->mutex));
   QN_TRY(qn__cond_init(&in_flight->changed));
-  in_flight->fork_node = (qn__fork_node_t){
-      .self = in_flight, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+  in_flight->fork_node =
+      (qn__fork_node_t){.self = in_flight, .mutex = &in_flight->mutex, .child = fork_child};
   if (qn__fork_register(&in_flight->fork_node)) return QN_OK;
   in_flight->fork_node.self = NULL;
   return qn__out_of_memory("a fork handler");

@@ -27,12 +27,6 @@ static qn_status_t make_locks(qn__pool_t* pool) {
 
 // ---------------------------------------------------------------------------------------- fork
 
-static void fork_prepare(void* self) {
-  qn__mutex_lock(&((qn__pool_t*)self)->mutex);
-}
-static void fork_parent(void* self) {
-  qn__mutex_unlock(&((qn__pool_t*)self)->mutex);
-}
 static void fork_child(void* self) {
   qn__pool_t* pool = self;
   qn_status_free(make_locks(pool));
@@ -216,8 +210,7 @@ qn_status_t qn__pool_init(qn__pool_t* pool, uint64_t max_compiles, qn__pool_owne
   QN_TRY(make_locks(pool));
   pool->fork_node = (qn__fork_node_t){
       .self = pool,
-      .prepare = fork_prepare,
-      .parent = fork_parent,
+      .mutex = &pool->mutex,
       .child = fork_child,
       .at_exit = at_exit,
   };

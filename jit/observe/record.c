@@ -50,16 +50,6 @@ static void complain_errno(qn__record_t* record, const char* what, int error) {
   qn_status_free(status);
 }
 
-static void fork_prepare(void* self) {
-  qn__mutex_lock(&((qn__record_t*)self)->mutex);
-}
-static void fork_parent(void* self) {
-  qn__mutex_unlock(&((qn__record_t*)self)->mutex);
-}
-static void fork_child(void* self) {
-  qn_status_free(qn__mutex_init(&((qn__record_t*)self)->mutex));
-}
-
 // Returns whether the file ends in a partial line, left by a short write.
 static bool ends_torn(int fd, off_t size) {
   char last = '\n';
@@ -105,8 +95,7 @@ qn_status_t qn__record_open(qn_allocator_t allocator, const char* path, qn__reco
     open_file(record);
   }
   if (qn_ok(status) && record->fd >= 0) {
-    record->fork_node = (qn__fork_node_t){
-        .self = record, .prepare = fork_prepare, .parent = fork_parent, .child = fork_child};
+    record->fork_node = (qn__fork_node_t){.self = record, .mutex = &record->mutex};
     if (qn__fork_register(&record->fork_node)) {
       *out_record = record;
       return QN_OK;
