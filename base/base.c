@@ -1,8 +1,23 @@
-// base/base.c: the edit distance of base.h, for "did you mean".
+// base/base.c: hexadecimal digits, and the edit distance for "did you mean".
 #include "base/base.h"
 
 // Names are short; a longer text matches none.
 #define LONGEST_NAME 127
+
+char* qn__hex(char* out, const uint8_t* bytes, size_t size) {
+  static const char digits[] = "0123456789abcdef";
+  for (size_t i = 0; i < size; i++) {
+    *out++ = digits[bytes[i] >> 4];
+    *out++ = digits[bytes[i] & 15];
+  }
+  return out;
+}
+
+int qn__hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
 
 static size_t smaller(size_t a, size_t b) {
   return a < b ? a : b;

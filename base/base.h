@@ -78,8 +78,10 @@ static inline uint32_t qn__load_le32(const uint8_t* bytes) {
 static inline uint64_t qn__load_le64(const uint8_t* bytes) {
   return qn__load_le32(bytes) | (uint64_t)qn__load_le32(bytes + 4) << 32;
 }
-static inline void qn__store_le64(uint8_t* bytes, uint64_t value) {
-  for (unsigned i = 0; i < 8; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+// Stores the low `size` bytes of an integer. Returns the byte after them.
+static inline uint8_t* qn__store_le(uint8_t* bytes, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+  return bytes + size;
 }
 
 // True when all bytes are zero, as reserved ones must be.
@@ -88,6 +90,12 @@ static inline bool qn__is_zero(const uint8_t* bytes, size_t size) {
   for (size_t i = 0; i < size; i++) any |= bytes[i];
   return any == 0;
 }
+
+// Writes two lower-case hexadecimal digits for each byte, without a terminator. Returns the
+// character after them.
+char* qn__hex(char* out, const uint8_t* bytes, size_t size);
+// Returns the value of a hexadecimal digit of either case; -1 for another character.
+int qn__hex_digit(char c);
 
 // Returns the edit distance; `limit` + 1 when it is greater than `limit`.
 size_t qn__edit_distance(qn_str_t a, qn_str_t b, size_t limit);

@@ -102,7 +102,7 @@ void qn__buffer_u8(qn__buffer_t* buffer, uint8_t value) {
 
 static void little_endian(qn__buffer_t* buffer, uint64_t value, size_t size) {
   uint8_t bytes[8];
-  for (size_t i = 0; i < size; i++) bytes[i] = (uint8_t)(value >> (8 * i));
+  (void)qn__store_le(bytes, value, size);
   qn__buffer_bytes(buffer, bytes, size);
 }
 

@@ -90,12 +90,7 @@ qn__sha256_t qn__sha256(qn_span_t bytes) {
 }
 
 void qn__hash128_hex(qn_hash128_t hash, char out[33]) {
-  static const char digits[] = "0123456789abcdef";
-  for (size_t i = 0; i < 16; i++) {
-    out[2 * i] = digits[hash.bytes[i] >> 4];
-    out[2 * i + 1] = digits[hash.bytes[i] & 15];
-  }
-  out[32] = '\0';
+  *qn__hex(out, hash.bytes, sizeof hash.bytes) = '\0';
 }
 
 qn_cache_key_t qn__hash128_key(qn_hash128_t hash) {
@@ -104,21 +99,16 @@ qn_cache_key_t qn__hash128_key(qn_hash128_t hash) {
   return key;
 }
 
-static int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
 bool qn__hash128_parse(qn_str_t text, qn_hash128_t* out_hash) {
   if (text.size != 32) return false;
   qn_hash128_t hash;
   for (size_t i = 0; i < 16; i++) {
-    int high = hex_value(text.data[2 * i]);
-    int low = hex_value(text.data[2 * i + 1]);
+    int high = qn__hex_digit(text.data[2 * i]), low = qn__hex_digit(text.data[2 * i + 1]);
     if (high < 0 || low < 0) return false;
     hash.bytes[i] = (uint8_t)(high << 4 | low);
   }
+  char canonical[33];
+  qn__hash128_hex(hash, canonical);
   *out_hash = hash;
-  return true;
+  return memcmp(canonical, text.data, text.size) == 0;
 }

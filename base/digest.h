@@ -18,7 +18,7 @@ qn__sha256_t qn__sha256(qn_span_t bytes);
 void qn__hash128_hex(qn_hash128_t hash, char out[33]);
 // The same as the public type of keys.
 qn_cache_key_t qn__hash128_key(qn_hash128_t hash);
-// False unless `text` is exactly 32 hex digits.
+// False unless `text` is exactly 32 lower-case hexadecimal digits.
 bool qn__hash128_parse(qn_str_t text, qn_hash128_t* out_hash);
 
 #endif  // QUERN_BASE_DIGEST_H_

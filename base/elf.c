@@ -7,7 +7,6 @@
 
 #include <elf.h>
 #include <fcntl.h>
-#include <stdio.h>
 
 #include "base/fs.h"
 
@@ -37,9 +36,7 @@ bool qn__elf_build_id_of_notes(qn_span_t notes, char out[QN__BUILD_ID_HEX_BYTES]
     if (id_size > notes.size - at) return false;
     if (type == NT_GNU_BUILD_ID && name_size == 4 && memcmp(name, "GNU", 4) == 0) {
       if (id_size == 0 || id_size > ID_LIMIT_BYTES) return false;
-      for (size_t i = 0; i < id_size; ++i) {
-        (void)snprintf(out + 2 * i, 3, "%02x", notes.data[at + i]);
-      }
+      *qn__hex(out, notes.data + at, id_size) = '\0';
       return true;
     }
     at += round_up_4(id_size);
@@ -47,22 +44,9 @@ bool qn__elf_build_id_of_notes(qn_span_t notes, char out[QN__BUILD_ID_HEX_BYTES]
   return false;
 }
 
-static bool read_at(int fd, uint64_t offset, void* out, size_t size) {
-  if (offset > INT64_MAX - size) return false;
-  uint8_t* at = out;
-  while (size > 0) {
-    ssize_t got = qn__fs()->pread(fd, at, size, (off_t)offset);
-    if (got <= 0) return false;
-    at += got;
-    size -= (size_t)got;
-    offset += (uint64_t)got;
-  }
-  return true;
-}
-
 static bool read_build_id(int fd, char out[QN__BUILD_ID_HEX_BYTES]) {
   Elf64_Ehdr header;
-  if (!read_at(fd, 0, &header, sizeof header)) return false;
+  if (qn__fs_pread_all(fd, &header, sizeof header, 0) != 0) return false;
   const uint16_t one = 1;
   uint8_t is_little;
   memcpy(&is_little, &one, 1);
@@ -75,13 +59,14 @@ static bool read_build_id(int fd, char out[QN__BUILD_ID_HEX_BYTES]) {
     Elf64_Phdr segment;
     uint64_t offset;
     if (__builtin_add_overflow(header.e_phoff, i * sizeof segment, &offset) ||
-        !read_at(fd, offset, &segment, sizeof segment)) {
+        qn__fs_pread_all(fd, &segment, sizeof segment, offset) != 0) {
       return false;
     }
     uint8_t notes[NOTES_LIMIT_BYTES];
     if (segment.p_type != PT_NOTE || segment.p_filesz > sizeof notes) continue;
-    if (!read_at(fd, segment.p_offset, notes, (size_t)segment.p_filesz)) return false;
-    if (qn__elf_build_id_of_notes((qn_span_t){notes, (size_t)segment.p_filesz}, out)) return true;
+    const size_t size = (size_t)segment.p_filesz;
+    if (qn__fs_pread_all(fd, notes, size, segment.p_offset) != 0) return false;
+    if (qn__elf_build_id_of_notes((qn_span_t){notes, size}, out)) return true;
   }
   return false;
 }

@@ -240,6 +240,19 @@ qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t 
   return QN_OK;
 }
 
+int qn__fs_pread_all(int fd, void* out, size_t size_bytes, uint64_t offset) {
+  const qn__fs_t* fs = qn__fs();
+  uint8_t* at = out;
+  if (offset > (uint64_t)INT64_MAX - size_bytes) return EOVERFLOW;
+  for (size_t done = 0; done < size_bytes;) {
+    ssize_t got = fs->pread(fd, at + done, size_bytes - done, (off_t)(offset + done));
+    if (got < 0) return errno;
+    if (got == 0) return ENODATA;
+    done += (size_t)got;
+  }
+  return 0;
+}
+
 int qn__fs_write_all(int fd, const void* data, size_t size_bytes) {
   const qn__fs_t* fs = qn__fs();
   const char* at = data;

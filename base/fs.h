@@ -53,6 +53,9 @@ extern const qn__fs_t qn__fs_posix;
 // and INVALID_ARGUMENT for a file that is not regular or exceeds the limit.
 qn_status_t qn__fs_read_file(qn_allocator_t allocator, const char* path, size_t limit_bytes,
                              uint8_t** out_data, size_t* out_size);
+// Reads `size_bytes` at `offset`, in as many calls as it takes. Returns 0, an errno, or ENODATA
+// when the file ends before.
+int qn__fs_pread_all(int fd, void* out, size_t size_bytes, uint64_t offset);
 // Writes all bytes, in as many calls as it takes. Returns 0 or an errno.
 int qn__fs_write_all(int fd, const void* data, size_t size_bytes);
 // The same as the write of a qn_sink_t, whose `self` is the address of the descriptor. Errors:

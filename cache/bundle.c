@@ -21,18 +21,6 @@
 #define COUNT(bundle, name, amount) \
   qn__counter_add(&(bundle)->counters[QN__BUNDLE_COUNTER_##name], (amount))
 
-int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset) {
-  const qn__fs_t* fs = qn__fs();
-  uint8_t* bytes = out;
-  for (uint64_t done = 0; done < size;) {
-    ssize_t got = fs->pread(fd, bytes + done, (size_t)(size - done), (off_t)(offset + done));
-    if (got < 0) return errno;
-    if (got == 0) return ENODATA;
-    done += (uint64_t)got;
-  }
-  return 0;
-}
-
 // ---------------------------------------------------------------------------------------- get
 
 const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_t* key) {
@@ -69,7 +57,7 @@ static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_byte
   if (!bytes) return QN__GET_NO_MEMORY;
   qn_span_t span = {bytes, (size_t)row.size};
   qn__get_result_t result = QN__GET_HIT;
-  int error = qn__bundle_pread(bundle->fd, bytes, row.size, row.offset);
+  int error = qn__fs_pread_all(bundle->fd, bytes, span.size, row.offset);
   if (error == ENODATA) {
     hit->reason = QN__REASON_TRUNCATED;
     result = QN__GET_BAD;
@@ -177,7 +165,7 @@ uint64_t qn__bundle_entry_size(const qn__bundle_t* bundle, uint64_t index) {
 int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index) {
   qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
   uint8_t header[QN__ENTRY_HEADER_BYTES];
-  int error = qn__bundle_pread(bundle->fd, header, sizeof header, row.offset);
+  int error = qn__fs_pread_all(bundle->fd, header, sizeof header, row.offset);
   return error ? 0 : qn__entry_header_created(header);
 }
 

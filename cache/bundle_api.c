@@ -54,9 +54,9 @@ qn_status_t qn_cache_bundle_open(const char* path, const char* const* public_key
   QN_REQUIRE(out_bundle);
   *out_bundle = NULL;
   QN_REQUIRE(path);
-  if (!path || (public_key_count && !public_key_files)) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "%s of a bundle is NULL",
-                          path ? "the list of public keys" : "the path");
+  if (public_key_count && !public_key_files) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "the list of public keys of a bundle is NULL");
   }
   qn_allocator_t allocator = qn_allocator_default();
   qn_cache_bundle_t* handle = qn__alloc_zero(allocator, 1, sizeof *handle);
@@ -91,9 +91,7 @@ qn_status_t qn_cache_bundle_info(const qn_cache_bundle_t* bundle,
       .is_verified = bundle->is_verified,
   };
   const uint8_t* signer = qn__bundle_signer(bundle->bundle);
-  for (size_t i = 0; signer && i < QN__PUBLIC_KEY_BYTES; i++) {
-    (void)snprintf(info.signer + 2 * i, 3, "%02x", (unsigned)signer[i]);
-  }
+  if (signer) *qn__hex(info.signer, signer, QN__PUBLIC_KEY_BYTES) = '\0';
   QN_STRUCT_WRITE(out_info, info);
   return QN_OK;
 }
@@ -349,9 +347,9 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
 
 qn_status_t qn_cache_make_keys(const char* prefix) {
   QN_REQUIRE(prefix);
-  if (!prefix || !prefix[0] || strlen(prefix) > PATH_MAX - 8) {
+  if (!prefix[0] || strlen(prefix) > PATH_MAX - 8) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the name of a pair of keys is %s",
-                          prefix && prefix[0] ? "too long" : "empty");
+                          prefix[0] ? "too long" : "empty");
   }
   const qn__crypto_t* crypto;
   QN_TRY(qn__crypto_open(NULL, &crypto));

@@ -16,10 +16,6 @@ static const uint8_t trailer_magic[8] = {0x89, 'Q', 'N', 'T', '\r', '\n', 0x1A, 
 #define FLAG_HASHES 1u  // of an index
 #define FLAG_SIGNED 1u  // of a trailer
 
-static void store_le32(uint8_t* bytes, uint32_t value) {
-  for (unsigned i = 0; i < 4; i++) bytes[i] = (uint8_t)(value >> (8 * i));
-}
-
 // ----------------------------------------------------------------------------------------
 // identities
 
@@ -58,7 +54,7 @@ qn_span_t qn__preimage_generator(qn_span_t preimage) {
 void qn__bundle_header_write(uint8_t out[QN__BUNDLE_HEADER_BYTES]) {
   memset(out, 0, QN__BUNDLE_HEADER_BYTES);
   memcpy(out, header_magic, sizeof header_magic);
-  store_le32(out + 8, QN__BUNDLE_VERSION);
+  (void)qn__store_le(out + 8, QN__BUNDLE_VERSION, 4);
 }
 
 bool qn__bundle_header_is_good(const uint8_t bytes[QN__BUNDLE_HEADER_BYTES]) {
@@ -89,12 +85,12 @@ void qn__bundle_trailer_write(const qn__bundle_trailer_t* trailer,
                               uint8_t out[QN__BUNDLE_TRAILER_BYTES]) {
   memset(out, 0, QN__BUNDLE_TRAILER_BYTES);
   memcpy(out, trailer_magic, sizeof trailer_magic);
-  store_le32(out + AT_VERSION, QN__BUNDLE_VERSION);
-  store_le32(out + AT_FLAGS, trailer->is_signed ? FLAG_SIGNED : 0);
-  qn__store_le64(out + AT_INDEX_OFFSET, trailer->index_offset);
-  qn__store_le64(out + AT_INDEX_SIZE, trailer->index_size);
-  qn__store_le64(out + AT_COUNT, trailer->count);
-  qn__store_le64(out + AT_OWN_OFFSET, trailer->trailer_offset);
+  (void)qn__store_le(out + AT_VERSION, QN__BUNDLE_VERSION, 4);
+  (void)qn__store_le(out + AT_FLAGS, trailer->is_signed ? FLAG_SIGNED : 0, 4);
+  (void)qn__store_le(out + AT_INDEX_OFFSET, trailer->index_offset, 8);
+  (void)qn__store_le(out + AT_INDEX_SIZE, trailer->index_size, 8);
+  (void)qn__store_le(out + AT_COUNT, trailer->count, 8);
+  (void)qn__store_le(out + AT_OWN_OFFSET, trailer->trailer_offset, 8);
   if (!trailer->is_signed) return;
   memcpy(out + AT_INDEX_HASH, trailer->index_hash, sizeof trailer->index_hash);
   memcpy(out + AT_PUBLIC_KEY, trailer->public_key, sizeof trailer->public_key);
@@ -191,17 +187,17 @@ void qn__bundle_index_seal(uint64_t count, bool has_hashes,
                            const qn__bundle_identities_t* identities, uint8_t* block, size_t size) {
   memset(block, 0, QN__BUNDLE_INDEX_HEADER_BYTES);
   memcpy(block, index_magic, sizeof index_magic);
-  store_le32(block + 8, QN__BUNDLE_VERSION);
-  store_le32(block + 12, has_hashes ? FLAG_HASHES : 0);
-  qn__store_le64(block + 16, size);
-  qn__store_le64(block + 24, count);
-  qn__store_le64(block + 32, identities->count);
+  (void)qn__store_le(block + 8, QN__BUNDLE_VERSION, 4);
+  (void)qn__store_le(block + 12, has_hashes ? FLAG_HASHES : 0, 4);
+  (void)qn__store_le(block + 16, size, 8);
+  (void)qn__store_le(block + 24, count, 8);
+  (void)qn__store_le(block + 32, identities->count, 8);
   size_t row_size = (size_t)count * row_bytes_of(has_hashes);
   uint8_t* at = block + QN__BUNDLE_INDEX_HEADER_BYTES + row_size;
   memset(at, 0, (size_t)identities_size(identities, row_size));
   for (uint32_t i = 0; i < identities->count; i++) {
     size_t length = strlen(identities->texts[i]);
-    store_le32(at, (uint32_t)length);
+    (void)qn__store_le(at, (uint32_t)length, 4);
     memcpy(at + 4, identities->texts[i], length);
     at += 4 + length;
   }

@@ -53,8 +53,8 @@ static inline qn__bundle_row_t qn__bundle_row_load(const uint8_t* bytes) {
 }
 static inline void qn__bundle_row_store(const qn__bundle_row_t* row, uint8_t* out) {
   memcpy(out, row->key.bytes, sizeof row->key.bytes);
-  qn__store_le64(out + 16, row->offset);
-  qn__store_le64(out + 24, row->size);
+  (void)qn__store_le(out + 16, row->offset, 8);
+  (void)qn__store_le(out + 24, row->size, 8);
 }
 // Compares rows of either size for qsort: by key, then by offset.
 int qn__bundle_row_compare(const void* a, const void* b);

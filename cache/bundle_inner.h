@@ -55,8 +55,6 @@ static inline uint64_t qn__bundle_prefix(const uint8_t* key) {
 
 // Returns the row of a key, or NULL.
 const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_t* key);
-// Reads `size` bytes at `offset`. Returns 0, an errno, or ENODATA when the file ends before.
-int qn__bundle_pread(int fd, void* out, uint64_t size, uint64_t offset);
 // Tests that rows and fan-out table agree. For debug builds and tests, after the open.
 bool qn__bundle_check(const qn__bundle_t* bundle);
 // Finds the whole entries of a file without a good tail. Sets rows, count, memory, identities.

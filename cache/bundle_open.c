@@ -132,7 +132,7 @@ static qn_status_t read_index(qn__bundle_t* bundle, const qn__bundle_trailer_t* 
   if (!block) return qn__out_of_memory("the index of a bundle");
   bundle->memory = block;
   bundle->memory_size = size;
-  int error = qn__bundle_pread(bundle->fd, block, size, trailer->index_offset);
+  int error = qn__fs_pread_all(bundle->fd, block, size, trailer->index_offset);
   if (error) return read_failed(bundle, error);
   qn_span_t span = {block, size};
   if (bundle->crypto) {
@@ -170,7 +170,7 @@ static qn_status_t read_tail(const qn__bundle_options_t* options, qn__bundle_t* 
   if (bundle->file_size < QN__BUNDLE_HEADER_BYTES + QN__BUNDLE_TRAILER_BYTES) return QN_OK;
   uint64_t offset = bundle->file_size - QN__BUNDLE_TRAILER_BYTES;
   uint8_t bytes[QN__BUNDLE_TRAILER_BYTES];
-  int error = qn__bundle_pread(bundle->fd, bytes, sizeof bytes, offset);
+  int error = qn__fs_pread_all(bundle->fd, bytes, sizeof bytes, offset);
   if (error) return read_failed(bundle, error);
   qn__bundle_trailer_t trailer;
   if (!qn__bundle_trailer_read(bytes, offset, &trailer)) return QN_OK;
@@ -220,7 +220,7 @@ static qn_status_t read_bundle(const qn__bundle_options_t* options, qn__bundle_t
   uint8_t header[QN__BUNDLE_HEADER_BYTES];
   bool is_header = bundle->file_size >= sizeof header;
   if (is_header) {
-    int error = qn__bundle_pread(bundle->fd, header, sizeof header, 0);
+    int error = qn__fs_pread_all(bundle->fd, header, sizeof header, 0);
     if (error) return read_failed(bundle, error);
     is_header = qn__bundle_header_is_good(header);
   }

@@ -74,18 +74,11 @@ static qn_status_t check_key_file(const char* path, const struct stat* info, boo
   return QN_OK;
 }
 
-static int digit_of(uint8_t c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-static bool is_space(uint8_t c) {
+static bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static bool parse_hex(const uint8_t* text, size_t text_size, uint8_t* out, size_t size) {
+static bool parse_hex(const char* text, size_t text_size, uint8_t* out, size_t size) {
   while (text_size && is_space(text[text_size - 1])) text_size--;
   while (text_size && is_space(text[0])) {
     text++;
@@ -94,25 +87,11 @@ static bool parse_hex(const uint8_t* text, size_t text_size, uint8_t* out, size_
   if (text_size != 2 * size) return false;
   bool is_good = true;
   for (size_t i = 0; i < size; i++) {
-    int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+    int high = qn__hex_digit(text[2 * i]), low = qn__hex_digit(text[2 * i + 1]);
     if (high < 0 || low < 0) is_good = false;
     out[i] = (uint8_t)((unsigned)high << 4 | ((unsigned)low & 15));
   }
   return is_good;
-}
-
-// Reads up to `capacity` bytes. Returns 0 or an errno; EFBIG when there are more.
-static int read_text(int fd, uint8_t* out, size_t capacity, size_t* out_size) {
-  const qn__fs_t* fs = qn__fs();
-  size_t done = 0;
-  while (done < capacity) {
-    ssize_t got = fs->read(fd, out + done, capacity - done);
-    if (got < 0) return errno;
-    if (got == 0) break;
-    done += (size_t)got;
-  }
-  *out_size = done;
-  return done == capacity ? EFBIG : 0;
 }
 
 qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t size) {
@@ -120,16 +99,17 @@ qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t 
   // Links are followed: secrets are often mounted as links, and the user trusts the name.
   int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
   if (fd < 0) return qn__fs_status(errno, "open key", path);
-  uint8_t text[KEY_FILE_BYTES];
-  size_t text_size = 0;
+  char text[KEY_FILE_BYTES];
   struct stat info;
   qn_status_t status = fs->fstat(fd, &info) != 0 ? qn__fs_status(errno, "stat key", path)
                                                  : check_key_file(path, &info, is_secret);
   if (qn_ok(status)) {
-    int error = read_text(fd, text, sizeof text, &text_size);
-    if (error && error != EFBIG) {
+    // A longer file is no key; its first bytes show that as well.
+    size_t text_size = (uint64_t)info.st_size < sizeof text ? (size_t)info.st_size : sizeof text;
+    int error = qn__fs_pread_all(fd, text, text_size, 0);
+    if (error) {
       status = qn__fs_status(error, "read key", path);
-    } else if (error == EFBIG || !parse_hex(text, text_size, out, size)) {
+    } else if (text_size == sizeof text || !parse_hex(text, text_size, out, size)) {
       qn__wipe(out, size);
       status = qn_status_make(QN_STATUS_SYNTAX, "key '%s' is not %zu hexadecimal digits", path,
                               2 * size);
@@ -140,15 +120,14 @@ qn_status_t qn__key_read(const char* path, bool is_secret, uint8_t* out, size_t 
   return status;
 }
 
-static qn_status_t write_key(const char* path, int fd, uint8_t* text, size_t size) {
+static qn_status_t write_key(const char* path, int fd, const char* text, size_t size) {
   int error = qn__fs_write_all(fd, text, size);
   if (error) return qn__fs_status(error, "write key", path);
   return qn__fs()->fdatasync(fd) == 0 ? QN_OK : qn__fs_status(errno, "sync key", path);
 }
 
 qn_status_t qn__key_write(const char* path, bool is_secret, const uint8_t* key, size_t size) {
-  static const char digits[] = "0123456789abcdef";
-  uint8_t text[KEY_FILE_BYTES];
+  char text[KEY_FILE_BYTES];
   if (QN_NEVER(2 * size + 1 > sizeof text)) {
     return qn_status_make(QN_STATUS_INTERNAL, "a key of %zu bytes has no file", size);
   }
@@ -162,11 +141,7 @@ qn_status_t qn__key_write(const char* path, bool is_secret, const uint8_t* key, 
     }
     return qn__fs_status(errno, "make key", path);
   }
-  for (size_t i = 0; i < size; i++) {
-    text[2 * i] = (uint8_t)digits[key[i] >> 4];
-    text[2 * i + 1] = (uint8_t)digits[key[i] & 15];
-  }
-  text[2 * size] = '\n';
+  *qn__hex(text, key, size) = '\n';
   qn_status_t status = write_key(path, fd, text, 2 * size + 1);
   qn__wipe(text, sizeof text);
   if (fs->close(fd) != 0 && qn_ok(status)) status = qn__fs_status(errno, "close key", path);

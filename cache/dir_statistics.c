@@ -2,7 +2,6 @@
 //
 // Reads only the heads of entries (entry_head.h), so ten thousand entries take a moment. Verifies
 // only the preimage, whose hash is the name of the file.
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,20 +75,8 @@ static uint64_t count_locks(uint64_t inode) {
   uint8_t* text;
   size_t size;
   qn_allocator_t allocator = qn_allocator_default();
-  const qn__fs_t* fs = qn__fs();
-  int fd = fs->open("/proc/locks", O_RDONLY | O_CLOEXEC, 0);
-  if (fd < 0) return 0;
-  const size_t capacity = (size_t)1 << 20;
-  text = qn__alloc(allocator, capacity);
-  size = 0;
-  while (text && size < capacity - 1) {
-    ssize_t got = fs->read(fd, text + size, capacity - 1 - size);
-    if (got <= 0) break;
-    size += (size_t)got;
-  }
-  (void)fs->close(fd);
-  if (!text) return 0;
-  text[size] = '\0';
+  qn_status_t status = qn__fs_read_file(allocator, "/proc/locks", (size_t)16 << 20, &text, &size);
+  if (qn_status_consume(status) != QN_STATUS_OK) return 0;
   uint64_t count = 0;
   char wanted[32];
   int length = snprintf(wanted, sizeof wanted, ":%llu ", (unsigned long long)inode);
@@ -103,7 +90,7 @@ static uint64_t count_locks(uint64_t inode) {
     if (!end) break;
     line = end + 1;
   }
-  qn__free(allocator, text, capacity);
+  qn__free(allocator, text, size + 1);
   return count;
 }
 

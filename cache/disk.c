@@ -19,23 +19,14 @@ void qn__disk_path(const qn__disk_t* disk, const char* name, char* out) {
   memcpy(out + disk->root_size, name, strlen(name) + 1);
 }
 
-static char* put_hex(char* out, const uint8_t* bytes, size_t size) {
-  static const char digits[] = "0123456789abcdef";
-  for (size_t i = 0; i < size; i++) {
-    *out++ = digits[bytes[i] >> 4];
-    *out++ = digits[bytes[i] & 15];
-  }
-  return out;
-}
-
 // "<root>/v1/<ab>/<30 hex>.k"
 void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out) {
   char* at = out + disk->root_size;
   memcpy(out, disk->root, disk->root_size);
   memcpy(at, "/v1/", 4);
-  at = put_hex(at + 4, key.bytes, 1);
+  at = qn__hex(at + 4, key.bytes, 1);
   *at++ = '/';
-  at = put_hex(at, key.bytes + 1, 15);
+  at = qn__hex(at, key.bytes + 1, 15);
   memcpy(at, ".k", 3);
 }
 
@@ -44,7 +35,7 @@ void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out) {
   char* at = out + disk->root_size;
   memcpy(out, disk->root, disk->root_size);
   memcpy(at, "/v1/", 4);
-  *put_hex(at + 4, &byte, 1) = '\0';
+  *qn__hex(at + 4, &byte, 1) = '\0';
 }
 
 // "<root>/v1/tmp/<8 hex pid>-<16 hex>.t". The name needs not be secret: only this user may write
@@ -62,9 +53,9 @@ void qn__disk_temporary_path(qn__disk_t* disk, char* out) {
   char* at = out + disk->root_size;
   memcpy(out, disk->root, disk->root_size);
   memcpy(at, "/v1/tmp/", 8);
-  at = put_hex(at + 8, pid_bytes, sizeof pid_bytes);
+  at = qn__hex(at + 8, pid_bytes, sizeof pid_bytes);
   *at++ = '-';
-  at = put_hex(at, random.bytes, 8);
+  at = qn__hex(at, random.bytes, 8);
   memcpy(at, ".t", 3);
 }
 

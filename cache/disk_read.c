@@ -31,19 +31,6 @@ void qn__disk_hit_release(qn__disk_t* disk, qn__hit_t* hit) {
   memset(hit, 0, sizeof *hit);
 }
 
-// Returns 0 after reading `size` bytes, or an errno. ESTALE: the file ended before the size that
-// fstat gave, which cannot happen on a sound file system, because entries are published by rename.
-static int read_fully(int fd, uint8_t* out, size_t size) {
-  const qn__fs_t* fs = qn__fs();
-  for (size_t done = 0; done < size;) {
-    ssize_t got = fs->read(fd, out + done, size - done);
-    if (got < 0) return errno;
-    if (got == 0) return ESTALE;
-    done += (size_t)got;
-  }
-  return 0;
-}
-
 static qn__get_result_t open_failed(int error, qn__hit_t* hit) {
   hit->error = error;
   if (error == ENOENT) return QN__GET_ABSENT;
@@ -82,7 +69,10 @@ static qn__get_result_t read_open_file(qn__disk_t* disk, int fd, const qn__expec
   size_t size = (size_t)out_info->st_size;
   uint8_t* bytes = qn__scratch_take(&disk->scratch, size);
   if (!bytes) return QN__GET_NO_MEMORY;
-  hit->error = read_fully(fd, bytes, size);
+  hit->error = qn__fs_pread_all(fd, bytes, size, 0);
+  // The file ended before the size that fstat gave. That cannot happen on a sound file system,
+  // because entries are published by rename.
+  if (hit->error == ENODATA) hit->error = ESTALE;
   if (!hit->error) {
     hit->reason = qn__entry_decode((qn_span_t){bytes, size}, expected, &hit->entry);
     if (hit->reason == QN__REASON_NONE) {

@@ -23,9 +23,9 @@ static bool is_temporary_name(const char* name) {
 
 static bool is_entry_name(unsigned shard, const char* name, qn_hash128_t* out_key) {
   if (strlen(name) != ENTRY_NAME_CHARACTERS || strcmp(name + 30, ".k") != 0) return false;
-  static const char digits[] = "0123456789abcdef";
-  char hex[32] = {digits[shard >> 4 & 15], digits[shard & 15]};
-  memcpy(hex + 2, name, 30);
+  const uint8_t first = (uint8_t)shard;
+  char hex[32];
+  memcpy(qn__hex(hex, &first, 1), name, 30);
   return qn__hash128_parse((qn_str_t){hex, sizeof hex}, out_key);
 }
 

@@ -83,11 +83,6 @@ size_t qn__entry_size(const qn__entry_t* entry) {
   return lay_out(sizes_of(entry), &layout) ? (size_t)layout.end : 0;
 }
 
-static uint8_t* store(uint8_t* out, uint64_t value, size_t size) {
-  for (size_t i = 0; i < size; i++) out[i] = (uint8_t)(value >> (8 * i));
-  return out + size;
-}
-
 // Copies a section and fills the bytes up to `end` with zeros.
 static void put_section(uint8_t* out, uint64_t begin, qn_span_t bytes, uint64_t end) {
   if (bytes.size) memcpy(out + begin, bytes.data, bytes.size);
@@ -100,15 +95,15 @@ void qn__entry_write(const qn__entry_t* entry, uint8_t* out) {
   qn_hash128_t key = qn__preimage_key(entry->preimage);
   uint8_t* at = out;
   memcpy(at, magic, sizeof magic);
-  at = store(at + sizeof magic, QN__ENTRY_VERSION, 4);
-  at = store(at, 0, 4);  // flags
+  at = qn__store_le(at + sizeof magic, QN__ENTRY_VERSION, 4);
+  at = qn__store_le(at, 0, 4);  // flags
   memcpy(at, key.bytes, sizeof key.bytes);
-  at = store(at + sizeof key.bytes, entry->preimage.size, 8);
-  at = store(at, entry->metadata.size, 8);
-  at = store(at, entry->payload.size, 8);
-  at = store(at, (uint64_t)entry->created_ns, 8);
-  at = store(at, (uint64_t)entry->compile_ns, 8);
-  at = store(at, entry->module.size, 8);
+  at = qn__store_le(at + sizeof key.bytes, entry->preimage.size, 8);
+  at = qn__store_le(at, entry->metadata.size, 8);
+  at = qn__store_le(at, entry->payload.size, 8);
+  at = qn__store_le(at, (uint64_t)entry->created_ns, 8);
+  at = qn__store_le(at, (uint64_t)entry->compile_ns, 8);
+  at = qn__store_le(at, entry->module.size, 8);
   memset(at, 0, QN__ENTRY_HEADER_BYTES - (size_t)(at - out));
   put_section(out, layout.preimage, entry->preimage, layout.metadata);
   put_section(out, layout.metadata, entry->metadata, layout.module);

@@ -52,9 +52,8 @@ typedef struct entry_copy {
 } entry_copy_t;
 
 static void append_hex(qn__buffer_t* text, qn_span_t bytes) {
-  for (size_t i = 0; i < bytes.size; i++) {
-    qn__buffer_format(text, "%02x", (unsigned)bytes.data[i]);
-  }
+  char* out = (char*)qn__buffer_extend(text, 2 * bytes.size);
+  if (out) (void)qn__hex(out, bytes.data, bytes.size);
 }
 
 // Describes a section that is not text; NULL when there is nothing to say or no memory.

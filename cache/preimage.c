@@ -29,7 +29,7 @@ void qn__preimage_add(qn__buffer_t* buffer, qn__section_t tag, qn_span_t bytes) 
 void qn__preimage_add_module(qn__buffer_t* buffer, size_t size, qn_hash128_t digest,
                              const qn__sha256_t* second_digest) {
   uint8_t section[8 + 16 + 32];
-  qn__store_le64(section, size);
+  (void)qn__store_le(section, size, 8);
   memcpy(section + 8, digest.bytes, 16);
   memcpy(section + 24, second_digest->bytes, 32);
   qn__preimage_add(buffer, QN__SECTION_MODULE, (qn_span_t){section, sizeof section});

@@ -65,7 +65,7 @@ size_t qn__remote_owner(const qn__remote_t* remote, uint64_t serial, char* out) 
 static void make_mac(const qn__remote_t* remote, qn_str_t name, qn_span_t value,
                      uint8_t out[QN__MAC_BYTES]) {
   uint8_t name_size[8];
-  qn__store_le64(name_size, name.size);
+  (void)qn__store_le(name_size, name.size, 8);
   const qn_span_t spans[] = {
       {(const uint8_t*)mac_label, sizeof mac_label},
       {value.data, QN__REMOTE_MAC_OFFSET},

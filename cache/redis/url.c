@@ -6,21 +6,14 @@ static qn_status_t bad(const char* what) {
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "URL of the remote tier: %s", what);
 }
 
-static int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // Copies `text` and decodes %XX. False when it is malformed, contains a zero byte or does not fit.
 static bool decode(qn_str_t text, char* out, size_t room) {
   size_t size = 0;
   for (size_t i = 0; i < text.size; i++) {
     char c = text.data[i];
     if (c == '%') {
-      int high = i + 2 < text.size ? digit_of(text.data[i + 1]) : -1;
-      int low = high >= 0 ? digit_of(text.data[i + 2]) : -1;
+      int high = i + 2 < text.size ? qn__hex_digit(text.data[i + 1]) : -1;
+      int low = high >= 0 ? qn__hex_digit(text.data[i + 2]) : -1;
       if (low < 0) return false;
       c = (char)(unsigned char)(16 * high + low);
       i += 2;

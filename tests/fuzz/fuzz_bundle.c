@@ -79,7 +79,7 @@ static void mend_tail(uint8_t choice) {
   size_t own = file.size - QN__BUNDLE_TRAILER_BYTES;
   uint8_t* trailer = file.bytes + own;
   if (choice & 4) {
-    qn__store_le64(trailer + 40, own);
+    (void)qn__store_le(trailer + 40, own, 8);
     qn__bundle_trailer_seal(trailer, NULL);
   }
   uint64_t begin = qn__load_le64(trailer + 16);
