@@ -47,6 +47,10 @@ typedef struct qn_span {
   size_t size;
 } qn_span_t;
 
+static inline bool qn__span_equal(qn_span_t a, qn_span_t b) {
+  return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
 // Checked size arithmetic. False on overflow; `out` has not changed then.
 static inline bool qn__size_add(size_t a, size_t b, size_t* out) {
   size_t sum;

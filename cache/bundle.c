@@ -164,9 +164,12 @@ uint64_t qn__bundle_entry_size(const qn__bundle_t* bundle, uint64_t index) {
 
 int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index) {
   qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
-  uint8_t header[QN__ENTRY_HEADER_BYTES];
-  int error = qn__fs_pread_all(bundle->fd, header, sizeof header, row.offset);
-  return error ? 0 : qn__entry_header_created(header);
+  uint8_t bytes[QN__ENTRY_HEADER_BYTES];
+  qn__entry_header_t header = {.created_ns = 0};
+  if (qn__fs_pread_all(bundle->fd, bytes, sizeof bytes, row.offset) == 0) {
+    (void)qn__entry_header_read(bytes, &header);
+  }
+  return header.created_ns;
 }
 
 static const qn__counter_row_t counter_rows[QN__BUNDLE_COUNTER_COUNT] = {

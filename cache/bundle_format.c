@@ -39,16 +39,6 @@ bool qn__bundle_identities_add(qn__bundle_identities_t* identities, qn_span_t id
   return true;
 }
 
-qn_span_t qn__preimage_generator(qn_span_t preimage) {
-  size_t offset = 0;
-  uint32_t tag;
-  qn_span_t bytes;
-  while (qn__preimage_next(preimage, &offset, &tag, &bytes)) {
-    if (tag == QN__SECTION_GENERATOR) return bytes;
-  }
-  return (qn_span_t){NULL, 0};
-}
-
 // ---------------------------------------------------------------------------------------- header
 
 void qn__bundle_header_write(uint8_t out[QN__BUNDLE_HEADER_BYTES]) {

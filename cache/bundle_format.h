@@ -36,8 +36,6 @@ typedef struct qn__bundle_identities {
 // Inserts an identity unless it is there. False when there is no room, or for bytes that are no
 // text.
 bool qn__bundle_identities_add(qn__bundle_identities_t* identities, qn_span_t identity);
-// Returns the generator's section of a preimage; empty when there is none.
-qn_span_t qn__preimage_generator(qn_span_t preimage);
 
 // One row of an index.
 typedef struct qn__bundle_row {

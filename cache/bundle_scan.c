@@ -47,7 +47,8 @@ static qn_status_t scan_entry(scan_t* scan, uint64_t offset, uint64_t size, bool
   if (!error &&
       qn__entry_decode((qn_span_t){bytes, (size_t)size}, NULL, &entry) == QN__REASON_NONE) {
     // A full list leaves identities out; they are hints.
-    (void)qn__bundle_identities_add(&bundle->identities, qn__preimage_generator(entry.preimage));
+    (void)qn__bundle_identities_add(&bundle->identities,
+                                    qn__preimage_section(entry.preimage, QN__SECTION_GENERATOR));
     qn__bundle_row_t row = {entry.key, offset, size};
     *out_is_good = add_row(scan, &row);
     if (!*out_is_good) status = qn__out_of_memory("the index of a bundle");
@@ -87,8 +88,10 @@ static qn_status_t scan_all(scan_t* scan) {
     if (error == ENODATA) break;
     if (error) return failed(bundle, error);
     bool is_good = false;
-    uint64_t size = qn__entry_header_size(header);
-    if (size) {
+    qn__entry_header_t entry;
+    uint64_t size;
+    if (qn__entry_header_read(header, &entry)) {
+      size = entry.entry_bytes;
       QN_TRY(scan_entry(scan, offset, size, &is_good));
     } else {
       size = qn__bundle_index_header_size(header);

@@ -70,7 +70,7 @@ static qn_status_t index_entry(qn__bundle_writer_t* writer, qn_span_t bytes,
                           "bundle '%s' would have more than %" PRIu64 " entries", writer->path,
                           QN__BUNDLE_MAX_ENTRIES);
   }
-  qn_span_t identity = qn__preimage_generator(entry->preimage);
+  qn_span_t identity = qn__preimage_section(entry->preimage, QN__SECTION_GENERATOR);
   if (identity.size && !qn__bundle_identities_add(&writer->identities, identity)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "bundle '%s' would have entries of more than %u code generators, or the "

@@ -50,14 +50,16 @@ void qn_cache_dir_close(qn_cache_dir_t* dir) {
 // Returns the time of creation by the header of the file, unverified; 0 when it cannot be read.
 static int64_t created_ns(const qn__disk_t* disk, qn_hash128_t key) {
   char path[QN__DISK_PATH_BYTES];
-  uint8_t header[QN__ENTRY_HEADER_BYTES];
+  uint8_t bytes[QN__ENTRY_HEADER_BYTES];
+  qn__entry_header_t header = {.created_ns = 0};
   qn__disk_entry_path(disk, key, path);
-  const qn__fs_t* fs = qn__fs();
-  int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+  int fd = qn__fs()->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
   if (fd < 0) return 0;
-  ssize_t size = fs->pread(fd, header, sizeof header, 0);
-  (void)fs->close(fd);
-  return size == (ssize_t)sizeof header ? qn__entry_header_created(header) : 0;
+  if (qn__fs_pread_all(fd, bytes, sizeof bytes, 0) == 0) {
+    (void)qn__entry_header_read(bytes, &header);
+  }
+  (void)qn__fs()->close(fd);
+  return header.created_ns;
 }
 
 static qn_cache_entry_info_t info_of(const qn__disk_file_t* file, int64_t created) {

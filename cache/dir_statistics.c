@@ -41,9 +41,9 @@ static bool summarise(void* self, const qn__disk_file_t* file) {
                                 .used_s = file->modified_ns / 1000000000};
   qn_cache_summary_t summary = {.struct_size = sizeof summary, .info = &info};
   if (qn__disk_read_head(walk->disk, file->key, head)) {
-    info.created_s = head->created_ns / 1000000000;
-    summary.compile_ns = head->compile_ns > 0 ? (uint64_t)head->compile_ns : 0;
-    summary.code_bytes = head->payload_bytes;
+    info.created_s = head->header.created_ns / 1000000000;
+    summary.compile_ns = head->header.compile_ns > 0 ? (uint64_t)head->header.compile_ns : 0;
+    summary.code_bytes = head->header.payload_bytes;
     summary.target = text_of(head, QN__SECTION_TARGET, walk->target);
     summary.generator = text_of(head, QN__SECTION_GENERATOR, walk->generator);
     summary.options = text_of(head, QN__SECTION_OPTIONS, walk->options);

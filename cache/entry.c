@@ -54,33 +54,34 @@ typedef struct layout {
   uint64_t preimage, metadata, module, payload, checksum, end;
 } layout_t;
 
-typedef struct sizes {
-  uint64_t preimage, metadata, module, payload;
-} sizes_t;
-
-static bool lay_out(sizes_t sizes, layout_t* out) {
-  if (sizes.preimage > QN__ENTRY_MAX_PREIMAGE_BYTES ||
-      sizes.metadata > QN__ENTRY_MAX_METADATA_BYTES || sizes.module > QN__ENTRY_MAX_MODULE_BYTES ||
-      sizes.payload > QN__ENTRY_MAX_PAYLOAD_BYTES) {
+static bool lay_out(const qn__entry_header_t* sizes, layout_t* out) {
+  if (sizes->preimage_bytes > QN__ENTRY_MAX_PREIMAGE_BYTES ||
+      sizes->metadata_bytes > QN__ENTRY_MAX_METADATA_BYTES ||
+      sizes->module_bytes > QN__ENTRY_MAX_MODULE_BYTES ||
+      sizes->payload_bytes > QN__ENTRY_MAX_PAYLOAD_BYTES) {
     return false;
   }
   out->preimage = QN__ENTRY_HEADER_BYTES;
-  out->metadata = round_up(out->preimage + sizes.preimage);
-  out->module = round_up(out->metadata + sizes.metadata);
-  out->payload = round_up(out->module + sizes.module);
-  out->checksum = round_up(out->payload + sizes.payload);
+  out->metadata = round_up(out->preimage + sizes->preimage_bytes);
+  out->module = round_up(out->metadata + sizes->metadata_bytes);
+  out->payload = round_up(out->module + sizes->module_bytes);
+  out->checksum = round_up(out->payload + sizes->payload_bytes);
   out->end = out->checksum + QN__ENTRY_CHECKSUM_BYTES;
+  assert(out->end <= QN__ENTRY_MAX_BYTES);
   return true;
 }
 
-static sizes_t sizes_of(const qn__entry_t* entry) {
-  return (sizes_t){entry->preimage.size, entry->metadata.size, entry->module.size,
-                   entry->payload.size};
+static qn__entry_header_t sizes_of(const qn__entry_t* entry) {
+  return (qn__entry_header_t){.preimage_bytes = entry->preimage.size,
+                              .metadata_bytes = entry->metadata.size,
+                              .module_bytes = entry->module.size,
+                              .payload_bytes = entry->payload.size};
 }
 
 size_t qn__entry_size(const qn__entry_t* entry) {
+  const qn__entry_header_t sizes = sizes_of(entry);
   layout_t layout;
-  return lay_out(sizes_of(entry), &layout) ? (size_t)layout.end : 0;
+  return lay_out(&sizes, &layout) ? (size_t)layout.end : 0;
 }
 
 // Copies a section and fills the bytes up to `end` with zeros.
@@ -90,8 +91,9 @@ static void put_section(uint8_t* out, uint64_t begin, qn_span_t bytes, uint64_t 
 }
 
 void qn__entry_write(const qn__entry_t* entry, uint8_t* out) {
+  const qn__entry_header_t sizes = sizes_of(entry);
   layout_t layout;
-  if (QN_NEVER(!lay_out(sizes_of(entry), &layout))) return;
+  if (QN_NEVER(!lay_out(&sizes, &layout))) return;
   qn_hash128_t key = qn__preimage_key(entry->preimage);
   uint8_t* at = out;
   memcpy(at, magic, sizeof magic);
@@ -137,22 +139,16 @@ static bool is_zero(const uint8_t* bytes, uint64_t begin, uint64_t end) {
 // Explains why two preimages with one key differ: another module, which only the second digest
 // tells apart, or another section.
 static qn__reason_t explain(qn_span_t expected, qn_span_t stored) {
-  size_t offset_a = 0, offset_b = 0;
-  uint32_t tag_a, tag_b;
-  qn_span_t a, b;
-  while (qn__preimage_next(expected, &offset_a, &tag_a, &a) &&
-         qn__preimage_next(stored, &offset_b, &tag_b, &b) && tag_a == tag_b) {
-    if (a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0)) continue;
-    bool is_digest = tag_a == QN__SECTION_MODULE && a.size == 56 && b.size == 56 &&
-                     memcmp(a.data, b.data, 24) == 0;
-    return is_digest ? QN__REASON_DIGEST : QN__REASON_COLLISION;
+  if (qn__preimage_first_difference(expected, stored) != QN__SECTION_MODULE) {
+    return QN__REASON_COLLISION;
   }
-  return QN__REASON_COLLISION;
+  qn_span_t a = qn__preimage_section(expected, QN__SECTION_MODULE);
+  qn_span_t b = qn__preimage_section(stored, QN__SECTION_MODULE);
+  bool is_digest = a.size == 56 && b.size == 56 && memcmp(a.data, b.data, 24) == 0;
+  return is_digest ? QN__REASON_DIGEST : QN__REASON_COLLISION;
 }
 
-qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected,
-                              qn__entry_t* out_entry) {
-  memset(out_entry, 0, sizeof *out_entry);
+static qn__reason_t read_header(qn_span_t bytes, qn__entry_header_t* out, layout_t* out_layout) {
   size_t magic_size = bytes.size < sizeof magic ? bytes.size : sizeof magic;
   if (magic_size && memcmp(bytes.data, magic, magic_size) != 0) return QN__REASON_MAGIC;
   qn__reader_t reader = qn__reader_make(bytes);
@@ -160,52 +156,68 @@ qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected
   uint32_t version = qn__read_u32(&reader);
   if (!reader.has_overrun && version != QN__ENTRY_VERSION) return QN__REASON_VERSION;
   uint32_t flags = qn__read_u32(&reader);
-  qn_span_t key = qn__read_bytes(&reader, sizeof out_entry->key.bytes);
-  sizes_t sizes;
-  sizes.preimage = qn__read_u64(&reader);
-  sizes.metadata = qn__read_u64(&reader);
-  sizes.payload = qn__read_u64(&reader);
-  uint64_t created_ns = qn__read_u64(&reader);
-  uint64_t compile_ns = qn__read_u64(&reader);
-  sizes.module = qn__read_u64(&reader);
+  qn_span_t key = qn__read_bytes(&reader, sizeof out->key.bytes);
+  out->preimage_bytes = qn__read_u64(&reader);
+  out->metadata_bytes = qn__read_u64(&reader);
+  out->payload_bytes = qn__read_u64(&reader);
+  out->created_ns = (int64_t)qn__read_u64(&reader);
+  out->compile_ns = (int64_t)qn__read_u64(&reader);
+  out->module_bytes = qn__read_u64(&reader);
   const size_t reserved = 80;
+  assert(reader.has_overrun || reader.offset == reserved);
   (void)qn__read_bytes(&reader, QN__ENTRY_HEADER_BYTES - reserved);
   if (reader.has_overrun) return QN__REASON_TRUNCATED;
+  memcpy(out->key.bytes, key.data, sizeof out->key.bytes);
   if (flags != 0 || !is_zero(bytes.data, reserved, reader.offset)) return QN__REASON_FLAGS;
+  if (!lay_out(out, out_layout)) return QN__REASON_LENGTHS;
+  out->entry_bytes = out_layout->end;
+  return QN__REASON_NONE;
+}
 
+bool qn__entry_header_read(const uint8_t* bytes, qn__entry_header_t* out_header) {
   layout_t layout;
-  if (!lay_out(sizes, &layout)) return QN__REASON_LENGTHS;
+  qn_span_t span = {bytes, QN__ENTRY_HEADER_BYTES};
+  if (read_header(span, out_header, &layout) == QN__REASON_NONE) return true;
+  memset(out_header, 0, sizeof *out_header);
+  return false;
+}
+
+qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected,
+                              qn__entry_t* out_entry) {
+  memset(out_entry, 0, sizeof *out_entry);
+  qn__entry_header_t header;
+  layout_t layout;
+  qn__reason_t reason = read_header(bytes, &header, &layout);
+  if (reason != QN__REASON_NONE) return reason;
   if (layout.end > bytes.size) return QN__REASON_TRUNCATED;
   if (layout.end < bytes.size) return QN__REASON_TRAILING;
   qn_hash128_t sum = checksum(bytes.data, bytes.size);
   if (memcmp(sum.bytes, bytes.data + layout.checksum, sizeof sum.bytes) != 0) {
     return QN__REASON_CHECKSUM;
   }
-  if (!is_zero(bytes.data, layout.preimage + sizes.preimage, layout.metadata) ||
-      !is_zero(bytes.data, layout.metadata + sizes.metadata, layout.module) ||
-      !is_zero(bytes.data, layout.module + sizes.module, layout.payload) ||
-      !is_zero(bytes.data, layout.payload + sizes.payload, layout.checksum)) {
+  if (!is_zero(bytes.data, layout.preimage + header.preimage_bytes, layout.metadata) ||
+      !is_zero(bytes.data, layout.metadata + header.metadata_bytes, layout.module) ||
+      !is_zero(bytes.data, layout.module + header.module_bytes, layout.payload) ||
+      !is_zero(bytes.data, layout.payload + header.payload_bytes, layout.checksum)) {
     return QN__REASON_PADDING;
   }
 
   qn__entry_t entry = {
-      .created_ns = (int64_t)created_ns,
-      .compile_ns = (int64_t)compile_ns,
-      .preimage = {bytes.data + layout.preimage, (size_t)sizes.preimage},
-      .metadata = {bytes.data + layout.metadata, (size_t)sizes.metadata},
-      .module = {bytes.data + layout.module, (size_t)sizes.module},
-      .payload = {bytes.data + layout.payload, (size_t)sizes.payload},
+      .key = header.key,
+      .created_ns = header.created_ns,
+      .compile_ns = header.compile_ns,
+      .preimage = {bytes.data + layout.preimage, (size_t)header.preimage_bytes},
+      .metadata = {bytes.data + layout.metadata, (size_t)header.metadata_bytes},
+      .module = {bytes.data + layout.module, (size_t)header.module_bytes},
+      .payload = {bytes.data + layout.payload, (size_t)header.payload_bytes},
   };
-  memcpy(entry.key.bytes, key.data, sizeof entry.key.bytes);
   if (!expected) {
     if (!qn__preimage_is_valid(entry.preimage)) return QN__REASON_PREIMAGE;
     if (!qn__hash128_equal(qn__preimage_key(entry.preimage), entry.key)) return QN__REASON_KEY;
   } else {
     if (!qn__hash128_equal(expected->key, entry.key)) return QN__REASON_KEY;
-    qn_span_t wanted = expected->preimage;
-    if (wanted.size != entry.preimage.size ||
-        (wanted.size && memcmp(wanted.data, entry.preimage.data, wanted.size) != 0)) {
-      return explain(wanted, entry.preimage);
+    if (!qn__span_equal(expected->preimage, entry.preimage)) {
+      return explain(expected->preimage, entry.preimage);
     }
   }
   *out_entry = entry;
@@ -213,41 +225,12 @@ qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected
 }
 
 bool qn__entry_module_matches(const qn__entry_t* entry) {
-  size_t offset = 0;
-  uint32_t tag;
-  qn_span_t section;
-  while (qn__preimage_next(entry->preimage, &offset, &tag, &section)) {
-    if (tag != QN__SECTION_MODULE) continue;
-    if (section.size != 8 + 16 + 32) return false;
-    qn__reader_t reader = qn__reader_make(section);
-    if (qn__read_u64(&reader) != entry->module.size) return false;
-    qn_hash128_t first = qn__xxh128(entry->module, 0);
-    if (memcmp(first.bytes, section.data + 8, sizeof first.bytes) != 0) return false;
-    qn__sha256_t second = qn__sha256(entry->module);
-    return memcmp(second.bytes, section.data + 24, sizeof second.bytes) == 0;
-  }
-  return false;
-}
-
-uint64_t qn__entry_header_size(const uint8_t* header) {
-  qn__reader_t reader = qn__reader_make((qn_span_t){header, QN__ENTRY_HEADER_BYTES});
-  if (memcmp(qn__read_bytes(&reader, sizeof magic).data, magic, sizeof magic) != 0) return 0;
-  if (qn__read_u32(&reader) != QN__ENTRY_VERSION) return 0;
-  (void)qn__read_bytes(&reader, 20);
-  sizes_t sizes;
-  sizes.preimage = qn__read_u64(&reader);
-  sizes.metadata = qn__read_u64(&reader);
-  sizes.payload = qn__read_u64(&reader);
-  (void)qn__read_bytes(&reader, 16);
-  sizes.module = qn__read_u64(&reader);
-  layout_t layout;
-  return lay_out(sizes, &layout) ? layout.end : 0;
-}
-
-int64_t qn__entry_header_created(const uint8_t* header) {
-  qn__reader_t reader = qn__reader_make((qn_span_t){header, QN__ENTRY_HEADER_BYTES});
-  if (memcmp(qn__read_bytes(&reader, sizeof magic).data, magic, sizeof magic) != 0) return 0;
-  if (qn__read_u32(&reader) != QN__ENTRY_VERSION) return 0;
-  (void)qn__read_bytes(&reader, 44);
-  return (int64_t)qn__read_u64(&reader);
+  qn_span_t section = qn__preimage_section(entry->preimage, QN__SECTION_MODULE);
+  if (section.size != 8 + 16 + 32) return false;
+  qn__reader_t reader = qn__reader_make(section);
+  if (qn__read_u64(&reader) != entry->module.size) return false;
+  qn_hash128_t first = qn__xxh128(entry->module, 0);
+  if (memcmp(first.bytes, section.data + 8, sizeof first.bytes) != 0) return false;
+  qn__sha256_t second = qn__sha256(entry->module);
+  return memcmp(second.bytes, section.data + 24, sizeof second.bytes) == 0;
 }

@@ -82,11 +82,14 @@ qn__reason_t qn__entry_decode(qn_span_t bytes, const qn__expectation_t* expected
 // must.
 bool qn__entry_module_matches(const qn__entry_t* entry);
 
-// Returns the size of the whole entry by its header (QN__ENTRY_HEADER_BYTES), unverified but within
-// the limits; 0 for other bytes.
-uint64_t qn__entry_header_size(const uint8_t* header);
-// Returns the time of creation by the header (QN__ENTRY_HEADER_BYTES), unverified; 0 for other
-// bytes.
-int64_t qn__entry_header_created(const uint8_t* header);
+// The header of an entry. Nothing is verified, but the sizes are within their limits.
+typedef struct qn__entry_header {
+  qn_hash128_t key;
+  int64_t created_ns, compile_ns;
+  uint64_t preimage_bytes, metadata_bytes, module_bytes, payload_bytes;
+  uint64_t entry_bytes;  // of the whole entry
+} qn__entry_header_t;
+// Reads QN__ENTRY_HEADER_BYTES. False for other bytes; *out_header is zero then.
+bool qn__entry_header_read(const uint8_t* bytes, qn__entry_header_t* out_header);
 
 #endif  // QUERN_CACHE_ENTRY_H_

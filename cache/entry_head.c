@@ -3,26 +3,18 @@
 
 #include <fcntl.h>
 
-#include "base/reader.h"
+#include "base/fs.h"
 #include "cache/bundle_inner.h"
 #include "cache/disk_inner.h"
 
 bool qn__entry_head_parse(qn__entry_head_t* head, size_t size, qn_hash128_t key) {
-  if (size < QN__ENTRY_HEADER_BYTES) return false;
-  // Checks magic, version and sizes. A time of creation of 0 is valid: bundles may leave it out.
-  if (qn__entry_header_size(head->bytes) == 0) return false;
-  qn__reader_t reader = qn__reader_make((qn_span_t){head->bytes, size});
-  (void)qn__read_bytes(&reader, 16);
-  qn_span_t stored = qn__read_bytes(&reader, sizeof key.bytes);
-  uint64_t preimage_size = qn__read_u64(&reader);
-  (void)qn__read_u64(&reader);  // the size of the metadata
-  head->payload_bytes = qn__read_u64(&reader);
-  head->created_ns = (int64_t)qn__read_u64(&reader);
-  head->compile_ns = (int64_t)qn__read_u64(&reader);
-  if (memcmp(stored.data, key.bytes, sizeof key.bytes) != 0) return false;
-  if (preimage_size > size - QN__ENTRY_HEADER_BYTES) return false;
-  head->preimage = (qn_span_t){head->bytes + QN__ENTRY_HEADER_BYTES, (size_t)preimage_size};
-  head->key = key;
+  if (size < QN__ENTRY_HEADER_BYTES || !qn__entry_header_read(head->bytes, &head->header)) {
+    return false;
+  }
+  if (!qn__hash128_equal(head->header.key, key)) return false;
+  if (head->header.preimage_bytes > size - QN__ENTRY_HEADER_BYTES) return false;
+  head->preimage =
+      (qn_span_t){head->bytes + QN__ENTRY_HEADER_BYTES, (size_t)head->header.preimage_bytes};
   return qn__preimage_is_valid(head->preimage) &&
          qn__hash128_equal(qn__preimage_key(head->preimage), key);
 }
@@ -50,14 +42,4 @@ bool qn__bundle_find(const qn__bundle_t* bundle, qn_hash128_t key, uint64_t* out
   const uint8_t* row = qn__bundle_find_row(bundle, &key);
   if (row) *out_index = (uint64_t)(row - bundle->rows) / bundle->row_bytes;
   return row != NULL;
-}
-
-qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag) {
-  size_t offset = 0;
-  uint32_t at;
-  qn_span_t bytes;
-  while (qn__preimage_next(preimage, &offset, &at, &bytes)) {
-    if (at == tag) return bytes;
-  }
-  return (qn_span_t){NULL, 0};
 }

@@ -14,11 +14,8 @@
 #define QN__ENTRY_HEAD_BYTES 16384u
 
 typedef struct qn__entry_head {
-  qn_hash128_t key;
-  int64_t created_ns;  // as the file says, unverified, like the next two
-  int64_t compile_ns;
-  uint64_t payload_bytes;
-  qn_span_t preimage;  // into `bytes`
+  qn__entry_header_t header;  // unverified, except the key
+  qn_span_t preimage;         // into `bytes`
   _Alignas(16) uint8_t bytes[QN__ENTRY_HEAD_BYTES];
 } qn__entry_head_t;
 
@@ -32,7 +29,5 @@ bool qn__disk_read_head(const qn__disk_t* disk, qn_hash128_t key, qn__entry_head
 bool qn__bundle_read_head(const qn__bundle_t* bundle, uint64_t index, qn__entry_head_t* out_head);
 // Finds the index of a key in a bundle; false when it is not there.
 bool qn__bundle_find(const qn__bundle_t* bundle, qn_hash128_t key, uint64_t* out_index);
-// Returns a section of a preimage by its tag; empty when there is none.
-qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag);
 
 #endif  // QUERN_CACHE_ENTRY_HEAD_H_

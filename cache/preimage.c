@@ -66,14 +66,14 @@ bool qn__preimage_is_valid(qn_span_t preimage) {
   return offset > 0 && offset == preimage.size;
 }
 
-bool qn__preimage_has(qn_span_t preimage, qn__section_t tag) {
+qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag) {
   size_t offset = 0;
   uint32_t found = 0;
   qn_span_t bytes;
   while (qn__preimage_next(preimage, &offset, &found, &bytes)) {
-    if (found == (uint32_t)tag) return true;
+    if (found == tag) return bytes;
   }
-  return false;
+  return (qn_span_t){NULL, 0};
 }
 
 uint32_t qn__preimage_first_difference(qn_span_t a, qn_span_t b) {
@@ -86,14 +86,10 @@ uint32_t qn__preimage_first_difference(qn_span_t a, qn_span_t b) {
     if (!has_a && !has_b) break;
     // Only one of them has the section: return its tag.
     if (tag_a != tag_b) return tag_a < tag_b ? tag_a : tag_b;
-    if (bytes_a.size != bytes_b.size ||
-        (bytes_a.size && memcmp(bytes_a.data, bytes_b.data, bytes_a.size) != 0)) {
-      return tag_a;
-    }
+    if (!qn__span_equal(bytes_a, bytes_b)) return tag_a;
   }
   // The remaining bytes do not parse: the versions of the format differ.
-  bool is_equal = a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-  return is_equal ? 0 : QN__SECTION_SCHEMA;
+  return qn__span_equal(a, b) ? 0 : QN__SECTION_SCHEMA;
 }
 
 const char* qn__section_text(uint32_t tag) {

@@ -32,8 +32,11 @@ qn_hash128_t qn__preimage_key(qn_span_t preimage);
 // preimage.size, and at bytes that do not parse.
 bool qn__preimage_next(qn_span_t preimage, size_t* inout_offset, uint32_t* out_tag,
                        qn_span_t* out_bytes);
-// True when the preimage has a section with that tag.
-bool qn__preimage_has(qn_span_t preimage, qn__section_t tag);
+// Returns the section with that tag; `data` is NULL when there is none.
+qn_span_t qn__preimage_section(qn_span_t preimage, uint32_t tag);
+static inline bool qn__preimage_has(qn_span_t preimage, qn__section_t tag) {
+  return qn__preimage_section(preimage, (uint32_t)tag).data != NULL;
+}
 // True when the preimage is well-formed to its last byte.
 bool qn__preimage_is_valid(qn_span_t preimage);
 // Returns the tag of the first section that differs; 0 when both preimages are equal.

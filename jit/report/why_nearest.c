@@ -62,13 +62,13 @@ static void consider(void* self, const qn__tier_t* tier, size_t part) {
   qn__neighbour_t* best = search->best;
   unsigned score = score_of(search->preimage, head->preimage);
   bool is_nearer = !best->is_set || score > best->score ||
-                   (score == best->score && head->created_ns > best->created_ns);
-  if (!is_nearer || qn__hash128_equal(head->key, search->key)) return;
+                   (score == best->score && head->header.created_ns > best->created_ns);
+  if (!is_nearer || qn__hash128_equal(head->header.key, search->key)) return;
   qn__buffer_clear(&best->preimage);
   qn__buffer_bytes(&best->preimage, head->preimage.data, head->preimage.size);
   best->score = score;
-  best->created_ns = head->created_ns;
-  best->key = head->key;
+  best->created_ns = head->header.created_ns;
+  best->key = head->header.key;
   best->tier = &tier->engine->tiers[tier->id];
   best->part = part;
   best->is_set = true;

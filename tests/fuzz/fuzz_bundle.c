@@ -62,12 +62,13 @@ static ssize_t fake_pread(int fd, void* out, size_t size, off_t offset) {
 static void mend_entries(void) {
   size_t at = QN__BUNDLE_HEADER_BYTES;
   while (at + QN__ENTRY_HEADER_BYTES <= file.size) {
-    uint64_t size = qn__entry_header_size(file.bytes + at);
-    if (size == 0 || size > file.size - at) break;
+    qn__entry_header_t header;
+    if (!qn__entry_header_read(file.bytes + at, &header)) break;
+    const uint64_t size = header.entry_bytes;
+    if (size > file.size - at) break;
     uint8_t* entry = file.bytes + at;
-    uint64_t preimage_size = qn__load_le64(entry + 32);
-    qn_hash128_t key =
-        qn__preimage_key((qn_span_t){entry + QN__ENTRY_HEADER_BYTES, (size_t)preimage_size});
+    qn_hash128_t key = qn__preimage_key(
+        (qn_span_t){entry + QN__ENTRY_HEADER_BYTES, (size_t)header.preimage_bytes});
     memcpy(entry + 16, key.bytes, sizeof key.bytes);
     qn__entry_seal(entry, (size_t)size);
     at += (size_t)size;

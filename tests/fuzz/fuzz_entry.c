@@ -32,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size >= QN__ENTRY_HEADER_BYTES + QN__ENTRY_CHECKSUM_BYTES) {
     if (choice & 2) mend_key(bytes, size);
     if (choice & 1) qn__entry_seal(bytes, size);
-    (void)qn__entry_header_created(bytes);
+    qn__entry_header_t header;
+    (void)qn__entry_header_read(bytes, &header);
   }
 
   qn__entry_t entry;

@@ -267,8 +267,8 @@ static void grow_entry(grown_t* grown, const sample_t* sample) {
   }
   if (at == grown->row_count) grown->row_count++;
   qn__bundle_row_store(&row, grown->rows + at * QN__BUNDLE_ROW_BYTES);
-  assert_true(qn__bundle_identities_add(&grown->identities,
-                                        qn__preimage_generator(sample->entry.preimage)));
+  assert_true(qn__bundle_identities_add(
+      &grown->identities, qn__preimage_section(sample->entry.preimage, QN__SECTION_GENERATOR)));
   qn__buffer_bytes(&grown->bytes, entry.data, entry.size);
   qn__buffer_deinit(&entry);
 }

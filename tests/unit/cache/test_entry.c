@@ -38,7 +38,10 @@ static void round_trips(void** state) {
     assert_int_equal((entry.payload.data - bytes.data) % QN__ENTRY_ALIGNMENT, 0);
     assert_int_equal(qn__entry_decode(qn__buffer_as_span(&bytes), NULL, &entry), QN__REASON_NONE);
     assert_true(sample_equals(&sample, &entry));
-    assert_true(qn__entry_header_created(bytes.data) == sample.entry.created_ns);
+    qn__entry_header_t header;
+    assert_true(qn__entry_header_read(bytes.data, &header));
+    assert_true(header.created_ns == sample.entry.created_ns);
+    assert_true(header.entry_bytes == bytes.size);
     qn__buffer_deinit(&bytes);
     sample_free(&sample);
   }
