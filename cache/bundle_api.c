@@ -104,44 +104,11 @@ void qn_cache_bundle_generators(const qn_cache_bundle_t* bundle,
   for (uint32_t i = 0; i < count; i++) on_generator(self, qn__bundle_identity(bundle->bundle, i));
 }
 
-static qn_cache_entry_info_t info_of(const qn__bundle_t* bundle, uint64_t index) {
-  return (qn_cache_entry_info_t){
-      .struct_size = sizeof(qn_cache_entry_info_t),
-      .key = qn__hash128_key(qn__bundle_key(bundle, index)),
-      .size_bytes = qn__bundle_entry_size(bundle, index),
-      .created_s = qn__to_seconds(qn__bundle_created_ns(bundle, index)),
-  };
-}
-
 qn_status_t qn_cache_bundle_list(qn_cache_bundle_t* bundle,
                                  bool (*on_entry)(void* self, const qn_cache_entry_info_t* info),
                                  void* self) {
   QN_REQUIRE(bundle, on_entry);
-  uint64_t count = qn__bundle_count(bundle->bundle);
-  for (uint64_t i = 0; i < count; i++) {
-    qn_cache_entry_info_t info = info_of(bundle->bundle, i);
-    if (!on_entry(self, &info)) break;
-  }
-  return QN_OK;
-}
-
-// Returns the first entry whose key starts with `key`; an error when the next one does, too.
-static qn_status_t find(const qn__bundle_t* bundle, const char* key, uint64_t* out_index) {
-  QN_TRY(qn__key_prefix_check(key));
-  uint64_t count = qn__bundle_count(bundle), found = 0;
-  size_t size = strlen(key);
-  for (uint64_t i = 0; i < count && found < 2; i++) {
-    char hex[33];
-    qn__hash128_hex(qn__bundle_key(bundle, i), hex);
-    if (memcmp(hex, key, size) == 0 && found++ == 0) *out_index = i;
-  }
-  if (found == 1) return QN_OK;
-  if (found == 0) {
-    return qn_status_make(QN_STATUS_NOT_FOUND, "no entry '%s' in bundle '%s'", key,
-                          qn__bundle_path(bundle));
-  }
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                        "key '%s' fits more than one entry; give more digits", key);
+  return qn__source_list((qn__source_t){.bundle = bundle->bundle}, on_entry, self);
 }
 
 qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key_prefix,
@@ -149,34 +116,7 @@ qn_status_t qn_cache_bundle_read(qn_cache_bundle_t* bundle, const char* key_pref
   QN_REQUIRE(out_entry);
   *out_entry = NULL;
   QN_REQUIRE(bundle, key_prefix);
-  uint64_t index = 0;
-  QN_TRY(find(bundle->bundle, key_prefix, &index));
-  qn__hit_t hit;
-  qn__get_result_t result = qn__bundle_read(bundle->bundle, index, &hit);
-  if (result != QN__GET_HIT) {
-    return qn__get_status(qn__bundle_key(bundle->bundle, index), result, &hit);
-  }
-  qn_cache_entry_info_t info = info_of(bundle->bundle, index);
-  qn_status_t status = qn__entry_copy(&hit.entry, &info, out_entry);
-  qn__bundle_hit_release(bundle->bundle, &hit);
-  return status;
-}
-
-// ---------------------------------------------------------------------------------------- care
-
-static void tell(void (*on_bad)(void* self, qn_cache_key_t key, const char* reason), void* self,
-                 qn_hash128_t key, qn__get_result_t result, const qn__hit_t* hit) {
-  if (!on_bad) return;
-  qn_cache_key_t public_key = qn__hash128_key(key);
-  if (result == QN__GET_BAD) {
-    on_bad(self, public_key, qn__reason_text(hit->reason));
-  } else if (result == QN__GET_UNTRUSTED) {
-    on_bad(self, public_key, "the entry is not the one that was signed");
-  } else {
-    qn_status_t status = qn__get_status(key, result, hit);
-    on_bad(self, public_key, qn_status_message(status));
-    qn_status_free(status);
-  }
+  return qn__source_copy((qn__source_t){.bundle = bundle->bundle}, key_prefix, out_entry);
 }
 
 qn_status_t qn_cache_bundle_verify(qn_cache_bundle_t* bundle,
@@ -186,25 +126,8 @@ qn_status_t qn_cache_bundle_verify(qn_cache_bundle_t* bundle,
   QN_REQUIRE(out_report);
   QN_STRUCT_CLEAR(qn_cache_verify_report_t, out_report);
   QN_REQUIRE(bundle);
-  qn_cache_verify_report_t report = {0};
-  uint64_t count = qn__bundle_count(bundle->bundle);
-  for (uint64_t i = 0; i < count; i++) {
-    qn__hit_t hit;
-    qn__get_result_t result = qn__bundle_read(bundle->bundle, i, &hit);
-    if (result == QN__GET_HIT) {
-      qn__bundle_hit_release(bundle->bundle, &hit);
-      report.good_count++;
-      continue;
-    }
-    if (result == QN__GET_BAD || result == QN__GET_UNTRUSTED) {
-      report.bad_count++;
-    } else {
-      report.unreadable_count++;
-    }
-    tell(on_bad, self, qn__bundle_key(bundle->bundle, i), result, &hit);
-  }
-  QN_STRUCT_WRITE(out_report, report);
-  return QN_OK;
+  return qn__source_verify((qn__source_t){.bundle = bundle->bundle}, false, on_bad, self,
+                           out_report);
 }
 
 // ---------------------------------------------------------------------------------------- writing
@@ -236,7 +159,7 @@ static void pass_bad(void* self, qn_hash128_t key, const char* reason) {
   chooser->options->on_bad(chooser->options->self, qn__hash128_key(key), reason);
 }
 
-static qn_status_t write_sources(const char* path, const qn__bundle_source_t* sources, size_t count,
+static qn_status_t write_sources(const char* path, const qn__source_t* sources, size_t count,
                                  const qn_cache_write_options_t* options,
                                  qn_cache_write_report_t* out_report) {
   uint8_t secret[QN__SECRET_KEY_BYTES];
@@ -275,7 +198,7 @@ qn_status_t qn_cache_bundle_write(const char* path, qn_cache_dir_t* dir,
   QN_STRUCT_READ(qn_cache_write_options_t, options, given);
   qn_allocator_t allocator = qn_allocator_default();
   size_t count = 0;
-  qn__bundle_source_t* sources = qn__alloc_zero(allocator, bundle_count + 1, sizeof *sources);
+  qn__source_t* sources = qn__alloc_zero(allocator, bundle_count + 1, sizeof *sources);
   if (!sources) return qn__out_of_memory("the list of bundles");
   if (dir) sources[count++].disk = dir->disk;
   for (size_t i = 0; i < bundle_count; i++) sources[count++].bundle = bundles[i]->bundle;
@@ -327,7 +250,7 @@ qn_status_t qn_cache_dir_import(qn_cache_dir_t* dir, qn_cache_bundle_t* bundle,
     qn__get_result_t result = qn__bundle_read(bundle->bundle, i, &hit);
     if (result != QN__GET_HIT) {
       report.bad_count++;
-      tell(on_bad, self, key, result, &hit);
+      qn__source_report((qn__source_t){.bundle = bundle->bundle}, key, result, &hit, on_bad, self);
       continue;
     }
     put_count++;

@@ -3,18 +3,15 @@
 // First it sorts the keys of all sources. Then it reads, verifies, chooses and writes one entry
 // after the other. So the same entries give the same bytes, in whatever order a directory lists
 // them, and memory holds the keys and one entry.
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "cache/bundle_write.h"
 
-// One entry of one source.
 typedef struct item {
-  qn_hash128_t key;
+  qn__source_item_t entry;
   uint32_t source;
-  uint64_t index;  // in a bundle
 } item_t;
 
 typedef struct export_plan {
@@ -25,60 +22,33 @@ typedef struct export_plan {
   bool has_failed;  // no memory
 } export_plan_t;
 
-static bool add_item(export_plan_t* plan, qn_hash128_t key, uint64_t index) {
+static bool add_item(void* self, const qn__source_item_t* entry) {
+  export_plan_t* plan = self;
   void* items = plan->items;
   if (!qn__grow(plan->allocator, &items, &plan->capacity, plan->count + 1, sizeof(item_t))) {
     plan->has_failed = true;
     return false;
   }
   plan->items = items;
-  plan->items[plan->count++] = (item_t){key, plan->source, index};
+  plan->items[plan->count++] = (item_t){*entry, plan->source};
   return true;
-}
-
-static bool add_file(void* self, const qn__disk_file_t* file) {
-  return add_item(self, file->key, 0);
 }
 
 // By key; of equal keys the last source comes first.
 static int compare_items(const void* a, const void* b) {
   const item_t *x = a, *y = b;
-  int order = memcmp(x->key.bytes, y->key.bytes, sizeof x->key.bytes);
+  int order = memcmp(x->entry.key.bytes, y->entry.key.bytes, sizeof x->entry.key.bytes);
   return order ? order : (x->source < y->source) - (x->source > y->source);
 }
 
-static qn_status_t collect(export_plan_t* plan, const qn__bundle_source_t* sources, size_t count) {
+static qn_status_t collect(export_plan_t* plan, const qn__source_t* sources, size_t count) {
   for (size_t i = 0; i < count; i++) {
     plan->source = (uint32_t)i;
-    if (sources[i].disk) {
-      int error = qn__disk_scan(sources[i].disk, add_file, plan, NULL);
-      if (error) return qn__fs_status(error, "list", qn__disk_root(sources[i].disk));
-    } else {
-      uint64_t entry_count = qn__bundle_count(sources[i].bundle);
-      for (uint64_t k = 0; k < entry_count; k++) {
-        if (!add_item(plan, qn__bundle_key(sources[i].bundle, k), k)) break;
-      }
-    }
+    QN_TRY(qn__source_each(sources[i], add_item, plan));
     if (plan->has_failed) return qn__out_of_memory("the list of entries");
   }
   if (plan->count > 1) qsort(plan->items, plan->count, sizeof *plan->items, compare_items);
   return QN_OK;
-}
-
-static qn__get_result_t read_item(const qn__bundle_source_t* sources, const item_t* item,
-                                  qn__hit_t* out_hit) {
-  const qn__bundle_source_t* source = &sources[item->source];
-  return source->disk ? qn__disk_inspect(source->disk, item->key, false, out_hit, NULL)
-                      : qn__bundle_read(source->bundle, item->index, out_hit);
-}
-
-static void release_item(const qn__bundle_source_t* sources, const item_t* item, qn__hit_t* hit) {
-  const qn__bundle_source_t* source = &sources[item->source];
-  if (source->disk) {
-    qn__disk_hit_release(source->disk, hit);
-  } else {
-    qn__bundle_hit_release(source->bundle, hit);
-  }
 }
 
 static qn_status_t write_timeless(qn__bundle_writer_t* writer, const qn__entry_t* entry,
@@ -123,20 +93,20 @@ static qn_status_t write_entry(qn__bundle_writer_t* writer, const qn__hit_t* hit
 static void count_bad(const qn__bundle_export_options_t* options, const item_t* item,
                       const char* reason, qn__bundle_export_report_t* report) {
   report->bad_count++;
-  if (options->on_bad) options->on_bad(options->self, item->key, reason);
+  if (options->on_bad) options->on_bad(options->self, item->entry.key, reason);
 }
 
 // Writes one item. *out_is_done: no other source of its key is needed.
-static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__bundle_source_t* sources,
+static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__source_t* sources,
                               const item_t* item, const qn__bundle_export_options_t* options,
                               qn__bundle_export_report_t* report, bool* out_is_done) {
   qn__hit_t hit;
-  qn__get_result_t result = read_item(sources, item, &hit);
+  qn__get_result_t result = qn__source_read(sources[item->source], &item->entry, &hit);
   *out_is_done = result == QN__GET_HIT;
   switch (result) {
     case QN__GET_HIT: {
       qn_status_t status = write_entry(writer, &hit, options, report);
-      release_item(sources, item, &hit);
+      qn__source_release(sources[item->source], &hit);
       return status;
     }
     case QN__GET_BAD:
@@ -148,7 +118,7 @@ static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__bundle_sour
       return QN_OK;
     case QN__GET_ERROR: {
       char hex[33];
-      qn__hash128_hex(item->key, hex);
+      qn__hash128_hex(item->entry.key, hex);
       return qn__fs_status(hit.error, "read entry", hex);
     }
     case QN__GET_NO_MEMORY:
@@ -161,7 +131,7 @@ static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__bundle_sour
   return QN_OK;
 }
 
-static qn_status_t write_all(const export_plan_t* plan, const qn__bundle_source_t* sources,
+static qn_status_t write_all(const export_plan_t* plan, const qn__source_t* sources,
                              const qn__bundle_export_options_t* options,
                              qn__bundle_export_report_t* report) {
   qn__bundle_writer_t* writer;
@@ -169,7 +139,10 @@ static qn_status_t write_all(const export_plan_t* plan, const qn__bundle_source_
   qn_status_t status = QN_OK;
   for (size_t i = 0; i < plan->count && qn_ok(status);) {
     size_t end = i + 1;
-    while (end < plan->count && qn__hash128_equal(plan->items[i].key, plan->items[end].key)) end++;
+    while (end < plan->count &&
+           qn__hash128_equal(plan->items[i].entry.key, plan->items[end].entry.key)) {
+      end++;
+    }
     bool is_done = false;
     for (; i < end && !is_done && qn_ok(status); i++) {
       status = write_item(writer, sources, &plan->items[i], options, report, &is_done);
@@ -188,7 +161,7 @@ static qn_status_t write_all(const export_plan_t* plan, const qn__bundle_source_
   return status;
 }
 
-qn_status_t qn__bundle_export(const qn__bundle_source_t* sources, size_t source_count,
+qn_status_t qn__bundle_export(const qn__source_t* sources, size_t source_count,
                               const qn__bundle_export_options_t* options,
                               qn__bundle_export_report_t* out_report) {
   memset(out_report, 0, sizeof *out_report);

@@ -7,9 +7,8 @@
 #ifndef QUERN_CACHE_BUNDLE_WRITE_H_
 #define QUERN_CACHE_BUNDLE_WRITE_H_
 
-#include "cache/bundle.h"
 #include "cache/crypto.h"
-#include "cache/disk.h"
+#include "cache/source.h"
 
 typedef struct qn__bundle_writer qn__bundle_writer_t;
 
@@ -39,12 +38,6 @@ void qn__bundle_writer_destroy(qn__bundle_writer_t* writer);
 
 // ---------------------------------------------------------------------------------------- export
 
-// A source of entries: one of the two.
-typedef struct qn__bundle_source {
-  qn__disk_t* disk;
-  qn__bundle_t* bundle;
-} qn__bundle_source_t;
-
 typedef struct qn__bundle_export_options {
   qn__bundle_write_options_t write;
   // Chooses entries; NULL: all. Called once for each key, in the order of the keys.
@@ -67,7 +60,7 @@ typedef struct qn__bundle_export_report {
 // Writes the entries of the sources, sorted by key. Of equal keys it takes the last source whose
 // entry is good. Leaves out entries that vanish meanwhile. Errors: NOT_FOUND (nothing to write),
 // those of the writer, IO and OUT_OF_MEMORY when a source cannot be read.
-qn_status_t qn__bundle_export(const qn__bundle_source_t* sources, size_t source_count,
+qn_status_t qn__bundle_export(const qn__source_t* sources, size_t source_count,
                               const qn__bundle_export_options_t* options,
                               qn__bundle_export_report_t* out_report);
 

@@ -6,19 +6,8 @@
 #include "base/fs.h"
 #include "base/reader.h"
 
-#define SHORTEST_PREFIX 4u
 // Sections that are not in the preimage: metadata, module and payload.
 #define OWN_SECTIONS 3u
-
-qn_status_t qn__key_prefix_check(const char* key) {
-  if (!key) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "key of a cache entry is NULL");
-  size_t size = strlen(key);
-  if (size < SHORTEST_PREFIX || size > 32 || strspn(key, "0123456789abcdef") != size) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "key '%s' is not 4 to 32 lower-case hexadecimal digits", key);
-  }
-  return QN_OK;
-}
 
 qn_status_t qn__get_status(qn_hash128_t key, qn__get_result_t result, const qn__hit_t* hit) {
   char hex[33];
@@ -104,6 +93,7 @@ static bool fill_sections(entry_copy_t* copy, const qn__entry_t* entry) {
   sections[i++] = make_section(arena, "metadata", entry->metadata);
   if (entry->module.size) sections[i++] = make_section(arena, "module bytes", entry->module);
   sections[i++] = make_section(arena, "payload", entry->payload);
+  assert(i <= count);
   copy->entry.sections = sections;
   copy->entry.section_count = i;
   return !arena->is_exhausted;

@@ -8,9 +8,6 @@
 static inline int64_t qn__to_seconds(int64_t time_ns) {
   return time_ns / 1000000000;
 }
-// Checks that `key` may be the start of a key: 4 to 32 lower-case hexadecimal digits. Errors:
-// INVALID_ARGUMENT.
-qn_status_t qn__key_prefix_check(const char* key);
 // Translates the result of a get into a status for the caller who named the entry. OK for a hit.
 qn_status_t qn__get_status(qn_hash128_t key, qn__get_result_t result, const qn__hit_t* hit);
 // Copies the entry, section by section. Owned: qn_cache_entry_free. Errors: OUT_OF_MEMORY.

@@ -19,15 +19,29 @@ bool qn__entry_head_parse(qn__entry_head_t* head, size_t size, qn_hash128_t key)
          qn__hash128_equal(qn__preimage_key(head->preimage), key);
 }
 
-bool qn__disk_read_head(const qn__disk_t* disk, qn_hash128_t key, qn__entry_head_t* out_head) {
+// Reads the start of an entry's file. Returns the number of bytes, or 0.
+static size_t read_start(const qn__disk_t* disk, qn_hash128_t key, uint8_t* out, size_t capacity) {
   char path[QN__DISK_PATH_BYTES];
   qn__disk_entry_path(disk, key, path);
   const qn__fs_t* fs = qn__fs();
   int fd = fs->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
-  if (fd < 0) return false;
-  ssize_t size = fs->pread(fd, out_head->bytes, sizeof out_head->bytes, 0);
+  if (fd < 0) return 0;
+  ssize_t size = fs->pread(fd, out, capacity, 0);
   (void)fs->close(fd);
-  return size > 0 && qn__entry_head_parse(out_head, (size_t)size, key);
+  return size > 0 ? (size_t)size : 0;
+}
+
+bool qn__disk_read_head(const qn__disk_t* disk, qn_hash128_t key, qn__entry_head_t* out_head) {
+  size_t size = read_start(disk, key, out_head->bytes, sizeof out_head->bytes);
+  return qn__entry_head_parse(out_head, size, key);
+}
+
+int64_t qn__disk_created_ns(const qn__disk_t* disk, qn_hash128_t key) {
+  uint8_t bytes[QN__ENTRY_HEADER_BYTES];
+  qn__entry_header_t header;
+  bool is_read = read_start(disk, key, bytes, sizeof bytes) == sizeof bytes &&
+                 qn__entry_header_read(bytes, &header);
+  return is_read ? header.created_ns : 0;
 }
 
 bool qn__bundle_read_head(const qn__bundle_t* bundle, uint64_t index, qn__entry_head_t* out_head) {

@@ -25,6 +25,9 @@ bool qn__entry_head_parse(qn__entry_head_t* head, size_t size, qn_hash128_t key)
 // Reads the head of an entry's file: one open, one read, one close. Counts, touches and removes
 // nothing. False when there is no file, it is not trusted, or it does not parse.
 bool qn__disk_read_head(const qn__disk_t* disk, qn_hash128_t key, qn__entry_head_t* out_head);
+// Returns the time of creation by the header of an entry's file, unverified; 0 when it cannot be
+// read.
+int64_t qn__disk_created_ns(const qn__disk_t* disk, qn_hash128_t key);
 // Reads the head of the index-th entry of a bundle.
 bool qn__bundle_read_head(const qn__bundle_t* bundle, uint64_t index, qn__entry_head_t* out_head);
 // Finds the index of a key in a bundle; false when it is not there.

@@ -103,7 +103,7 @@ static void open_and_get(qn_allocator_t allocator) {
   qn__bundle_close(bundle);
 }
 
-static void export_to(qn_allocator_t allocator, const qn__bundle_source_t* sources, size_t count,
+static void export_to(qn_allocator_t allocator, const qn__source_t* sources, size_t count,
                       bool is_appending) {
   qn__bundle_export_options_t options = {
       .write = {.allocator = allocator, .path = path_out, .is_appending = is_appending}};
@@ -118,14 +118,14 @@ static void export_to(qn_allocator_t allocator, const qn__bundle_source_t* sourc
 static void export_directory(qn_allocator_t allocator) {
   qn__disk_t* disk = walk_open(allocator, NULL);
   if (!disk) return;
-  export_to(allocator, &(qn__bundle_source_t){.disk = disk}, 1, false);
+  export_to(allocator, &(qn__source_t){.disk = disk}, 1, false);
   qn__disk_close(disk, WALK_PATIENCE_NS);
 }
 
 static void append_directory(qn_allocator_t allocator) {
   qn__disk_t* disk = walk_open(allocator, NULL);
   if (!disk) return;
-  export_to(allocator, &(qn__bundle_source_t){.disk = disk}, 1, true);
+  export_to(allocator, &(qn__source_t){.disk = disk}, 1, true);
   qn__disk_close(disk, WALK_PATIENCE_NS);
 }
 
@@ -133,7 +133,7 @@ static void merge(qn_allocator_t allocator) {
   qn__bundle_t* one = open_bundle(allocator, path_one);
   qn__bundle_t* two = open_bundle(allocator, path_two);
   if (one && two) {
-    export_to(allocator, (const qn__bundle_source_t[]){{.bundle = one}, {.bundle = two}}, 2, false);
+    export_to(allocator, (const qn__source_t[]){{.bundle = one}, {.bundle = two}}, 2, false);
   }
   qn__bundle_close(one);
   qn__bundle_close(two);

@@ -123,7 +123,7 @@ void soak_read_bundle(soak_thread_t* thread) {
 void soak_write_bundle(soak_thread_t* thread, qn__disk_t* disk, bool is_appending) {
   char path[SOAK_PATH_SIZE];
   soak_bundle_path(soak_random(&thread->random, SOAK_BUNDLES), path);
-  qn__bundle_source_t source = {.disk = disk};
+  qn__source_t source = {.disk = disk};
   qn__bundle_export_options_t options = {
       .write = {.allocator = qn_fault_heap_allocator(&thread->process->heap),
                 .path = path,

@@ -171,7 +171,7 @@ static void appending_has_its_rules(void** state) {
 static void the_same_entries_give_the_same_bytes(void** state) {
   (void)state;
   qn__disk_t* disk = fill_directory(0, SAMPLES);
-  qn__bundle_source_t source = {.disk = disk};
+  qn__source_t source = {.disk = disk};
   qn__bundle_export_options_t options = {.write = {.path = path}};
   qn__bundle_export_report_t report;
   assert_true(qn_ok(qn__bundle_export(&source, 1, &options, &report)));
@@ -195,8 +195,8 @@ static void the_same_entries_give_the_same_bytes(void** state) {
   bundle_path("d.qnb", second);
   assert_true(write_bundle(first, samples + 2, SAMPLES - 2, NULL, false));
   assert_true(write_bundle(second, samples, 4, NULL, false));
-  qn__bundle_source_t bundles[2] = {{.bundle = open_bundle(first, NULL, NULL)},
-                                    {.bundle = open_bundle(second, NULL, NULL)}};
+  qn__source_t bundles[2] = {{.bundle = open_bundle(first, NULL, NULL)},
+                             {.bundle = open_bundle(second, NULL, NULL)}};
   assert_true(qn_ok(qn__bundle_export(bundles, 2, &options, &report)));
   assert_true(is_same_file(path, other));
   assert_int_equal(report.written_count, SAMPLES);
@@ -210,8 +210,8 @@ static void the_last_good_one_counts(void** state) {
   later.entry.created_ns += 5;
   assert_true(write_bundle(path, samples, SAMPLES, NULL, false));
   assert_true(write_bundle(other, &later, 1, NULL, false));
-  qn__bundle_source_t sources[2] = {{.bundle = open_bundle(path, NULL, NULL)},
-                                    {.bundle = open_bundle(other, NULL, NULL)}};
+  qn__source_t sources[2] = {{.bundle = open_bundle(path, NULL, NULL)},
+                             {.bundle = open_bundle(other, NULL, NULL)}};
   char out[BUNDLE_PATH_SIZE];
   bundle_path("out.qnb", out);
   qn__bundle_export_options_t options = {.write = {.path = out}};
@@ -257,7 +257,7 @@ static bool wants_none(void* self, const qn__entry_t* entry) {
 static void nothing_to_write_is_said(void** state) {
   (void)state;
   qn__disk_t* disk = fill_directory(0, 2);
-  qn__bundle_source_t source = {.disk = disk};
+  qn__source_t source = {.disk = disk};
   qn__bundle_export_options_t options = {.write = {.path = path}, .wants = wants_none};
   qn__bundle_export_report_t report;
   assert_int_equal(qn_status_consume(qn__bundle_export(&source, 1, &options, &report)),
@@ -462,7 +462,7 @@ static const int errors[] = {ENOSPC, EDQUOT, EIO,    EACCES, EROFS,
 // Makes a bundle of a directory and another bundle. True when it says so; then the file must be it.
 static bool try_export(qn_allocator_t allocator, qn__disk_t* disk) {
   qn__bundle_options_t open_options = {.allocator = allocator, .path = other};
-  qn__bundle_source_t sources[2] = {{.disk = disk}, {.disk = NULL}};
+  qn__source_t sources[2] = {{.disk = disk}, {.disk = NULL}};
   qn_status_t status = qn__bundle_open(&open_options, &sources[1].bundle);
   if (qn_ok(status)) {
     qn__bundle_export_options_t options = {.write = {.allocator = allocator, .path = path}};
