@@ -1,8 +1,9 @@
 // cache/redis/redis.c: the store over the Redis protocol (RESP2): libquern-redis.so.
 //
-// hiredis formats the commands and parses the replies that are not values. Its connections are not
-// used: their timeouts are per system call, so a peer that sends a byte now and then would hold a
-// caller for ever; and they do not go through base/net.h. A command with a value is sent in three
+// hiredis formats the commands. Its connections are not used: their timeouts are per system call,
+// so a peer that sends a byte now and then would hold a caller for ever; and they do not go through
+// base/net.h. Its reader is not used either (reply.c): a first line is simple, and a child of fork
+// would lose a reader that is in use. A command with a value is sent in three
 // pieces, so that the value is never copied. Only socket.c checks deadlines.
 //
 // Errors such as READONLY, NOPERM and OOM mean "denied" and keep the connection. The server's text
@@ -218,7 +219,6 @@ static void redis_destroy(void* connection) {
   qn__redis_t* redis = connection;
   qn__redis_close_socket(redis);
   qn__redis_free_addresses(redis);
-  qn__redis_drop_reader(redis);
   qn__redis_drop_value(redis);
   wipe(&redis->url, sizeof redis->url);
   qn__free(redis->allocator, redis, sizeof *redis);
@@ -229,14 +229,13 @@ static bool redis_is_connected(const void* connection) {
   return atomic_load(&redis->fd) >= 0;
 }
 
-// The parent's thread may have been in any call. A reader in use is leaked, a few hundred bytes;
-// the next call frees a value that was being received.
+// The parent's thread may have been in any call. The next call frees a value that was being
+// received.
 static void redis_forget(void* connection) {
   qn__redis_t* redis = connection;
   int fd = atomic_exchange(&redis->fd, -1);
   if (fd >= 0) (void)redis->net->close(fd);
   redis->in_begin = redis->in_end = 0;
-  if (atomic_exchange(&redis->is_in_reader, false)) redis->reader = NULL;
 }
 
 static const char* redis_message(const void* connection) {

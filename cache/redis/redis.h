@@ -9,8 +9,6 @@
 
 #include "cache/store.h"
 
-struct redisReader;
-
 #define QN__REDIS_HOST_BYTES 256u
 #define QN__REDIS_PATH_BYTES 108u  // of sockaddr_un
 #define QN__REDIS_SECRET_BYTES 512u
@@ -44,7 +42,7 @@ typedef enum qn__redis_reply_type {
 
 typedef struct qn__redis_reply {
   qn__redis_reply_type_t type;
-  long long integer;
+  uint64_t integer;
   char text[QN__REDIS_TEXT_BYTES];  // of a status or an error: printable, cut if too long
 } qn__redis_reply_t;
 
@@ -56,8 +54,6 @@ typedef struct qn__redis {
   // The addresses of the server, and the time of their lookup.
   struct addrinfo* addresses;
   int64_t resolved_ns;
-  struct redisReader* reader;
-  _Atomic bool is_in_reader;
   qn__redis_reply_t reply;  // the reply that is being read
   // Bytes received and not used yet.
   uint8_t in[QN__REDIS_LINE_BYTES];
@@ -86,7 +82,6 @@ qn__store_result_t qn__redis_recv(qn__redis_t* redis, void* data, size_t size, i
 qn__store_result_t qn__redis_read_reply(qn__redis_t* redis, size_t limit_bytes,
                                         int64_t deadline_ns);
 void qn__redis_drop_value(qn__redis_t* redis);
-void qn__redis_drop_reader(qn__redis_t* redis);
 
 // redis.c.
 extern const qn__store_t qn__redis_store;

@@ -3,76 +3,12 @@
 // Requirements:
 // 1. Reading is bounded: a first line by QN__REDIS_LINE_BYTES, a value by the caller's limit. The
 //    length that the server announces is compared with the limit before memory is allocated.
-// 2. Values go from the socket to their place without a second buffer. Lines (status, error,
-//    integer) go through the reader of hiredis.
+// 2. Values go from the socket to their place without a second buffer.
 // 3. An array, or bytes after a reply, close the connection: no command here has such a reply.
 //
 // Not here: the meaning of a reply (redis.c).
-#include <hiredis/hiredis.h>
-
 #include "base/alloc.h"
 #include "cache/redis/redis.h"
-
-// ---- the reader of hiredis
-
-// The reader builds no objects: these callbacks fill the reply of the connection.
-static void* make_string(const redisReadTask* task, char* text, size_t size) {
-  qn__redis_t* redis = task->privdata;
-  qn__redis_reply_t* reply = &redis->reply;
-  if (task->type != REDIS_REPLY_STATUS && task->type != REDIS_REPLY_ERROR) return NULL;
-  reply->type = task->type == REDIS_REPLY_STATUS ? QN__REDIS_STATUS : QN__REDIS_ERROR;
-  if (size >= sizeof reply->text) size = sizeof reply->text - 1;
-  for (size_t i = 0; i < size; i++) {
-    // Logs may contain it, so only printable characters stay.
-    reply->text[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
-  }
-  reply->text[size] = '\0';
-  return reply;
-}
-static void* make_integer(const redisReadTask* task, long long value) {
-  qn__redis_t* redis = task->privdata;
-  redis->reply.type = QN__REDIS_INTEGER;
-  redis->reply.integer = value;
-  return &redis->reply;
-}
-static void* make_nil(const redisReadTask* task) {
-  qn__redis_t* redis = task->privdata;
-  redis->reply.type = QN__REDIS_NIL;
-  return &redis->reply;
-}
-static void* make_array(const redisReadTask* task, int count) {
-  (void)task, (void)count;
-  return NULL;
-}
-static void free_object(void* object) {
-  (void)object;
-}
-
-static redisReplyObjectFunctions functions = {make_string, make_array, make_integer, make_nil,
-                                              free_object};
-
-void qn__redis_drop_reader(qn__redis_t* redis) {
-  redisReader* reader = redis->reader;
-  redis->reader = NULL;
-  if (reader) redisReaderFree(reader);
-}
-
-static qn__store_result_t read_line(qn__redis_t* redis, const uint8_t* line, size_t size) {
-  if (!redis->reader) {
-    redis->reader = redisReaderCreateWithFunctions(&functions);
-    if (!redis->reader) return qn__redis_fail(redis, QN__STORE_NO_MEMORY, "out of memory");
-    redis->reader->privdata = redis;
-  }
-  void* object = NULL;
-  atomic_store(&redis->is_in_reader, true);
-  bool is_read = redisReaderFeed(redis->reader, (const char*)line, size) == REDIS_OK &&
-                 redisReaderGetReply(redis->reader, &object) == REDIS_OK;
-  atomic_store(&redis->is_in_reader, false);
-  if (is_read && object) return QN__STORE_OK;
-  // After a failure the reader cannot be used again.
-  qn__redis_drop_reader(redis);
-  return qn__redis_fail(redis, QN__STORE_ERROR, "the server sent a malformed reply");
-}
 
 // ---- values
 
@@ -84,7 +20,7 @@ void qn__redis_drop_value(qn__redis_t* redis) {
 }
 
 // Parses a decimal number without sign, leading zeros or other characters.
-static bool parse_length(const uint8_t* digits, size_t size, uint64_t* out) {
+static bool parse_number(const uint8_t* digits, size_t size, uint64_t* out) {
   if (size == 0 || size > 18 || (digits[0] == '0' && size > 1)) return false;
   uint64_t value = 0;
   for (size_t i = 0; i < size; i++) {
@@ -98,6 +34,7 @@ static bool parse_length(const uint8_t* digits, size_t size, uint64_t* out) {
 // Takes the bytes that have been received, then receives the rest.
 static qn__store_result_t take_bytes(qn__redis_t* redis, uint8_t* out, size_t size,
                                      int64_t deadline_ns) {
+  assert(redis->in_begin <= redis->in_end && redis->in_end <= sizeof redis->in);
   size_t have = redis->in_end - redis->in_begin;
   if (have > size) have = size;
   memcpy(out, redis->in + redis->in_begin, have);
@@ -118,7 +55,7 @@ static qn__store_result_t read_bulk(qn__redis_t* redis, const uint8_t* digits, s
     return QN__STORE_OK;
   }
   uint64_t size = 0;
-  if (!parse_length(digits, digit_count, &size)) {
+  if (!parse_number(digits, digit_count, &size)) {
     return qn__redis_fail(redis, QN__STORE_ERROR, "the server sent a malformed length");
   }
   if (size > limit_bytes) {
@@ -162,7 +99,28 @@ static qn__store_result_t fill_line(qn__redis_t* redis, int64_t deadline_ns, siz
                                                sizeof redis->in - redis->in_end, deadline_ns, &got);
     if (result != QN__STORE_OK) return result;
     redis->in_end += got;
+    assert(redis->in_end <= sizeof redis->in);
   }
+}
+
+// Parses a line without its end: a status, an error or an integer. No command here has a negative
+// one.
+static qn__store_result_t parse_line(qn__redis_t* redis, const uint8_t* line, size_t size) {
+  assert(size > 0);
+  qn__redis_reply_t* reply = &redis->reply;
+  if (line[0] == ':') {
+    reply->type = QN__REDIS_INTEGER;
+    if (parse_number(line + 1, size - 1, &reply->integer)) return QN__STORE_OK;
+    return qn__redis_fail(redis, QN__STORE_ERROR, "the server sent a malformed reply");
+  }
+  reply->type = line[0] == '+' ? QN__REDIS_STATUS : QN__REDIS_ERROR;
+  size_t length = size - 1 < sizeof reply->text ? size - 1 : sizeof reply->text - 1;
+  for (size_t i = 0; i < length; i++) {
+    // Logs may contain it, so only printable characters stay.
+    reply->text[i] = line[1 + i] >= ' ' && line[1 + i] < 0x7f ? (char)line[1 + i] : '?';
+  }
+  reply->text[length] = '\0';
+  return QN__STORE_OK;
 }
 
 static qn__store_result_t read_one(qn__redis_t* redis, size_t limit_bytes, int64_t deadline_ns) {
@@ -175,11 +133,12 @@ static qn__store_result_t read_one(qn__redis_t* redis, size_t limit_bytes, int64
   }
   redis->in_begin += size + 2;
   if (line[0] == '$') return read_bulk(redis, line + 1, size - 1, limit_bytes, deadline_ns);
-  return read_line(redis, line, size + 2);
+  return parse_line(redis, line, size);
 }
 
 qn__store_result_t qn__redis_read_reply(qn__redis_t* redis, size_t limit_bytes,
                                         int64_t deadline_ns) {
+  assert(redis->in_begin == redis->in_end);  // the last reply was read whole, or the socket closed
   qn__redis_drop_value(redis);
   memset(&redis->reply, 0, sizeof redis->reply);
   qn__store_result_t result = read_one(redis, limit_bytes, deadline_ns);
