@@ -15,6 +15,8 @@
 // ---------------------------------------------------------------------------------------- paths
 
 void qn__disk_path(const qn__disk_t* disk, const char* name, char* out) {
+  // The open has checked the root.
+  assert(disk->root_size + strlen(name) < QN__DISK_PATH_BYTES);
   memcpy(out, disk->root, disk->root_size);
   memcpy(out + disk->root_size, name, strlen(name) + 1);
 }
@@ -31,6 +33,7 @@ void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out) {
 }
 
 void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out) {
+  assert(shard < QN__DISK_SHARDS);
   const uint8_t byte = (uint8_t)shard;
   char* at = out + disk->root_size;
   memcpy(out, disk->root, disk->root_size);
@@ -180,7 +183,6 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
   disk->on_work = options->on_work;
   disk->on_work_self = options->on_work_self;
   disk->tail = &disk->head;
-  disk->in_flight_fd = -1;
 
   struct stat info;
   qn_status_t status = copy_options(disk, options);
@@ -204,10 +206,14 @@ qn_status_t qn__disk_open(const qn__disk_options_t* options, qn__disk_t** out_di
 }
 
 void qn__disk_destroy(qn__disk_t* disk) {
+  assert(disk->writer_state != QN__DISK_WRITER_RUNNING && !disk->in_flight);
   qn__fork_unregister(&disk->fork_node);
   qn__disk_free_nodes(disk, disk->head);
   qn__disk_free_nodes(disk, disk->orphans);
-  qn__disk_free_claims(disk);
+  // Only claims are left, of a child of fork or of a caller that forgot them.
+  while (disk->descriptors && !QN_NEVER(!disk->descriptors->claim)) {
+    qn__disk_claim_release(disk->descriptors->claim);
+  }
   qn__scratch_deinit(&disk->scratch);
   qn__cond_deinit(&disk->done);
   qn__cond_deinit(&disk->work);
@@ -242,19 +248,15 @@ static bool check_queue(const qn__disk_t* disk) {
   }
   if (QN_NEVER(size_bytes != disk->queue_bytes)) return false;
   if (QN_NEVER(count != disk->put_count - disk->done_count)) return false;
-  if (QN_NEVER(count > 0 && disk->writer_state != QN__DISK_WRITER_RUNNING)) return false;
-  return !QN_NEVER(disk->in_flight_fd >= 0 && !disk->in_flight);
+  return !QN_NEVER(count > 0 && disk->writer_state != QN__DISK_WRITER_RUNNING);
 }
 
 bool qn__disk_check(const qn__disk_t* disk) {
   if (!check_queue(disk)) return false;
-  const qn__disk_claim_t* last_claim = NULL;
-  for (const qn__disk_claim_t* at = disk->claims; at; last_claim = at, at = at->next) {
-    if (QN_NEVER(at->previous != last_claim || at->disk != disk)) return false;
-  }
-  const qn__disk_stream_t* last_stream = NULL;
-  for (const qn__disk_stream_t* at = disk->streams; at; last_stream = at, at = at->next) {
-    if (QN_NEVER(at->previous != last_stream || at->fd < 0)) return false;
+  const qn__disk_descriptor_t* last = NULL;
+  for (const qn__disk_descriptor_t* at = disk->descriptors; at; last = at, at = at->next) {
+    if (QN_NEVER(at->previous != last)) return false;
+    if (QN_NEVER(at->claim ? at->claim->disk != disk : at->fd < 0)) return false;
   }
   return true;
 }

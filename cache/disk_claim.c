@@ -75,52 +75,16 @@ static int open_lock_file(qn__disk_t* disk, uint64_t* inout_offset) {
 
 // ---------------------------------------------------------------------------------------- claims
 
-static void register_claim(qn__disk_claim_t* claim) {
-  qn__disk_t* disk = claim->disk;
-  qn__mutex_lock(&disk->mutex);
-  claim->next = disk->claims;
-  if (claim->next) claim->next->previous = claim;
-  disk->claims = claim;
-  assert(qn__disk_check(disk));
-  qn__mutex_unlock(&disk->mutex);
-}
-
-// Returns the descriptor to close; -1 in a child of fork.
-static int unregister_claim(qn__disk_claim_t* claim) {
-  qn__disk_t* disk = claim->disk;
-  qn__mutex_lock(&disk->mutex);
-  if (claim->previous) {
-    claim->previous->next = claim->next;
-  } else {
-    disk->claims = claim->next;
-  }
-  if (claim->next) claim->next->previous = claim->previous;
-  int fd = claim->fd;
-  assert(qn__disk_check(disk));
-  qn__mutex_unlock(&disk->mutex);
-  return fd;
-}
-
 void qn__disk_claim_release(qn__disk_claim_t* claim) {
   if (!claim) return;
   qn__disk_t* disk = claim->disk;
   // Unlocks first: neither a fork after this nor a slow close prolongs the claim. A child of fork
   // must not unlock; its descriptor is -1 already.
-  if (claim->fd >= 0) (void)qn__fs()->unlock(claim->fd, claim->offset);
-  int fd = unregister_claim(claim);
+  int locked = claim->descriptor.fd;
+  if (locked >= 0) (void)qn__fs()->unlock(locked, claim->offset);
+  int fd = qn__disk_drop_descriptor(disk, &claim->descriptor);
   if (fd >= 0) (void)qn__fs()->close(fd);
   qn__free(disk->allocator, claim, sizeof *claim);
-}
-
-void qn__disk_free_claims(qn__disk_t* disk) {
-  while (disk->claims) qn__disk_claim_release(disk->claims);
-}
-
-void qn__disk_forget_claims(qn__disk_t* disk) {
-  for (qn__disk_claim_t* claim = disk->claims; claim; claim = claim->next) {
-    if (claim->fd >= 0) (void)qn__fs()->close(claim->fd);
-    claim->fd = -1;
-  }
 }
 
 // Returns a claim whose byte is not locked yet; NULL without a lock file or memory.
@@ -129,13 +93,14 @@ static qn__disk_claim_t* open_claim(qn__disk_t* disk, qn_hash128_t key) {
   if (!claim) return NULL;
   uint64_t offset = qn__load_le64(key.bytes);
   claim->disk = disk;
-  claim->fd = open_lock_file(disk, &offset);
-  if (claim->fd < 0) {
+  int fd = open_lock_file(disk, &offset);
+  if (fd < 0) {
     qn__free(disk->allocator, claim, sizeof *claim);
     return NULL;
   }
   claim->offset = (int64_t)(offset & OFFSET_MASK);
-  register_claim(claim);
+  assert(claim->offset >= 0);
+  qn__disk_record_descriptor(disk, &claim->descriptor, fd, claim);
   return claim;
 }
 
@@ -164,7 +129,7 @@ typedef enum lock_result {
 } lock_result_t;
 
 static lock_result_t try_lock(const qn__disk_claim_t* claim) {
-  if (qn__fs()->try_lock(claim->fd, claim->offset) == 0) return LOCK_TAKEN;
+  if (qn__fs()->try_lock(claim->descriptor.fd, claim->offset) == 0) return LOCK_TAKEN;
   return errno == EAGAIN || errno == EACCES ? LOCK_BUSY : LOCK_FAILED;
 }
 
@@ -228,6 +193,7 @@ qn__get_result_t qn__disk_claim(qn__disk_t* disk, const qn__expectation_t* expec
     lock = wait_for_lock(disk, claim, expected, bound_ns, out_hit, &result);
     QN__DISK_COUNT(disk, claim_wait_ns, (uint64_t)(qn__now_ns() - start_ns));
   }
+  assert(result != QN__GET_HIT || lock == LOCK_BUSY);
   // Another process may have written the entry and released its claim after the caller's miss.
   if (lock == LOCK_TAKEN) result = qn__disk_read(disk, expected, out_hit);
   if (result == QN__GET_HIT) {

@@ -2,7 +2,7 @@
 //
 // The fork handlers hold the lock, so the child finds every list whole. The child has one thread:
 // no writer, an empty queue. It closes the descriptors of the parent's other threads, which could
-// never close them here: the temporary file, claims, directories that are being listed. A
+// never close them here: of temporary files, of claims, of directories that are being listed. A
 // descriptor that another thread has just opened and not recorded yet stays open in the child; it
 // closes on exec and holds no lock.
 //
@@ -10,12 +10,51 @@
 // handler. Called by base/fork.c.
 #include "cache/disk_inner.h"
 
-static void close_streams(qn__disk_t* disk) {
-  for (qn__disk_stream_t* stream = disk->streams; stream; stream = stream->next) {
-    (void)qn__fs()->close(stream->fd);
-    stream->fd = -1;
+// With the lock held.
+static void insert(qn__disk_t* disk, qn__disk_descriptor_t* descriptor) {
+  descriptor->previous = NULL;
+  descriptor->next = disk->descriptors;
+  if (descriptor->next) descriptor->next->previous = descriptor;
+  disk->descriptors = descriptor;
+}
+
+void qn__disk_record_descriptor(qn__disk_t* disk, qn__disk_descriptor_t* descriptor, int fd,
+                                qn__disk_claim_t* claim) {
+  *descriptor = (qn__disk_descriptor_t){.claim = claim, .fd = fd};
+  qn__mutex_lock(&disk->mutex);
+  insert(disk, descriptor);
+  assert(qn__disk_check(disk));
+  qn__mutex_unlock(&disk->mutex);
+}
+
+int qn__disk_drop_descriptor(qn__disk_t* disk, qn__disk_descriptor_t* descriptor) {
+  qn__mutex_lock(&disk->mutex);
+  int fd = descriptor->fd;
+  // A child keeps only the descriptors of claims in the list.
+  if (fd >= 0 || descriptor->claim) {
+    if (descriptor->previous) {
+      descriptor->previous->next = descriptor->next;
+    } else {
+      assert(disk->descriptors == descriptor);
+      disk->descriptors = descriptor->next;
+    }
+    if (descriptor->next) descriptor->next->previous = descriptor->previous;
   }
-  disk->streams = NULL;
+  assert(qn__disk_check(disk));
+  qn__mutex_unlock(&disk->mutex);
+  return fd;
+}
+
+static void close_descriptors(qn__disk_t* disk) {
+  qn__disk_descriptor_t* next = disk->descriptors;
+  disk->descriptors = NULL;
+  while (next) {
+    qn__disk_descriptor_t* descriptor = next;
+    next = descriptor->next;
+    if (descriptor->fd >= 0) (void)qn__fs()->close(descriptor->fd);
+    descriptor->fd = -1;
+    if (descriptor->claim) insert(disk, descriptor);  // its holder or the close frees the claim
+  }
 }
 
 // Keeps the parent's queue in `orphans` until it can be freed; the parent writes it.
@@ -38,38 +77,11 @@ static void set_queue_aside(qn__disk_t* disk) {
 
 void qn__disk_fork_child(void* self) {
   qn__disk_t* disk = self;
-  if (disk->in_flight_fd >= 0) (void)qn__fs()->close(disk->in_flight_fd);
-  disk->in_flight_fd = -1;
   atomic_store(&disk->inside_since_ns, 0);
-  qn__disk_forget_claims(disk);
-  close_streams(disk);
+  close_descriptors(disk);
   set_queue_aside(disk);
   assert(qn__disk_check(disk));
   // Like the mutex, the conditions may count threads of the parent.
   qn_status_free(qn__cond_init(&disk->work));
   qn_status_free(qn__cond_init(&disk->done));
-}
-
-void qn__disk_add_stream(qn__disk_t* disk, qn__disk_stream_t* stream, int fd) {
-  qn__mutex_lock(&disk->mutex);
-  *stream = (qn__disk_stream_t){.next = disk->streams, .fd = fd};
-  if (stream->next) stream->next->previous = stream;
-  disk->streams = stream;
-  assert(qn__disk_check(disk));
-  qn__mutex_unlock(&disk->mutex);
-}
-
-bool qn__disk_drop_stream(qn__disk_t* disk, qn__disk_stream_t* stream) {
-  qn__mutex_lock(&disk->mutex);
-  bool is_mine = stream->fd >= 0;
-  if (is_mine) {
-    if (stream->previous) {
-      stream->previous->next = stream->next;
-    } else {
-      disk->streams = stream->next;
-    }
-    if (stream->next) stream->next->previous = stream->previous;
-  }
-  qn__mutex_unlock(&disk->mutex);
-  return is_mine;
 }

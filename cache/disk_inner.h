@@ -28,20 +28,20 @@ typedef struct qn__disk_node {
   _Alignas(16) uint8_t bytes[];
 } qn__disk_node_t;
 
+// A descriptor that a child of fork closes. It lies in a claim, or on the stack of the thread that
+// uses it.
+typedef struct qn__disk_descriptor {
+  struct qn__disk_descriptor* next;  // of disk->descriptors, under its mutex
+  struct qn__disk_descriptor* previous;
+  qn__disk_claim_t* claim;  // NULL: it lies on a stack
+  int fd;                   // -1 in a child of fork
+} qn__disk_descriptor_t;
+
 struct qn__disk_claim {
   qn__disk_t* disk;
-  struct qn__disk_claim* next;  // of disk->claims, under its mutex
-  struct qn__disk_claim* previous;
-  int fd;  // -1 in a child of fork
+  qn__disk_descriptor_t descriptor;  // of the lock file
   int64_t offset;
 };
-
-// A directory that a thread lists; lies on its stack.
-typedef struct qn__disk_stream {
-  struct qn__disk_stream* next;
-  struct qn__disk_stream* previous;
-  int fd;  // -1 in a child of fork
-} qn__disk_stream_t;
 
 typedef enum qn__disk_writer_state {
   QN__DISK_WRITER_NONE = 0,
@@ -89,16 +89,13 @@ struct qn__disk {
   qn__disk_node_t** tail;
   qn__disk_node_t* in_flight;
   qn__disk_node_t* orphans;  // entries that were queued in the parent before the fork
-  int in_flight_fd;
-  uint64_t queue_bytes;  // with the entry in flight
+  uint64_t queue_bytes;      // with the entry in flight
   uint64_t put_count, done_count;
   qn__disk_writer_state_t writer_state;
   pthread_t writer;
   bool is_away;       // the writer is in file calls, without the lock
   bool is_abandoned;  // the close stopped waiting: the writer frees the object
-  // Descriptors that a child of fork closes, guarded by `mutex` as well.
-  qn__disk_claim_t* claims;
-  qn__disk_stream_t* streams;
+  qn__disk_descriptor_t* descriptors;
 
   // Used by the writer alone.
   int64_t next_sweep_check_ns;
@@ -162,14 +159,12 @@ int qn__disk_make_directory(const qn__disk_t* disk, const char* path);
 
 // disk_fork.c.
 void qn__disk_fork_child(void* self);
-// Record a directory stream, so that a child of fork closes its descriptor. The second returns
-// false in such a child, which must not use the stream any more.
-void qn__disk_add_stream(qn__disk_t* disk, qn__disk_stream_t* stream, int fd);
-bool qn__disk_drop_stream(qn__disk_t* disk, qn__disk_stream_t* stream);
-
-// disk_claim.c. Releases all claims, when no thread uses them; closes all in a child of fork.
-void qn__disk_free_claims(qn__disk_t* disk);
-void qn__disk_forget_claims(qn__disk_t* disk);
+// Records an open descriptor, so that a child of fork closes it. `claim` NULL: `descriptor` lies on
+// the stack of the caller.
+void qn__disk_record_descriptor(qn__disk_t* disk, qn__disk_descriptor_t* descriptor, int fd,
+                                qn__disk_claim_t* claim);
+// Returns the descriptor to close; -1 in a child of fork, which has closed it.
+int qn__disk_drop_descriptor(qn__disk_t* disk, qn__disk_descriptor_t* descriptor);
 
 // disk_publish.c.
 // On the writer thread: writes the entries that were queued meanwhile.

@@ -139,6 +139,7 @@ static bool serve_one(qn__disk_t* disk) {
   bool has_tried = publish(disk, node);
 
   qn__mutex_lock(&disk->mutex);
+  assert(disk->in_flight == node && disk->is_away);
   if (has_tried) tell(disk, QN__DISK_WORK_WRITE, start_ns, &node->key);
   // Processes that wait for the entry continue after this.
   qn__disk_claim_t* claim = node->claim;
@@ -158,8 +159,10 @@ static bool serve_one(qn__disk_t* disk) {
 
 void qn__disk_write_queued(qn__disk_t* disk) {
   qn__mutex_lock(&disk->mutex);
+  assert(disk->is_away && !disk->in_flight);
   while (serve_one(disk)) {
   }
+  disk->is_away = true;  // the sweep goes on
   qn__mutex_unlock(&disk->mutex);
 }
 
@@ -173,6 +176,7 @@ static void sweep_if_due(qn__disk_t* disk) {
   int64_t start_ns = qn__now_ns();
   bool has_swept = qn__disk_sweep_if_due(disk);
   qn__mutex_lock(&disk->mutex);
+  assert(disk->is_away && !disk->in_flight);
   disk->is_away = false;
   if (has_swept) tell(disk, QN__DISK_WORK_SWEEP, start_ns, NULL);
 }
@@ -188,6 +192,7 @@ static void* write_queue(void* arg) {
     }
   }
   drop_queue(disk);
+  assert(!disk->in_flight && disk->queue_bytes == 0 && disk->done_count == disk->put_count);
   disk->writer_state = QN__DISK_WRITER_ENDED;
   qn__cond_broadcast(&disk->done);
   bool is_mine = disk->is_abandoned;
@@ -279,6 +284,7 @@ bool qn__disk_flush(qn__disk_t* disk, int64_t timeout_ns) {
     is_in_time = qn__cond_wait_until(&disk->done, &disk->mutex, deadline_ns);
   }
   bool is_done = disk->done_count >= goal;
+  assert(disk->done_count <= disk->put_count);
   qn__mutex_unlock(&disk->mutex);
   return is_done;
 }

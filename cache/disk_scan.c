@@ -36,8 +36,8 @@ static int each_name(qn__disk_t* disk, const char* path,
   const qn__fs_t* fs = qn__fs();
   DIR* dir = fs->opendir(path);
   if (!dir) return errno == ENOENT ? 0 : errno;
-  qn__disk_stream_t stream;
-  qn__disk_add_stream(disk, &stream, dirfd(dir));
+  qn__disk_descriptor_t descriptor;
+  qn__disk_record_descriptor(disk, &descriptor, dirfd(dir), NULL);
   int result = 0;
   for (;;) {
     errno = 0;
@@ -52,7 +52,7 @@ static int each_name(qn__disk_t* disk, const char* path,
     }
   }
   // In a child that a callback forked, the stream has lost its descriptor.
-  if (!qn__disk_drop_stream(disk, &stream)) return ECANCELED;
+  if (qn__disk_drop_descriptor(disk, &descriptor) < 0) return ECANCELED;
   (void)fs->closedir(dir);
   return result;
 }

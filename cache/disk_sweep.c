@@ -156,6 +156,7 @@ static uint64_t missing_bytes(const qn__disk_t* disk) {
 
 // Returns four fifths of the bound if `value` exceeds it.
 static uint64_t goal_below(uint64_t value, uint64_t bound) {
+  assert(bound > 0);  // the open has replaced 0 by the default
   return value > bound ? bound - bound / 5 : bound;
 }
 
@@ -174,6 +175,7 @@ static uint64_t evict_oldest(qn__disk_t* disk, listing_t* list) {
     if (bytes <= goal_bytes && count <= goal_count && gone >= missing) break;
     if (i % STEP_FILES == 0 && !step(list)) break;
     if (!evict(disk, &list->files[i])) continue;
+    assert(bytes >= list->files[i].size_bytes && count > 0);
     bytes -= list->files[i].size_bytes;
     gone += block_bytes(list->files[i].size_bytes);
     count--;

@@ -78,21 +78,15 @@ static int rename_into_place(qn__disk_t* disk, const char* temporary, qn_hash128
   return qn__fs()->rename(temporary, path) == 0 ? 0 : errno;
 }
 
-// Records the open descriptor, so that a child of fork closes it.
-static void record_descriptor(qn__disk_t* disk, int fd) {
-  qn__mutex_lock(&disk->mutex);
-  disk->in_flight_fd = fd;
-  qn__mutex_unlock(&disk->mutex);
-}
-
 int qn__disk_write_entry(qn__disk_t* disk, const qn__disk_node_t* node) {
   char temporary[QN__DISK_PATH_BYTES];
   int fd = open_temporary(disk, temporary);
   if (fd < 0) return errno;
-  record_descriptor(disk, fd);
+  qn__disk_descriptor_t descriptor;
+  qn__disk_record_descriptor(disk, &descriptor, fd, NULL);
   int error = qn__fs_write_all(fd, node->bytes, node->size_bytes);
   if (!error && qn__fs()->fdatasync(fd) != 0) error = errno;
-  record_descriptor(disk, -1);
+  (void)qn__disk_drop_descriptor(disk, &descriptor);
   // NFS reports late write errors here.
   if (qn__fs()->close(fd) != 0 && !error) error = errno;
   if (!error) error = rename_into_place(disk, temporary, node->key);
