@@ -76,6 +76,7 @@ void* qn__arena_alloc(qn__arena_t* arena, size_t size_bytes) {
     arena->used_bytes = 0;
     assert(qn__arena_check(arena));
   }
+  assert(rounded <= newest->size_bytes - arena->used_bytes);
   uint8_t* result = newest->data + arena->used_bytes;
   arena->used_bytes += rounded;
   return memset(result, 0, rounded);

@@ -40,6 +40,7 @@ static bool reserve(qn__buffer_t* buffer, size_t size) {
       qn__grow(buffer->allocator, &items, &buffer->capacity, needed < 64 && !items ? 64 : needed,
                1)) {
     buffer->data = items;
+    assert(buffer->capacity > buffer->size + size);  // the zero byte fits, too
     return true;
   }
   buffer->has_failed = true;

@@ -78,6 +78,7 @@ qn__sha256_t qn__sha256(qn_span_t bytes) {
   // The last bytes, a one bit, zeros and the length in bits fill one block or two.
   uint8_t tail[128] = {0};
   size_t rest = bytes.size - offset;
+  assert(rest < 64);
   if (rest) memcpy(tail, bytes.data + offset, rest);
   tail[rest] = 0x80;
   size_t tail_size = rest < 56 ? 64 : 128;

@@ -104,6 +104,7 @@ void qn__fork_unregister(qn__fork_node_t* node) {
   if (node->previous) node->previous->next = node->next;
   if (newest == node) newest = node->next;
   if (node->next) node->next->previous = node->previous;
+  assert(!newest || !newest->previous);
   node->next = node->previous = NULL;
   (void)pthread_mutex_unlock(&registry_mutex);
 }
@@ -133,6 +134,7 @@ static bool prolong(patience_t* patience) {
   patience->look_ns = now_ns;
   patience->look_cpu_ns = cpu_ns;
   patience->deadline_ns = now_ns + EXIT_LOOK_NS;
+  assert(patience->deadline_ns - patience->start_ns <= EXIT_MAX_NS + EXIT_LOOK_NS);
   return true;
 }
 

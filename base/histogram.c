@@ -26,6 +26,7 @@ uint64_t qn__histogram_upper(size_t index) {
 
 void qn__histogram_add(qn__histogram_t* histogram, int64_t value) {
   uint64_t amount = value > 0 ? (uint64_t)value : 0;
+  assert(amount <= qn__histogram_upper(qn__histogram_index(amount)));
   // Updates the maximum first and releases the bucket after it: a reader that loads the buckets and
   // then the maximum never finds a value above the maximum.
   uint64_t max = atomic_load_explicit(&histogram->max, memory_order_relaxed);

@@ -16,6 +16,7 @@ void qn__map_deinit(qn__map_t* map) {
 }
 
 static size_t home_of(const qn__map_t* map, qn_str_t key) {
+  assert(map->count < map->capacity);  // a search ends at an empty slot
   return (size_t)XXH3_64bits(key.data, key.size) & (map->capacity - 1);
 }
 
@@ -92,5 +93,6 @@ bool qn__map_remove(qn__map_t* map, qn_str_t key) {
   }
   map->slots[hole] = (qn__map_slot_t){{NULL, 0}, NULL};
   map->count--;
+  assert(qn__map_check(map));
   return true;
 }

@@ -2,6 +2,7 @@
 #include "base/reader.h"
 
 qn_span_t qn__read_bytes(qn__reader_t* reader, size_t size) {
+  assert(reader->offset <= reader->size);
   if (reader->has_overrun || size > qn__reader_left(reader)) {
     reader->has_overrun = true;
     return (qn_span_t){NULL, 0};

@@ -28,6 +28,7 @@ const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_
   if (bundle->fanout_bits)
     bucket = (size_t)(qn__bundle_prefix(key->bytes) >> (64 - bundle->fanout_bits));
   uint64_t low = bundle->fanout[bucket], high = bundle->fanout[bucket + 1];
+  assert(low <= high && high <= bundle->count);
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
     const uint8_t* at = bundle->rows + middle * bundle->row_bytes;
@@ -44,6 +45,7 @@ const uint8_t* qn__bundle_find_row(const qn__bundle_t* bundle, const qn_hash128_
 
 static bool is_forged(const qn__bundle_t* bundle, const uint8_t* row, qn_span_t bytes) {
   if (!bundle->crypto) return false;
+  assert(bundle->row_bytes == QN__BUNDLE_HASHED_ROW_BYTES);  // or the open had failed
   uint8_t hash[QN__SECURE_HASH_BYTES];
   bundle->crypto->hash(bytes, hash);
   return memcmp(hash, row + QN__BUNDLE_ROW_BYTES, QN__BUNDLE_HASH_BYTES) != 0;
@@ -53,6 +55,7 @@ static bool is_forged(const qn__bundle_t* bundle, const uint8_t* row, qn_span_t 
 static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_bytes,
                                    const qn__expectation_t* expected, qn__hit_t* hit) {
   qn__bundle_row_t row = qn__bundle_row_load(row_bytes);
+  assert(qn__bundle_row_is_sound(&row, bundle->file_size));
   uint8_t* bytes = qn__scratch_take(&bundle->scratch, (size_t)row.size);
   if (!bytes) return QN__GET_NO_MEMORY;
   qn_span_t span = {bytes, (size_t)row.size};
@@ -84,30 +87,19 @@ static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_byte
 }
 
 static void count_result(qn__bundle_t* bundle, qn__get_result_t result, const qn__hit_t* hit) {
-  switch (result) {
-    case QN__GET_HIT:
-      COUNT(bundle, bundle_hits, 1);
-      COUNT(bundle, bundle_bytes_read, hit->size_bytes);
-      break;
-    case QN__GET_ABSENT:
-      COUNT(bundle, bundle_misses, 1);
-      break;
-    case QN__GET_BAD:
-      qn__reason_count(hit->reason, &bundle->counters[QN__BUNDLE_COUNTER_bundle_bad_truncated]);
-      break;
-    case QN__GET_ERROR:
-      COUNT(bundle, bundle_read_errors, 1);
-      break;
-    case QN__GET_UNTRUSTED:
-      COUNT(bundle, bundle_forged, 1);
-      break;
-    case QN__GET_NO_MEMORY:
-      COUNT(bundle, bundle_no_memory, 1);
-      break;
-    case QN__GET_TIMEOUT:
-    case QN__GET_OFF:
-      break;  // only other tiers
+  static const qn__bundle_counter_t counters[] = {
+      [QN__GET_HIT] = QN__BUNDLE_COUNTER_bundle_hits,
+      [QN__GET_ABSENT] = QN__BUNDLE_COUNTER_bundle_misses,
+      [QN__GET_ERROR] = QN__BUNDLE_COUNTER_bundle_read_errors,
+      [QN__GET_UNTRUSTED] = QN__BUNDLE_COUNTER_bundle_forged,
+      [QN__GET_NO_MEMORY] = QN__BUNDLE_COUNTER_bundle_no_memory,
+  };
+  if (result == QN__GET_BAD) {
+    qn__reason_count(hit->reason, &bundle->counters[QN__BUNDLE_COUNTER_bundle_bad_truncated]);
+  } else if (!QN_NEVER(result >= QN_COUNT_OF(counters))) {
+    qn__counter_add(&bundle->counters[counters[result]], 1);
   }
+  if (result == QN__GET_HIT) COUNT(bundle, bundle_bytes_read, hit->size_bytes);
 }
 
 qn__get_result_t qn__bundle_get(qn__bundle_t* bundle, const qn__expectation_t* expected,
@@ -165,11 +157,10 @@ uint64_t qn__bundle_entry_size(const qn__bundle_t* bundle, uint64_t index) {
 int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index) {
   qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
   uint8_t bytes[QN__ENTRY_HEADER_BYTES];
-  qn__entry_header_t header = {.created_ns = 0};
-  if (qn__fs_pread_all(bundle->fd, bytes, sizeof bytes, row.offset) == 0) {
-    (void)qn__entry_header_read(bytes, &header);
-  }
-  return header.created_ns;
+  qn__entry_header_t header;
+  bool is_read = qn__fs_pread_all(bundle->fd, bytes, sizeof bytes, row.offset) == 0 &&
+                 qn__entry_header_read(bytes, &header);
+  return is_read ? header.created_ns : 0;
 }
 
 static const qn__counter_row_t counter_rows[QN__BUNDLE_COUNTER_COUNT] = {

@@ -36,6 +36,7 @@ bool qn__bundle_identities_add(qn__bundle_identities_t* identities, qn_span_t id
           (identities->count - place) * sizeof identities->texts[0]);
   memcpy(identities->texts[place], text, identity.size + 1);
   identities->count++;
+  assert(place == 0 || strcmp(identities->texts[place - 1], text) < 0);
   return true;
 }
 
@@ -183,6 +184,7 @@ void qn__bundle_index_seal(uint64_t count, bool has_hashes,
   (void)qn__store_le(block + 24, count, 8);
   (void)qn__store_le(block + 32, identities->count, 8);
   size_t row_size = (size_t)count * row_bytes_of(has_hashes);
+  assert(identities->count <= QN__BUNDLE_MAX_IDENTITIES && size % QN__ENTRY_ALIGNMENT == 0);
   uint8_t* at = block + QN__BUNDLE_INDEX_HEADER_BYTES + row_size;
   memset(at, 0, (size_t)identities_size(identities, row_size));
   for (uint32_t i = 0; i < identities->count; i++) {
@@ -191,6 +193,7 @@ void qn__bundle_index_seal(uint64_t count, bool has_hashes,
     memcpy(at + 4, identities->texts[i], length);
     at += 4 + length;
   }
+  assert(at <= block + size - QN__BUNDLE_CHECKSUM_BYTES);
   qn_hash128_t sum = index_checksum(block, size);
   memcpy(block + size - QN__BUNDLE_CHECKSUM_BYTES, sum.bytes, sizeof sum.bytes);
 }
@@ -272,6 +275,7 @@ bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* ou
   if (!read_identities(rest, header.identity_count, identities ? identities : &unused)) {
     return false;
   }
+  assert(texts <= block.data + block.size - QN__BUNDLE_CHECKSUM_BYTES);  // by read_header
   *out_index = (qn__bundle_index_t){header.count, row_bytes, rows};
   return true;
 }

@@ -191,6 +191,7 @@ static qn_status_t make_fanout(qn__bundle_t* bundle) {
   for (uint64_t i = 0; i < bundle->count; i++) {
     uint64_t prefix = qn__bundle_prefix(bundle->rows + i * bundle->row_bytes);
     size_t own = bits ? (size_t)(prefix >> (64 - bits)) : 0;
+    assert(own < bucket_count && own + 1 >= bucket);  // rows are sorted
     while (bucket <= own) bundle->fanout[bucket++] = (uint32_t)i;
   }
   while (bucket <= bucket_count) bundle->fanout[bucket++] = (uint32_t)bundle->count;

@@ -100,6 +100,7 @@ static qn_status_t scan_all(scan_t* scan) {
     }
     if (!is_good) break;
     offset += size;
+    assert(offset <= bundle->file_size && offset % QN__ENTRY_ALIGNMENT == 0);
   }
   return QN_OK;
 }
@@ -129,5 +130,6 @@ qn_status_t qn__bundle_scan(qn__bundle_t* bundle) {
   if (!qn_ok(status)) return status;
   if (scan.count > 1) qsort(scan.rows, scan.count, QN__BUNDLE_ROW_BYTES, qn__bundle_row_compare);
   bundle->count = drop_repeated(scan.rows, scan.count);
+  assert(bundle->count <= QN__BUNDLE_MAX_ENTRIES);
   return QN_OK;
 }

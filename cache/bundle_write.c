@@ -77,6 +77,8 @@ static qn_status_t index_entry(qn__bundle_writer_t* writer, qn_span_t bytes,
                           "name of one is no text of at most %u characters",
                           writer->path, QN__BUNDLE_MAX_IDENTITIES, QN__BUNDLE_IDENTITY_BYTES - 1);
   }
+  // Entries are whole, so each ends where the next may start.
+  assert(writer->offset % QN__ENTRY_ALIGNMENT == 0 && bytes.size % QN__ENTRY_ALIGNMENT == 0);
   uint8_t hash[QN__SECURE_HASH_BYTES];
   if (writer->crypto) writer->crypto->hash(bytes, hash);
   qn__bundle_row_t row = {entry->key, writer->offset, bytes.size};
@@ -236,6 +238,7 @@ static qn_status_t write_trailer(qn__bundle_writer_t* writer, uint64_t index_off
                                   .count = count,
                                   .trailer_offset = index_offset + index.size,
                                   .is_signed = writer->crypto != NULL};
+  assert(trailer.trailer_offset == writer->offset);
   if (writer->crypto) {
     writer->crypto->hash(index, trailer.index_hash);
     memcpy(trailer.public_key, public_key_of(writer), QN__PUBLIC_KEY_BYTES);
@@ -268,6 +271,7 @@ static qn_status_t write_index(qn__bundle_writer_t* writer) {
     status =
         qn_status_make(QN_STATUS_INTERNAL, "the index of bundle '%s' is too large", writer->path);
   } else {
+    assert(count <= writer->row_count && writer->offset % QN__ENTRY_ALIGNMENT == 0);
     qn__bundle_index_seal(count, has_hashes, &writer->identities, block, (size_t)size);
     uint64_t offset = writer->offset;
     status = write_bytes(writer, block, (size_t)size);

@@ -18,6 +18,9 @@
 // Like PNG's: not text, not UTF-8, and damaged by every conversion of line ends.
 static const uint8_t magic[8] = {0x89, 'Q', 'N', 'E', '\r', '\n', 0x1A, '\n'};
 
+// Of the reserved bytes at the end of the header.
+enum { RESERVED_OFFSET = 80 };
+
 #define CHECKSUM_SEED UINT64_C(0x716e2d656e747279)
 
 static const struct {
@@ -86,6 +89,7 @@ size_t qn__entry_size(const qn__entry_t* entry) {
 
 // Copies a section and fills the bytes up to `end` with zeros.
 static void put_section(uint8_t* out, uint64_t begin, qn_span_t bytes, uint64_t end) {
+  assert(begin % QN__ENTRY_ALIGNMENT == 0 && bytes.size <= end - begin);
   if (bytes.size) memcpy(out + begin, bytes.data, bytes.size);
   memset(out + begin + bytes.size, 0, (size_t)(end - begin) - bytes.size);
 }
@@ -106,6 +110,7 @@ void qn__entry_write(const qn__entry_t* entry, uint8_t* out) {
   at = qn__store_le(at, (uint64_t)entry->created_ns, 8);
   at = qn__store_le(at, (uint64_t)entry->compile_ns, 8);
   at = qn__store_le(at, entry->module.size, 8);
+  assert(at - out == RESERVED_OFFSET);
   memset(at, 0, QN__ENTRY_HEADER_BYTES - (size_t)(at - out));
   put_section(out, layout.preimage, entry->preimage, layout.metadata);
   put_section(out, layout.metadata, entry->metadata, layout.module);
@@ -163,12 +168,11 @@ static qn__reason_t read_header(qn_span_t bytes, qn__entry_header_t* out, layout
   out->created_ns = (int64_t)qn__read_u64(&reader);
   out->compile_ns = (int64_t)qn__read_u64(&reader);
   out->module_bytes = qn__read_u64(&reader);
-  const size_t reserved = 80;
-  assert(reader.has_overrun || reader.offset == reserved);
-  (void)qn__read_bytes(&reader, QN__ENTRY_HEADER_BYTES - reserved);
+  assert(reader.has_overrun || reader.offset == RESERVED_OFFSET);
+  (void)qn__read_bytes(&reader, QN__ENTRY_HEADER_BYTES - RESERVED_OFFSET);
   if (reader.has_overrun) return QN__REASON_TRUNCATED;
   memcpy(out->key.bytes, key.data, sizeof out->key.bytes);
-  if (flags != 0 || !is_zero(bytes.data, reserved, reader.offset)) return QN__REASON_FLAGS;
+  if (flags != 0 || !is_zero(bytes.data, RESERVED_OFFSET, reader.offset)) return QN__REASON_FLAGS;
   if (!lay_out(out, out_layout)) return QN__REASON_LENGTHS;
   out->entry_bytes = out_layout->end;
   return QN__REASON_NONE;

@@ -42,6 +42,7 @@ qn_hash128_t qn__preimage_key(qn_span_t preimage) {
 bool qn__preimage_next(qn_span_t preimage, size_t* inout_offset, uint32_t* out_tag,
                        qn_span_t* out_bytes) {
   size_t offset = *inout_offset;
+  assert(offset <= preimage.size);
   if (offset == 0) {
     if (preimage.size < MAGIC_BYTES || memcmp(preimage.data, magic, MAGIC_BYTES) != 0) return false;
     *inout_offset = offset = MAGIC_BYTES;
@@ -52,6 +53,7 @@ bool qn__preimage_next(qn_span_t preimage, size_t* inout_offset, uint32_t* out_t
   *out_tag = qn__load_le32(preimage.data + offset);
   *out_bytes = (qn_span_t){preimage.data + offset + SECTION_HEADER_BYTES, size};
   *inout_offset = offset + SECTION_HEADER_BYTES + size;
+  assert(*inout_offset <= preimage.size);
   return true;
 }
 

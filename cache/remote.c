@@ -67,6 +67,7 @@ static qn__get_result_t open_value(qn__remote_t* remote, qn__remote_op_t* op,
     qn__reason_count(hit->reason, &remote->counters[QN__REMOTE_COUNTER_remote_bad_truncated]);
     return QN__GET_BAD;
   }
+  assert(value.size > QN__REMOTE_HEADER_BYTES);  // it is authentic and decodes
   QN__REMOTE_COUNT(remote, remote_hits, 1);
   QN__REMOTE_COUNT(remote, remote_bytes_read, value.size);
   // The hit owns the value now.
@@ -83,36 +84,27 @@ static qn__get_result_t take_answer(qn__remote_t* remote, qn__remote_op_t* op,
     QN__REMOTE_COUNT(remote, remote_off, 1);
     return QN__GET_OFF;
   }
-  if (op->state == QN__REMOTE_QUEUED) {
-    QN__REMOTE_COUNT(remote, remote_timeouts, 1);
-    return QN__GET_TIMEOUT;
-  }
-  switch (op->result) {
-    case QN__STORE_OK:
-      return open_value(remote, op, expected, hit);
-    case QN__STORE_ABSENT:
-      QN__REMOTE_COUNT(remote, remote_misses, 1);
-      return QN__GET_ABSENT;
-    case QN__STORE_TIMEOUT:
-      QN__REMOTE_COUNT(remote, remote_timeouts, 1);
-      return QN__GET_TIMEOUT;
-    case QN__STORE_LARGE:
-      QN__REMOTE_COUNT(remote, remote_large, 1);
-      hit->reason = QN__REASON_LENGTHS;
-      return QN__GET_BAD;
-    case QN__STORE_NO_MEMORY:
-      QN__REMOTE_COUNT(remote, remote_no_memory, 1);
-      return QN__GET_NO_MEMORY;
-    case QN__STORE_DENIED:
-      QN__REMOTE_COUNT(remote, remote_denied, 1);
-      hit->error = EACCES;
-      return QN__GET_ERROR;
-    case QN__STORE_ERROR:
-      break;
-  }
-  QN__REMOTE_COUNT(remote, remote_errors, 1);
-  hit->error = EIO;
-  return QN__GET_ERROR;
+  assert(op->state == QN__REMOTE_QUEUED || op->state == QN__REMOTE_DONE);
+  // A get that is still queued has met its deadline.
+  qn__store_result_t answer = op->state == QN__REMOTE_QUEUED ? QN__STORE_TIMEOUT : op->result;
+  if (answer == QN__STORE_OK) return open_value(remote, op, expected, hit);
+  static const struct {
+    qn__remote_counter_t counter;
+    qn__get_result_t result;
+  } answers[] = {
+      [QN__STORE_ABSENT] = {QN__REMOTE_COUNTER_remote_misses, QN__GET_ABSENT},
+      [QN__STORE_TIMEOUT] = {QN__REMOTE_COUNTER_remote_timeouts, QN__GET_TIMEOUT},
+      [QN__STORE_ERROR] = {QN__REMOTE_COUNTER_remote_errors, QN__GET_ERROR},
+      [QN__STORE_DENIED] = {QN__REMOTE_COUNTER_remote_denied, QN__GET_ERROR},
+      [QN__STORE_LARGE] = {QN__REMOTE_COUNTER_remote_large, QN__GET_BAD},
+      [QN__STORE_NO_MEMORY] = {QN__REMOTE_COUNTER_remote_no_memory, QN__GET_NO_MEMORY},
+  };
+  if (answer >= QN_COUNT_OF(answers)) answer = QN__STORE_ERROR;  // of a store that is not ours
+  qn__counter_add(&remote->counters[answers[answer].counter], 1);
+  if (answer == QN__STORE_LARGE) hit->reason = QN__REASON_LENGTHS;
+  if (answer == QN__STORE_DENIED) hit->error = EACCES;
+  if (answer == QN__STORE_ERROR) hit->error = EIO;
+  return answers[answer].result;
 }
 
 qn__get_result_t qn__remote_get(qn__remote_t* remote, const qn__expectation_t* expected,
@@ -211,6 +203,8 @@ bool qn__remote_is_being_made(qn__remote_t* remote, qn_hash128_t key, int64_t tt
   if (claim) is_foreign = request_claim(remote, key, serial, ttl_ms, deadline_ns, &is_taken);
   if (claim) {
     qn__mutex_lock(&remote->mutex);
+    // Only a child of fork clears a slot that its caller owns.
+    assert(claim->state != QN__REMOTE_CLAIM_HELD);
     *claim =
         (qn__remote_claim_t){is_taken ? QN__REMOTE_CLAIM_HELD : QN__REMOTE_CLAIM_NONE, key, serial};
     qn__mutex_unlock(&remote->mutex);
@@ -246,6 +240,7 @@ static _Atomic uint64_t* push_put(qn__remote_t* remote, qn__remote_op_t* op) {
   if (!qn__remote_queue_start(queue)) {
     return &remote->counters[QN__REMOTE_COUNTER_remote_put_dropped_memory];
   }
+  assert(!op->next && op->state == QN__REMOTE_QUEUED);
   remote->queue_bytes += op->size_bytes;
   remote->put_count++;
   qn__remote_queue_push(queue, op);
@@ -317,6 +312,7 @@ bool qn__remote_flush(qn__remote_t* remote, int64_t timeout_ns) {
     is_in_time = qn__cond_wait_until(&remote->done, &remote->mutex, deadline_ns);
   }
   bool is_done = remote->done_count >= goal;
+  assert(remote->done_count <= remote->put_count);
   qn__mutex_unlock(&remote->mutex);
   return is_done;
 }

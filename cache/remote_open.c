@@ -142,6 +142,8 @@ static void free_memory(qn__remote_t* remote) {
 }
 
 void qn__remote_free(qn__remote_t* remote) {
+  assert(!remote->gets.head && !remote->puts.head && !remote->gets.running &&
+         !remote->puts.running);
   qn__fork_unregister(&remote->fork_node);
   qn__remote_free_orphans(remote);
   qn__cond_deinit(&remote->puts.work);

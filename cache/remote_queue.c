@@ -157,6 +157,7 @@ static void open_breaker(qn__remote_t* remote, bool is_probe, int64_t now_ns) {
     int64_t max_ns = period_ns > MAX_PERIOD_NS ? period_ns : MAX_PERIOD_NS;
     period_ns = breaker->period_ns > max_ns / 2 ? max_ns : 2 * breaker->period_ns;
   }
+  assert(period_ns >= remote->retry_ns);
   breaker->period_ns = period_ns;
   atomic_store(&breaker->open_until_ns, qn__after(now_ns, period_ns));
   breaker->is_probing = false;
@@ -200,6 +201,7 @@ static void deny_writing(qn__remote_t* remote, int64_t now_ns) {
 // Applies the result of a get or a claim to the breaker. True when it closed the breaker.
 static bool settle(qn__remote_t* remote, const qn__remote_op_t* op, int64_t now_ns) {
   qn__remote_breaker_t* breaker = &remote->breaker;
+  assert(has_caller(op));  // requirement 5
   if (op->is_probe) breaker->is_probing = false;
   switch (op->result) {
     case QN__STORE_NO_MEMORY:
@@ -299,26 +301,15 @@ static qn__store_result_t perform(qn__remote_queue_t* queue, qn__remote_op_t* op
 
 static void count_put(qn__remote_t* remote, const qn__remote_op_t* op) {
   if (op->kind != QN__REMOTE_PUT) return;
-  switch (op->result) {
-    case QN__STORE_OK:
-      QN__REMOTE_COUNT(remote, remote_put_done, 1);
-      QN__REMOTE_COUNT(remote, remote_put_bytes, op->size_bytes);
-      break;
-    case QN__STORE_TIMEOUT:
-      QN__REMOTE_COUNT(remote, remote_put_failed_timeout, 1);
-      break;
-    case QN__STORE_DENIED:
-      QN__REMOTE_COUNT(remote, remote_put_failed_denied, 1);
-      break;
-    case QN__STORE_NO_MEMORY:
-      QN__REMOTE_COUNT(remote, remote_put_dropped_memory, 1);
-      break;
-    case QN__STORE_ABSENT:
-    case QN__STORE_LARGE:
-    case QN__STORE_ERROR:
-      QN__REMOTE_COUNT(remote, remote_put_failed_error, 1);
-      break;
+  qn__remote_counter_t counter = QN__REMOTE_COUNTER_remote_put_failed_error;
+  if (op->result == QN__STORE_OK) {
+    counter = QN__REMOTE_COUNTER_remote_put_done;
+    QN__REMOTE_COUNT(remote, remote_put_bytes, op->size_bytes);
   }
+  if (op->result == QN__STORE_TIMEOUT) counter = QN__REMOTE_COUNTER_remote_put_failed_timeout;
+  if (op->result == QN__STORE_DENIED) counter = QN__REMOTE_COUNTER_remote_put_failed_denied;
+  if (op->result == QN__STORE_NO_MEMORY) counter = QN__REMOTE_COUNTER_remote_put_dropped_memory;
+  qn__counter_add(&remote->counters[counter], 1);
 }
 
 static void log_off(const qn__remote_queue_t* queue, const char* what, int64_t period_ns) {
@@ -336,6 +327,7 @@ static bool call_store(qn__remote_queue_t* queue, qn__remote_op_t* op) {
   op->state = QN__REMOTE_RUNNING;
   op->result = QN__STORE_TIMEOUT;
   if (now_ns >= op->deadline_ns) return false;
+  assert(!queue->running && !op->next);
   queue->running = op;
   queue->is_away = true;
   assert(qn__remote_check(remote));
@@ -405,6 +397,7 @@ static void* run_queue(void* arg) {
     run_op(queue, op);
   }
   refuse_queue(queue);
+  assert(!queue->running && !queue->head);
   queue->state = QN__REMOTE_THREAD_ENDED;
   qn__cond_broadcast(&remote->done);
   bool is_last = remote->is_abandoned && !is_running(&remote->gets) && !is_running(&remote->puts);
@@ -441,7 +434,10 @@ bool qn__remote_queue_leave(qn__remote_queue_t* queue, qn__remote_op_t* op, int6
   }
   if (op->state != QN__REMOTE_QUEUED) return true;
   qn__remote_op_t** at = &queue->head;
-  while (*at != op) at = &(*at)->next;
+  while (*at != op) {
+    assert(*at);  // a queued operation is in its queue
+    at = &(*at)->next;
+  }
   *at = op->next;
   if (queue->tail == &op->next) queue->tail = at;
   if (op->is_probe) queue->remote->breaker.is_probing = false;

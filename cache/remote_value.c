@@ -41,6 +41,8 @@ qn_status_t qn__remote_set_prefix(qn__remote_t* remote, const char* trust_domain
 }
 
 size_t qn__remote_name(const qn__remote_t* remote, qn_hash128_t key, char* out) {
+  // Room for the digits, ":claim" and a zero.
+  assert(remote->prefix_size + 32 + 7 <= QN__REMOTE_NAME_BYTES);
   memcpy(out, remote->prefix, remote->prefix_size);
   qn__hash128_hex(key, out + remote->prefix_size);
   return remote->prefix_size + 32;
@@ -66,6 +68,7 @@ static void make_mac(const qn__remote_t* remote, qn_str_t name, qn_span_t value,
                      uint8_t out[QN__MAC_BYTES]) {
   uint8_t name_size[8];
   (void)qn__store_le(name_size, name.size, 8);
+  assert(value.size >= QN__REMOTE_HEADER_BYTES);
   const qn_span_t spans[] = {
       {(const uint8_t*)mac_label, sizeof mac_label},
       {value.data, QN__REMOTE_MAC_OFFSET},

@@ -50,6 +50,7 @@ void qn__scratch_give(qn__scratch_t* scratch, uint8_t* bytes) {
   if (!bytes) return;
   uint8_t* begin = bytes - offsetof(qn__scratch_buffer_t, bytes);
   qn__scratch_buffer_t* buffer = (qn__scratch_buffer_t*)(void*)begin;
+  assert(buffer->capacity > 0 && buffer->capacity % STEP_BYTES == 0);  // a buffer of take
   if (buffer->capacity <= LARGEST_KEPT_BYTES) {
     for (size_t i = 0; i < QN__SCRATCH_SLOTS; i++) {
       qn__scratch_buffer_t* none = NULL;

@@ -61,6 +61,7 @@ static qn_status_t take_value(qn_target_t* target, size_t index, int32_t id,
                               const qn_attribute_value_t* answer) {
   const qn__target_option_t* option = &target->kind->options[index];
   qn__target_value_t* value = &target->values[index];
+  assert(value->layer == QN__LAYER_NONE);  // a device never overrides the user
   bool is_number = answer->type == QN_ATTRIBUTE_TYPE_BOOL || answer->type == QN_ATTRIBUTE_TYPE_INT;
   bool wants_number = option->type == QN_OPTION_BOOL || option->type == QN_OPTION_INT;
   if (is_number != wants_number) return odd_answer(option, id, "a value of another type");

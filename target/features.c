@@ -112,6 +112,7 @@ static qn__target_features_t direct(const qn__target_arch_t* arch, const char* l
 
 qn__target_features_t qn__features_add(const qn__target_arch_t* arch, qn__target_features_t set,
                                        int index) {
+  assert(index >= 0 && (size_t)index < arch->feature_count);
   uint64_t bit = UINT64_C(1) << index;
   if (set.bits & bit) return set;
   set.bits |= bit;
@@ -131,12 +132,14 @@ qn__target_features_t qn__features_consistent(const qn__target_arch_t* arch,
       uint64_t implied = direct(arch, arch->features[i].implied).bits;
       if ((set.bits & implied) != implied) set.bits &= ~(UINT64_C(1) << i);
     }
+    assert((set.bits & ~before) == 0);  // so it ends
   } while (set.bits != before);
   return set;
 }
 
 qn__target_features_t qn__features_remove(const qn__target_arch_t* arch, qn__target_features_t set,
                                           int index) {
+  assert(index >= 0 && !arch->features[index].is_baseline);  // or the baseline would not be in it
   set.bits &= ~(UINT64_C(1) << index);
   return qn__features_consistent(arch, set);
 }

@@ -143,6 +143,7 @@ static qn_status_t resolve_features(qn_target_t* target, const qn__target_cpu_t*
       set = qn__features_remove(arch, set, index);
     }
   }
+  assert((qn__features_baseline(arch).bits & ~set.bits) == 0);
   target->features = set;
   features->items = qn__arena_alloc_array(&target->arena, arch->feature_count, sizeof(char*));
   if (!features->items) return qn__out_of_memory("the extensions of a target");

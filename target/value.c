@@ -59,6 +59,7 @@ static qn_status_t parse_list(qn__arena_t* arena, const qn__target_kind_t* kind,
 
 qn_status_t qn__target_value_parse(qn__arena_t* arena, const qn__target_kind_t* kind, size_t option,
                                    qn_str_t text, qn__target_value_t* out) {
+  assert(option < kind->info->option_count);
   switch (kind->options[option].type) {
     case QN_OPTION_BOOL:
       out->number = qn__str_equal(text, QN_STR("true")) || qn__str_equal(text, QN_STR("1"));
