@@ -20,51 +20,34 @@ static const qn__ir_buffer_set_t* add_root(qn__arena_t* arena, const qn__ir_buff
   return node;
 }
 
-static void touch(collect_t* self, const qn__ir_buffer_t* buffer, bool is_write) {
-  const qn__ir_buffer_t* root = qn__buf_root(buffer);
-  if (root->scope == QN__SCOPE_CONST || root->scope == QN__SCOPE_LOCAL) return;
-  if (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN) return;
-  const qn__ir_buffer_set_t** set = is_write ? &self->accesses.writes : &self->accesses.reads;
+static bool touch(void* context, const qn__ir_ref_t* ref) {
+  collect_t* self = context;
+  const qn__ir_buffer_t* root = qn__buf_root(*ref->buffer);
+  if (ref->kind == QN__REF_BASE || root->scope == QN__SCOPE_LOCAL || qn__buf_is_constant(root)) {
+    return true;
+  }
+  bool is_read = ref->kind == QN__REF_LOAD;
+  const qn__ir_buffer_set_t** set = is_read ? &self->accesses.reads : &self->accesses.writes;
   *set = add_root(self->arena, *set, root);
-}
-
-static bool collect_slot(void* self, qn__ir_expr_t** slot) {
-  if ((*slot)->kind == QN__EXPR_LOAD) touch(self, (*slot)->load.buffer, false);
-  return qn__expr_each_child(*slot, collect_slot, self);
-}
-
-static void collect_own(collect_t* self, qn__ir_stmt_t* stmt) {
-  (void)qn__stmt_each_expr(stmt, collect_slot, self);
-  if (stmt->kind == QN__STMT_STORE) touch(self, stmt->store.buffer, true);
-  if (stmt->kind == QN__STMT_ATOMIC) touch(self, stmt->atomic.buffer, true);
-}
-
-static void collect_block(collect_t* self, qn__ir_block_t* block);
-
-static void collect_stmt(collect_t* self, qn__ir_stmt_t* stmt) {
-  collect_own(self, stmt);
-  QN__EACH_BLOCK(stmt, inner) collect_block(self, inner);
-}
-
-static void collect_block(collect_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) collect_stmt(self, stmt);
+  return true;
 }
 
 qn__ir_accesses_t qn__accesses_of_own(qn__arena_t* arena, qn__ir_stmt_t* stmt) {
   collect_t self = {arena, {NULL, NULL}};
-  collect_own(&self, stmt);
+  (void)qn__stmt_each_ref(stmt, touch, &self);
   return self.accesses;
 }
 
 qn__ir_accesses_t qn__accesses_of_stmt(qn__arena_t* arena, qn__ir_stmt_t* stmt) {
   collect_t self = {arena, {NULL, NULL}};
-  collect_stmt(&self, stmt);
+  (void)qn__stmt_each_ref(stmt, touch, &self);
+  QN__EACH_BLOCK(stmt, inner) (void)qn__block_each_ref(inner, touch, &self);
   return self.accesses;
 }
 
 qn__ir_accesses_t qn__accesses_of_block(qn__arena_t* arena, qn__ir_block_t* block) {
   collect_t self = {arena, {NULL, NULL}};
-  collect_block(&self, block);
+  (void)qn__block_each_ref(block, touch, &self);
   return self.accesses;
 }
 

@@ -8,7 +8,6 @@ enum { qn__exchange_dtypes = 16 };
 
 typedef struct qn__exchange {
   qn__pass_builder_t* pb;
-  int64_t warp_size;
   uint32_t loops;                              // enclosing loops of every kind
   uint32_t rounds;                             // enclosing serial loops inside the thread loop
   uint32_t depth;                              // enclosing thread loops

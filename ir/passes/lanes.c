@@ -46,7 +46,7 @@ static bool join_child(void* self, qn__ir_expr_t** slot) {
 
 static qn__ir_lane_t of_op(const qn__lanes_t* lanes, qn__ir_expr_t* expr) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
-  if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return varying(true);
+  if (qn__expr_is_exchange(expr)) return varying(true);
   if (qn__dtype_is_int(expr->dtype) && info->rule == QN__RULE_NUMERIC && info->arity <= 2 &&
       expr->op != QN_OP_MIN && expr->op != QN_OP_MAX && expr->op != QN_OP_ABS) {
     qn__ir_lane_t a = qn__lanes_of(lanes, expr->args[0]);
@@ -158,15 +158,11 @@ static void enter_block(qn__lanes_t* lanes, qn__ir_block_t* block) {
   }
 }
 
-static void find_stores(qn__lanes_t* lanes, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_STORE) {
-      lanes->is_stored[qn__buf_root(stmt->store.buffer)->id] = true;
-    } else if (stmt->kind == QN__STMT_ATOMIC) {
-      lanes->is_stored[qn__buf_root(stmt->atomic.buffer)->id] = true;
-    }
-    QN__EACH_BLOCK(stmt, inner) find_stores(lanes, inner);
-  }
+static bool find_store(void* self, const qn__ir_ref_t* ref) {
+  const qn__lanes_t* lanes = self;
+  bool is_write = ref->kind == QN__REF_STORE || ref->kind == QN__REF_ATOMIC;
+  if (is_write) lanes->is_stored[qn__buf_root(*ref->buffer)->id] = true;
+  return true;
 }
 
 void qn__lanes_enter(qn__lanes_t* lanes, qn__ir_var_t* var, qn__ir_block_t* body) {
@@ -179,7 +175,7 @@ void qn__lanes_enter(qn__lanes_t* lanes, qn__ir_var_t* var, qn__ir_block_t* body
 }
 
 void qn__lanes_add(qn__lanes_t* lanes, qn__ir_block_t* body) {
-  find_stores(lanes, body);
+  (void)qn__block_each_ref(body, find_store, lanes);
   enter_block(lanes, body);
 }
 
@@ -202,84 +198,62 @@ qn__lanes_reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_
 
 // ---- independence
 
-typedef struct conflict {
+typedef struct slice {
   const qn__lanes_t* lanes;
-  qn__ir_buffer_t* buffer;        // that is stored to
+  qn__ir_block_t* body;
+  const qn__ir_buffer_t* buffer;  // that is stored to
   qn__ir_expr_t* const* indices;  // of that store
   uint32_t dim;
-  bool is_found;  // an access outside of the iteration's slice
-} conflict_t;
+} slice_t;
 
-static void check_access(conflict_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices) {
-  if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) return;
-  if (buffer != self->buffer) {
-    self->is_found = true;  // requirement 1
-    return;
-  }
-  qn__ir_lane_t lane = qn__lanes_of(self->lanes, indices[self->dim]);
-  if (lane.is_varying || lane.has_inner || lane.step == 0 ||
-      !qn__expr_equal(indices[self->dim], self->indices[self->dim])) {
-    self->is_found = true;
-  }
-  // With strides of the caller's choice only steps along a single known stride are told apart.
-  for (uint32_t d = 0; buffer->strides && d < buffer->rank; ++d) {
+// Returns false for an access outside of the iteration's slice.
+static bool is_in_slice(void* context, const qn__ir_ref_t* ref) {
+  const slice_t* self = context;
+  const qn__ir_buffer_t* buffer = *ref->buffer;
+  if (ref->kind == QN__REF_BASE || qn__buf_root(buffer) != qn__buf_root(self->buffer)) return true;
+  if (buffer != self->buffer) return false;  // requirement 1
+  for (uint32_t d = 0; d < buffer->rank; ++d) {
+    // With strides of the caller's choice only steps along a single known stride are told apart.
+    if (d != self->dim && !buffer->strides) continue;
+    qn__ir_lane_t lane = qn__lanes_of(self->lanes, (*ref->indices)[d]);
+    if (lane.is_varying || lane.has_inner || (lane.step == 0) == (d == self->dim) ||
+        !qn__expr_equal((*ref->indices)[d], self->indices[d])) {
+      return false;
+    }
     int64_t stride;
-    if (d == self->dim) {
-      if (!qn__expr_const_int(buffer->strides[d], &stride) || stride == 0) self->is_found = true;
-      continue;
-    }
-    lane = qn__lanes_of(self->lanes, indices[d]);
-    if (!qn__lane_is_uniform(lane) || lane.has_inner ||
-        !qn__expr_equal(indices[d], self->indices[d])) {
-      self->is_found = true;
+    if (d == self->dim && buffer->strides &&
+        (!qn__expr_const_int(buffer->strides[d], &stride) || stride == 0)) {
+      return false;
     }
   }
+  return true;
 }
 
-static bool check_loads(void* context, qn__ir_expr_t** slot) {
-  conflict_t* self = context;
-  if ((*slot)->kind == QN__EXPR_LOAD) {
-    check_access(self, (*slot)->load.buffer, (*slot)->load.indices);
-  }
-  return !self->is_found && qn__expr_each_child(*slot, check_loads, self);
-}
-
-static void check_block(conflict_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->is_found; stmt = stmt->next) {
-    (void)qn__stmt_each_expr(stmt, check_loads, self);
-    if (stmt->kind == QN__STMT_STORE) {
-      check_access(self, stmt->store.buffer, stmt->store.indices);
-    }
-    QN__EACH_BLOCK(stmt, inner) check_block(self, inner);
-  }
-}
-
-static bool store_is_private(const qn__lanes_t* lanes, qn__ir_block_t* body,
-                             const qn__ir_stmt_t* store) {
-  for (uint32_t d = 0; d < store->store.buffer->rank; ++d) {
-    conflict_t conflict = {lanes, store->store.buffer, store->store.indices, d, false};
-    check_block(&conflict, body);
-    if (!conflict.is_found) return true;
+static bool has_slice(void* context, const qn__ir_stmt_t* store) {
+  slice_t* self = context;
+  self->buffer = store->store.buffer;
+  self->indices = store->store.indices;
+  for (self->dim = 0; self->dim < self->buffer->rank; ++self->dim) {
+    if (qn__block_each_ref(self->body, is_in_slice, self)) return true;
   }
   return false;
 }
 
-// Returns true if every store is private. Compares each store with each access, and so refuses
-// bodies with more than `*inout_budget` stores.
-static bool stores_are_private(const qn__lanes_t* lanes, qn__ir_block_t* body,
-                               qn__ir_block_t* block, int* inout_budget) {
+bool qn__lanes_all_stores(const qn__lanes_t* lanes, qn__ir_block_t* block, int* inout_budget,
+                          bool (*has_proof)(void* self, const qn__ir_stmt_t* store), void* self) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     bool is_shared =
         stmt->kind == QN__STMT_STORE && !lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
-    if (is_shared && (--*inout_budget < 0 || !store_is_private(lanes, body, stmt))) return false;
+    if (is_shared && (--*inout_budget < 0 || !has_proof(self, stmt))) return false;
     QN__EACH_BLOCK(stmt, inner) {
-      if (!stores_are_private(lanes, body, inner, inout_budget)) return false;
+      if (!qn__lanes_all_stores(lanes, inner, inout_budget, has_proof, self)) return false;
     }
   }
   return true;
 }
 
 bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__ir_block_t* body) {
+  slice_t self = {.lanes = lanes, .body = body};
   int budget = 128;
-  return stores_are_private(lanes, body, body, &budget);
+  return qn__lanes_all_stores(lanes, body, &budget, has_slice, &self);
 }

@@ -49,6 +49,10 @@ typedef enum qn__lanes_reach {
 qn__lanes_reach_t qn__lanes_reach(const qn__lanes_t* lanes, const qn__ir_buffer_t* buffer,
                                   qn__ir_expr_t* const* indices);
 
+// Returns true if `has_proof` holds for each store of the block to a buffer that iterations share.
+// A proof compares a store with all accesses: `*inout_budget` limits their number.
+bool qn__lanes_all_stores(const qn__lanes_t* lanes, qn__ir_block_t* block, int* inout_budget,
+                          bool (*has_proof)(void* self, const qn__ir_stmt_t* store), void* self);
 // Returns true if the iterations of a serial loop are proven to be independent of each other. Call
 // after qn__lanes_enter.
 bool qn__lanes_is_independent(const qn__lanes_t* lanes, qn__ir_block_t* body);

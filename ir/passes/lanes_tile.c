@@ -21,6 +21,7 @@ typedef struct lane_known {
 
 typedef struct tile {
   const qn__lanes_t* lanes;
+  qn__ir_block_t* body;
   const qn__ir_var_t* iteration;
   lane_known_t* known;
   uint32_t known_count;
@@ -31,7 +32,6 @@ typedef struct tile {
   qn__ir_affine_t base;
   int64_t step;
   int64_t low, high;
-  bool has_failed;
 } tile_t;
 
 static const lane_known_t* find(const tile_t* self, const qn__ir_var_t* var) {
@@ -59,12 +59,12 @@ static void remember_range(tile_t* self, const qn__ir_var_t* var, const qn__ir_e
   if (!known) return;
   known->is_ranged = qn__expr_const_int(begin, &known->first) &&
                      qn__expr_const_int(end, &known->last) && known->last > known->first;
-  known->last -= known->is_ranged;
+  if (known->is_ranged) --known->last;
 }
 
 static void remember_let(tile_t* self, const qn__ir_stmt_t* let) {
   lane_known_t* known = remember(self, let->let.var);
-  qn__ir_affine_lets_t lets = {value_of, self};
+  const qn__ir_affine_lets_t lets = {value_of, self};
   if (known && let->let.var->dtype == QN_DTYPE_I64) {
     known->value = qn__affine_of(let->let.value, &lets);
   }
@@ -122,17 +122,18 @@ static bool take_inner(const tile_t* self, qn__ir_affine_t* sum, int64_t* out_lo
   return true;
 }
 
-static void check_access(tile_t* self, const qn__ir_buffer_t* buffer,
-                         qn__ir_expr_t* const* indices) {
-  if (qn__buf_root(buffer)->id != qn__buf_root(self->buffer)->id) {
-    return;
-  }
-  qn__ir_affine_lets_t lets = {value_of, self};
+// Returns false for an access outside of the iteration's tile, as known so far.
+static bool is_in_tile(void* context, const qn__ir_ref_t* ref) {
+  tile_t* self = context;
+  const qn__ir_buffer_t* buffer = *ref->buffer;
+  if (ref->kind == QN__REF_BASE || qn__buf_root(buffer) != qn__buf_root(self->buffer)) return true;
+  qn__ir_expr_t* index = (*ref->indices)[self->dim];
+  if (buffer != self->buffer || index->dtype != QN_DTYPE_I64) return false;
+  const qn__ir_affine_lets_t lets = {value_of, self};
   int64_t low, high;
-  self->has_failed = true;
-  if (buffer != self->buffer || indices[self->dim]->dtype != QN_DTYPE_I64) return;
-  qn__ir_affine_t sum = qn__affine_of(indices[self->dim], &lets);
-  if (!sum.is_valid || !take_inner(self, &sum, &low, &high)) return;
+  qn__ir_affine_t sum = qn__affine_of(index, &lets);
+  if (!sum.is_valid || !take_inner(self, &sum, &low, &high)) return false;
+  assert(low <= high);
   if (!self->has_base) {
     self->has_base = true;
     self->base = sum;
@@ -143,69 +144,38 @@ static void check_access(tile_t* self, const qn__ir_buffer_t* buffer,
   qn__ir_affine_t gap = qn__affine_add(&sum, &self->base, -1);
   if (!qn__affine_is_constant(&gap) || __builtin_add_overflow(low, gap.constant, &low) ||
       __builtin_add_overflow(high, gap.constant, &high)) {
-    return;
+    return false;
   }
   if (low < self->low) self->low = low;
   if (high > self->high) self->high = high;
   int64_t span;
   if (self->step == 0 || self->step == INT64_MIN ||
       __builtin_sub_overflow(self->high, self->low, &span)) {
-    return;
+    return false;
   }
-  self->has_failed = span >= (self->step < 0 ? -self->step : self->step);
+  return span < (self->step < 0 ? -self->step : self->step);
 }
 
-static bool check_loads(void* context, qn__ir_expr_t** slot) {
+static bool has_tile(void* context, const qn__ir_stmt_t* store) {
   tile_t* self = context;
-  if ((*slot)->kind == QN__EXPR_LOAD) {
-    check_access(self, (*slot)->load.buffer, (*slot)->load.indices);
-  }
-  return !self->has_failed && qn__expr_each_child(*slot, check_loads, self);
-}
-
-static void check_block(tile_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->has_failed; stmt = stmt->next) {
-    (void)qn__stmt_each_expr(stmt, check_loads, self);
-    if (stmt->kind == QN__STMT_STORE && !self->has_failed) {
-      check_access(self, stmt->store.buffer, stmt->store.indices);
-    }
-    QN__EACH_BLOCK(stmt, inner) check_block(self, inner);
-  }
-}
-
-static bool store_has_tile(tile_t* self, qn__ir_block_t* body, const qn__ir_stmt_t* store) {
-  const qn__ir_buffer_t* buffer = store->store.buffer;
+  qn__ir_buffer_t* buffer = store->store.buffer;
+  qn__ir_expr_t** indices = store->store.indices;
+  const qn__ir_ref_t first = {QN__REF_STORE, &buffer, &indices};
   if (buffer->strides || buffer->scope == QN__SCOPE_VIEW) return false;
-  for (uint32_t d = 0; d < buffer->rank; ++d) {
-    self->buffer = buffer;
-    self->dim = d;
-    self->has_base = self->has_failed = false;
-    check_access(self, buffer, store->store.indices);
-    if (!self->has_failed) check_block(self, body);
-    if (!self->has_failed) return true;
+  self->buffer = buffer;
+  for (self->dim = 0; self->dim < buffer->rank; ++self->dim) {
+    self->has_base = false;
+    if (is_in_tile(self, &first) && qn__block_each_ref(self->body, is_in_tile, self)) return true;
   }
   return false;
 }
 
-static bool stores_have_tiles(tile_t* self, qn__ir_block_t* body, qn__ir_block_t* block,
-                              int* inout_budget) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    bool is_shared = stmt->kind == QN__STMT_STORE &&
-                     !self->lanes->is_private[qn__buf_root(stmt->store.buffer)->id];
-    if (is_shared && (--*inout_budget < 0 || !store_has_tile(self, body, stmt))) return false;
-    QN__EACH_BLOCK(stmt, inner) {
-      if (!stores_have_tiles(self, body, inner, inout_budget)) return false;
-    }
-  }
-  return true;
-}
-
 bool qn__lanes_is_tiled(const qn__lanes_t* lanes, qn__arena_t* arena, const qn__ir_var_t* iteration,
                         qn__ir_block_t* body) {
-  tile_t self = {.lanes = lanes, .iteration = iteration};
+  tile_t self = {.lanes = lanes, .body = body, .iteration = iteration};
   self.known = qn__arena_alloc_array(arena, max_vars, sizeof *self.known);
   if (!self.known) return false;
   remember_block(&self, body);
   int budget = max_stores;
-  return stores_have_tiles(&self, body, body, &budget);
+  return qn__lanes_all_stores(lanes, body, &budget, has_tile, &self);
 }

@@ -8,22 +8,16 @@
 
 // ---- the loops of a nest
 
-// Returns true for arithmetic on values and on memory that no statement writes. Then each iteration
-// of an inner loop may compute it again.
-static bool only_reads_inputs(void* self, qn__ir_expr_t** slot) {
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_LOAD) {
-    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
-    bool is_input = root->scope == QN__SCOPE_CONST ||
-                    (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
-    if (!is_input) return false;
-  }
-  return expr->kind != QN__EXPR_REDUCE && qn__expr_each_child(*slot, only_reads_inputs, self);
+static bool may_change(const qn__ir_expr_t* expr) {
+  return expr->kind == QN__EXPR_REDUCE ||
+         (expr->kind == QN__EXPR_LOAD && !qn__buf_is_constant(qn__buf_root(expr->load.buffer)));
 }
 
+// Returns true for arithmetic on values and on memory that no statement writes. Then each iteration
+// of an inner loop may compute it again.
 static bool is_cheap(const qn__pass_builder_t* pb, qn__ir_expr_t* value) {
   if (pb->options->is_checked) return qn__pb_is_pure(pb, value);
-  return !qn__expr_facts(value).has_cross_lane && only_reads_inputs(NULL, &value);
+  return !qn__expr_facts(value).has_cross_lane && !qn__expr_any(value, may_change);
 }
 
 static bool depends(const qn__nest_t* nest, const qn__ir_stmt_t* lets, qn__ir_expr_t* expr) {
@@ -57,30 +51,17 @@ static qn__ir_stmt_t* only_loop(const qn__pass_builder_t* pb, const qn__nest_t* 
 
 typedef struct score {
   const qn__lanes_t* lanes;
-  double weight;
   double total;
 } score_t;
 
-static bool score_loads(void* context, qn__ir_expr_t** slot) {
+static bool add_score(void* context, const qn__ir_ref_t* ref) {
   score_t* self = context;
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_LOAD &&
-      qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) == QN__REACH_CONTIGUOUS) {
-    self->total += self->weight;
+  bool is_access = ref->kind == QN__REF_LOAD || ref->kind == QN__REF_STORE;
+  if (is_access &&
+      qn__lanes_reach(self->lanes, *ref->buffer, *ref->indices) == QN__REACH_CONTIGUOUS) {
+    self->total += ref->kind == QN__REF_STORE ? 1.5 : 1;  // a store counts more than a load
   }
-  return qn__expr_each_child(*slot, score_loads, self);
-}
-
-static void score_block(score_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    (void)qn__stmt_each_expr(stmt, score_loads, self);
-    if (stmt->kind == QN__STMT_STORE &&
-        qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
-            QN__REACH_CONTIGUOUS) {
-      self->total += 1.5 * self->weight;  // a store counts more than a load
-    }
-    QN__EACH_BLOCK(stmt, inner) score_block(self, inner);
-  }
+  return true;
 }
 
 static double score_of(qn__pass_builder_t* pb, qn__nest_t* nest, uint32_t which) {
@@ -88,8 +69,8 @@ static double score_of(qn__pass_builder_t* pb, qn__nest_t* nest, uint32_t which)
   if (!lanes) return 0;
   qn__lanes_enter(lanes, nest->loops[which]->loop.var, &nest->lets);
   qn__lanes_add(lanes, &nest->body);
-  score_t score = {lanes, 1, 0};
-  score_block(&score, &nest->body);
+  score_t score = {lanes, 0};
+  (void)qn__block_each_ref(&nest->body, add_score, &score);
   return score.total;
 }
 
@@ -115,15 +96,13 @@ void qn__nest_open(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t* out)
     qn__ir_stmt_t* last = out->loops[out->count - 1];
     qn__ir_stmt_t* inner = out->count < qn__max_nest ? only_loop(pb, out, &last->loop.body) : NULL;
     if (!inner) {
-      out->body = last->loop.body;
-      last->loop.body = (qn__ir_block_t){NULL, NULL};
+      out->body = qn__block_take(&last->loop.body);
       break;
     }
-    qn__ir_stmt_t* next;
-    for (qn__ir_stmt_t* stmt = last->loop.body.first; stmt != inner; stmt = next) {
-      next = stmt->next;
-      stmt->next = NULL;
-      qn__block_append(&out->lets, stmt);
+    qn__ir_stmt_t* let;
+    while ((let = qn__block_pop(&last->loop.body)) != inner) {
+      assert(let && let->kind == QN__STMT_LET);
+      qn__block_append(&out->lets, let);
       ++out->let_counts[out->count - 1];
     }
     out->loops[out->count++] = inner;
@@ -132,22 +111,17 @@ void qn__nest_open(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t* out)
 }
 
 void qn__nest_close(qn__nest_t* nest) {
-  qn__ir_stmt_t* let = nest->lets.first;
   for (uint32_t i = 0; i + 1 < nest->count; ++i) {
     qn__ir_block_t* body = &nest->loops[i]->loop.body;
-    *body = (qn__ir_block_t){NULL, NULL};
+    assert(!body->first);  // qn__nest_open took its statements
     for (uint32_t k = 0; k < nest->let_counts[i]; ++k) {
-      assert(let);
-      qn__ir_stmt_t* next = let->next;
-      let->next = NULL;
-      qn__block_append(body, let);
-      let = next;
+      assert(nest->lets.first);
+      qn__block_append(body, qn__block_pop(&nest->lets));
     }
     qn__block_append(body, nest->loops[i + 1]);
   }
-  assert(!let);
-  nest->loops[nest->count - 1]->loop.body = nest->body;
-  nest->lets = nest->body = (qn__ir_block_t){NULL, NULL};
+  assert(!nest->lets.first);
+  nest->loops[nest->count - 1]->loop.body = qn__block_take(&nest->body);
 }
 
 // ---- the index space
@@ -169,20 +143,31 @@ int64_t qn__nest_trips(const qn__nest_t* nest) {
   return all;
 }
 
-void qn__nest_place(qn__pass_builder_t* pb, qn__nest_t* nest, const qn__ir_expr_t* index,
-                    qn__ir_block_t* out) {
-  qn__ir_expr_t* rest = qn__pb_copy(pb, index);
+void qn__nest_place_lane(qn__pass_builder_t* pb, const qn__nest_t* nest, const qn__ir_expr_t* at,
+                         qn__ir_var_t* k, int64_t count, qn__ir_block_t* out) {
+  qn__ir_expr_t* rest = qn__pb_copy(pb, at);
   for (uint32_t p = nest->count; p-- > 0;) {
-    qn__ir_stmt_t* loop = nest->loops[nest->order[p]];
+    const qn__ir_stmt_t* loop = nest->loops[nest->order[p]];
+    bool is_fastest = p + 1 == nest->count;
     qn__ir_expr_t* value = rest;
     if (p > 0) {
       qn__ir_expr_t* extent = qn__pb_extent(pb, loop);
+      if (is_fastest && k) extent = qn__pb_op_int(pb, QN_OP_FLOORDIV, extent, count);
       value = qn__pb_op(pb, QN_OP_FLOORMOD, rest, extent);
       rest = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, rest), qn__pb_copy(pb, extent));
       if (p > 1) rest = qn__pb_use(pb, qn__pb_let(pb, out, "rest", rest));
     }
+    if (is_fastest && k) {
+      value = qn__pb_op_int(pb, QN_OP_MUL, value, count);
+      value = qn__pb_op(pb, QN_OP_ADD, value, qn__pb_use(pb, k));
+    }
     value = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, loop->loop.begin), value);
     qn__pb_let_var(pb, out, loop->loop.var, value);
   }
+}
+
+void qn__nest_place(qn__pass_builder_t* pb, qn__nest_t* nest, const qn__ir_expr_t* index,
+                    qn__ir_block_t* out) {
+  qn__nest_place_lane(pb, nest, index, NULL, 1, out);
   qn__block_splice(out, &nest->lets);
 }

@@ -34,5 +34,9 @@ int64_t qn__nest_trips(const qn__nest_t* nest);
 // use), then the nest's own lets, which move.
 void qn__nest_place(qn__pass_builder_t* pb, qn__nest_t* nest, const qn__ir_expr_t* index,
                     qn__ir_block_t* out);
+// Appends lets of the loops' variables for lane `k` of group `at` (a small expression). A group has
+// `count` iterations, adjacent along the fastest loop.
+void qn__nest_place_lane(qn__pass_builder_t* pb, const qn__nest_t* nest, const qn__ir_expr_t* at,
+                         qn__ir_var_t* k, int64_t count, qn__ir_block_t* out);
 
 #endif  // QUERN_IR_PASSES_NEST_H_

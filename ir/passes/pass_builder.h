@@ -114,6 +114,9 @@ static inline bool qn__is_independent_loop(const qn__ir_stmt_t* stmt) {
 static inline bool qn__is_cooperative_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && stmt->loop.is_cooperative;
 }
+static inline bool qn__is_cooperative_reduce(const qn__ir_expr_t* expr) {
+  return expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative;
+}
 // Returns true for a thread loop with a barrier or an exchange, which needs exactly as many threads
 // as iterations.
 static inline bool qn__threads_synchronize(const qn__ir_stmt_t* stmt) {

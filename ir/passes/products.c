@@ -290,14 +290,11 @@ typedef struct reach {
   uint32_t contiguous;
 } reach_t;
 
-static bool count_contiguous(void* context, qn__ir_expr_t** slot) {
+static bool count_contiguous(void* context, const qn__ir_ref_t* ref) {
   reach_t* self = context;
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_LOAD &&
-      qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) == QN__REACH_CONTIGUOUS) {
-    ++self->contiguous;
-  }
-  return qn__expr_each_child(*slot, count_contiguous, self);
+  self->contiguous +=
+      qn__lanes_reach(self->lanes, *ref->buffer, *ref->indices) == QN__REACH_CONTIGUOUS;
+  return true;
 }
 
 static uint32_t contiguous_along(qn__product_t* product, qn__product_operand_t* operand,
@@ -310,9 +307,9 @@ static uint32_t contiguous_along(qn__product_t* product, qn__product_operand_t* 
     qn__ir_stmt_t* let = product->names[i].let;
     if (!let || !operand->is_needed[i]) continue;
     qn__lanes_let(lanes, let);
-    (void)count_contiguous(&reach, &let->let.value);
+    (void)qn__expr_each_ref(let->let.value, count_contiguous, &reach);
   }
-  (void)count_contiguous(&reach, &operand->value);
+  (void)qn__expr_each_ref(operand->value, count_contiguous, &reach);
   return reach.contiguous;
 }
 

@@ -134,6 +134,12 @@ static inline bool qn__expr_is_lazy(const qn__ir_expr_t* expr) {
          (expr->kind == QN__EXPR_OP && (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR));
 }
 
+// Returns true for memory that no statement of the function writes. The buffer is no view.
+static inline bool qn__buf_is_constant(const qn__ir_buffer_t* root) {
+  return root->scope == QN__SCOPE_CONST ||
+         (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
+}
+
 // Like qn__buf_root, for a pass that changes the buffer.
 static inline qn__ir_buffer_t* qn__buf_root_mutable(qn__ir_buffer_t* buffer) {
   while (buffer->scope == QN__SCOPE_VIEW) buffer = buffer->base;

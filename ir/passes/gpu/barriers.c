@@ -107,24 +107,17 @@ static void place_before(placer_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* ou
 }
 
 static void place_in_block(placer_t* self, qn__ir_block_t* block) {
-  qn__ir_block_t out = {NULL, NULL};
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
-    place_before(self, stmt, &out);
-    qn__block_append(&out, stmt);
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) != NULL;) {
+    place_before(self, stmt, block);
+    qn__block_append(block, stmt);
   }
-  *block = out;
 }
 
 // Removes marks that only the GPU mapping passes read.
 static void clear_marks(qn__ir_block_t* block) {
-  qn__ir_block_t out = {NULL, NULL};
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) != NULL;) {
     QN__EACH_BLOCK(stmt, inner) clear_marks(inner);
     if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->row_lanes = 0;
     bool is_wrapper = stmt->role == QN__ROLE_DIVIDE && stmt->kind == QN__STMT_IF &&
@@ -132,12 +125,11 @@ static void clear_marks(qn__ir_block_t* block) {
     stmt->role = QN__ROLE_ANY;
     if (is_wrapper) {
       assert(stmt->if_.condition->int_value == 1);
-      qn__block_splice(&out, &stmt->if_.then_block);
+      qn__block_splice(block, &stmt->if_.then_block);
     } else {
-      qn__block_append(&out, stmt);
+      qn__block_append(block, stmt);
     }
   }
-  *block = out;
 }
 
 static void place_in_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {

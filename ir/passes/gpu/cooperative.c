@@ -47,22 +47,6 @@ static void by_all(qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__block_splice(out, &alone);
 }
 
-typedef struct own {
-  qn__coop_t* coop;
-  qn__ir_block_t* out;
-} own_t;
-
-static bool own_slot(void* context, qn__ir_expr_t** slot) {
-  own_t* self = context;
-  return qn__coop_split_expr(self->coop, self->out, slot);
-}
-
-// Divides the reductions in the expressions of the statement itself.
-static bool split_own(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
-  own_t own = {coop, out};
-  return qn__stmt_each_expr(stmt, own_slot, &own);
-}
-
 // ---- control flow
 
 typedef struct content {
@@ -71,46 +55,38 @@ typedef struct content {
   bool has_memory;   // stores to other memory, or atomics
 } content_t;
 
-static bool find_divided(void* found, qn__ir_expr_t** slot) {
-  if ((*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.is_cooperative) {
-    *(bool*)found = true;
-  }
-  return !*(bool*)found && qn__expr_each_child(*slot, find_divided, found);
+static bool note_write(void* context, const qn__ir_ref_t* ref) {
+  content_t* self = context;
+  if (ref->kind != QN__REF_STORE && ref->kind != QN__REF_ATOMIC) return true;
+  bool is_local = qn__buf_root(*ref->buffer)->scope == QN__SCOPE_LOCAL;
+  self->has_private |= is_local;
+  self->has_memory |= !is_local;
+  return true;
 }
 
-static void look_into(content_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    (void)qn__stmt_each_expr(stmt, find_divided, &self->is_divided);
-    self->is_divided |= qn__is_cooperative_loop(stmt) || qn__threads_synchronize(stmt);
-    const qn__ir_buffer_t* target = NULL;
-    if (stmt->kind == QN__STMT_STORE) target = qn__buf_root(stmt->store.buffer);
-    if (stmt->kind == QN__STMT_ATOMIC) target = qn__buf_root(stmt->atomic.buffer);
-    if (target && target->scope != QN__SCOPE_LOCAL) self->has_memory = true;
-    if (target && target->scope == QN__SCOPE_LOCAL) self->has_private = true;
-    QN__EACH_BLOCK(stmt, inner) look_into(self, inner);
-  }
+static bool is_divided(const qn__ir_stmt_t* stmt) {
+  return qn__is_cooperative_loop(stmt) || qn__threads_synchronize(stmt);
 }
 
-static void run_if(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
-  if (!split_own(coop, stmt, out)) return;
-  qn__ir_block_t then_block = stmt->if_.then_block, else_block = stmt->if_.else_block;
-  stmt->if_.then_block = stmt->if_.else_block = (qn__ir_block_t){NULL, NULL};
-  run_block(coop, &then_block, &stmt->if_.then_block);
-  run_block(coop, &else_block, &stmt->if_.else_block);
-  qn__block_append(out, stmt);
+static content_t look_into(qn__ir_stmt_t* stmt) {
+  qn__ir_block_t alone = qn__block_of(stmt);
+  content_t content = {.is_divided = qn__block_any(&alone, is_divided) ||
+                                     qn__block_any_expr(&alone, qn__is_cooperative_reduce)};
+  (void)qn__block_each_ref(&alone, note_write, &content);
+  return content;
 }
 
-// Runs the rounds of a loop one after the other, `for` or `while`.
-static void run_rounds(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* body,
-                       qn__ir_block_t* out) {
-  if (!split_own(coop, stmt, out)) return;
+// Runs the statements of a branch or of a loop's rounds, one after the other.
+static void run_nested(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+  if (!qn__coop_split_own(coop, stmt, out)) return;
   if (stmt->kind == QN__STMT_LOOP) {
     stmt->loop.is_independent = false;
     if (stmt->loop.kind != QN_LOOP_UNROLL) stmt->loop.kind = QN_LOOP_SERIAL;
   }
-  qn__ir_block_t inner = *body;
-  *body = (qn__ir_block_t){NULL, NULL};
-  run_block(coop, &inner, body);
+  QN__EACH_BLOCK(stmt, nested) {
+    qn__ir_block_t inner = qn__block_take(nested);
+    run_block(coop, &inner, nested);
+  }
   qn__block_append(out, stmt);
 }
 
@@ -148,7 +124,7 @@ static void run_threads(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* o
 static void run_atomic(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_var_t* result = stmt->atomic.result;
-  if (!split_own(coop, stmt, out)) return;
+  if (!qn__coop_split_own(coop, stmt, out)) return;
   if (!result) {
     by_first(coop, stmt, out);
     return;
@@ -173,10 +149,10 @@ static void run_stmt(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out)
       // Fall through.
     case QN__STMT_LET:
     case QN__STMT_ASSERT:
-      if (split_own(coop, stmt, out)) qn__block_append(out, stmt);
+      if (qn__coop_split_own(coop, stmt, out)) qn__block_append(out, stmt);
       return;
     case QN__STMT_STORE:
-      if (!split_own(coop, stmt, out)) return;
+      if (!qn__coop_split_own(coop, stmt, out)) return;
       if (qn__buf_root(stmt->store.buffer)->scope == QN__SCOPE_LOCAL) {
         by_all(stmt, out);
       } else {
@@ -193,34 +169,25 @@ static void run_stmt(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out)
       break;
   }
   if (qn__is_cooperative_loop(stmt)) {
-    if (split_own(coop, stmt, out)) qn__coop_split_loop(coop, out, stmt);
+    if (qn__coop_split_own(coop, stmt, out)) qn__coop_split_loop(coop, out, stmt);
     return;
   }
   if (qn__threads_synchronize(stmt)) {
     run_threads(coop, stmt, out);
     return;
   }
-  content_t content = {false, false, false};
-  qn__ir_block_t alone = qn__block_of(stmt);
-  look_into(&content, &alone);
+  content_t content = look_into(stmt);
   if (!content.is_divided && !content.has_memory) {
     by_all(stmt, out);
   } else if (!content.is_divided && !content.has_private) {
     by_first(coop, stmt, out);
-  } else if (stmt->kind == QN__STMT_IF) {
-    run_if(coop, stmt, out);
-  } else if (stmt->kind == QN__STMT_WHILE) {
-    run_rounds(coop, stmt, &stmt->while_.body, out);
   } else {
-    run_rounds(coop, stmt, &stmt->loop.body, out);
+    run_nested(coop, stmt, out);
   }
 }
 
 static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* out) {
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__pb_stopped(coop->pb); stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(block)) && !qn__pb_stopped(coop->pb);) {
     run_stmt(coop, stmt, out);
   }
 }
@@ -297,23 +264,17 @@ static void cooperate_function(qn__pass_builder_t* pb) {
 
 // ---- postcondition
 
-static bool has_no_mark(void* self, qn__ir_expr_t** slot) {
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative) return false;
-  return qn__expr_each_child(*slot, has_no_mark, self);
-}
-
 static bool is_left(const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_LOOP && stmt->loop.launch) {
     return stmt->loop.launch->kind != QN__LAUNCH_THREADS;
   }
-  // Visiting changes nothing.
-  return qn__is_cooperative_loop(stmt) || qn__is_independent_loop(stmt) ||
-         !qn__stmt_each_expr((qn__ir_stmt_t*)(uintptr_t)stmt, has_no_mark, NULL);
+  return qn__is_cooperative_loop(stmt) || qn__is_independent_loop(stmt);
 }
 
 static const char* check(qn__ir_func_t* function) {
-  return qn__block_any(&function->body, is_left) ? "a mark or a launch without threads" : NULL;
+  bool is_wrong = qn__block_any(&function->body, is_left) ||
+                  qn__block_any_expr(&function->body, qn__is_cooperative_reduce);
+  return is_wrong ? "a mark or a launch without threads" : NULL;
 }
 
 const qn__pass_t qn__pass_cooperative = {

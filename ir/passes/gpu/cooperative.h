@@ -35,8 +35,8 @@ bool qn__coop_is_never_empty(const qn__ir_stmt_t* loop);
 
 // ---- cooperative_split.c
 
-// Divides the marked reductions of an expression; appends the statements they need to `out`.
-bool qn__coop_split_expr(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** slot);
+// Divides the marked reductions of the statement itself; appends the statements they need to `out`.
+bool qn__coop_split_own(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out);
 // Divides a nest of independent loops.
 void qn__coop_split_loop(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_stmt_t* loop);
 

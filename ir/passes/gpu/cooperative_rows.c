@@ -12,25 +12,18 @@ static bool is_row(const qn__ir_buffer_t* buffer) {
   return buffer->row_lanes > 0;
 }
 
-static bool find_row(void* found, qn__ir_expr_t** slot) {
+static bool find_row(void* found, const qn__ir_ref_t* ref) {
   const qn__ir_buffer_t** row = found;
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_LOAD && is_row(expr->load.buffer)) *row = expr->load.buffer;
-  return !*row && qn__expr_each_child(*slot, find_row, found);
+  if (is_row(*ref->buffer)) *row = *ref->buffer;
+  return !*row;
 }
 
 const qn__ir_buffer_t* qn__coop_row(qn__ir_block_t* body, qn__ir_expr_t* reduce) {
   const qn__ir_buffer_t* row = NULL;
   if (reduce) {
-    (void)find_row(&row, &reduce);
-    return row;
-  }
-  for (qn__ir_stmt_t* stmt = body->first; stmt && !row; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_STORE && is_row(stmt->store.buffer)) return stmt->store.buffer;
-    (void)qn__stmt_each_expr(stmt, find_row, &row);
-    QN__EACH_BLOCK(stmt, inner) {
-      if (!row) row = qn__coop_row(inner, NULL);
-    }
+    (void)qn__expr_each_ref(reduce, find_row, &row);
+  } else {
+    (void)qn__block_each_ref(body, find_row, &row);
   }
   return row;
 }
@@ -60,34 +53,14 @@ typedef struct row_place {
   qn__ir_var_t* lane;
 } row_place_t;
 
-static bool set_place(const row_place_t* self, const qn__ir_buffer_t* buffer,
-                      qn__ir_expr_t** indices) {
-  if (!is_row(buffer)) return true;
+static bool set_place(void* context, const qn__ir_ref_t* ref) {
+  const row_place_t* self = context;
+  if (!is_row(*ref->buffer)) return true;
   qn__pass_builder_t* pb = self->coop->pb;
-  indices[0] = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->first), qn__pb_use(pb, self->lane));
-  return indices[0] != NULL;
-}
-
-static bool place_slot(void* context, qn__ir_expr_t** slot) {
-  row_place_t* self = context;
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_LOAD && is_row(expr->load.buffer)) {
-    return set_place(self, expr->load.buffer, expr->load.indices);
-  }
-  return qn__expr_each_child(*slot, place_slot, self);
-}
-
-static bool place_block(row_place_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (!qn__stmt_each_expr(stmt, place_slot, self)) return false;
-    if (stmt->kind == QN__STMT_STORE && !set_place(self, stmt->store.buffer, stmt->store.indices)) {
-      return false;
-    }
-    QN__EACH_BLOCK(stmt, inner) {
-      if (!place_block(self, inner)) return false;
-    }
-  }
-  return true;
+  qn__ir_expr_t* index =
+      qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->first), qn__pb_use(pb, self->lane));
+  if (index) (*ref->indices)[0] = index;
+  return index != NULL;
 }
 
 // Returns the thread's group of adjacent elements in round `k`: k * T + t.
@@ -122,8 +95,7 @@ qn__ir_expr_t* qn__coop_row_reduce(qn__coop_t* coop, const qn__ir_buffer_t* row,
     if (!outer) return NULL;
     qn__ir_expr_t* each = outer->reduce.value;
     row_place_t place = {coop, qn__pb_int(pb, k * row->row_lanes), each->reduce.reduce_var};
-    if (!place.first || !place_block(&place, &each->reduce.lets) ||
-        !place_slot(&place, &each->reduce.value)) {
+    if (!place.first || !qn__expr_each_ref(each, set_place, &place)) {
       return NULL;
     }
     qn__ir_expr_t* condition = has_group(coop, row, reduce->reduce.end, group, k + 1);
@@ -169,7 +141,7 @@ qn__ir_stmt_t* qn__coop_row_loop(qn__coop_t* coop, const qn__ir_buffer_t* row, q
   if (!lanes) return NULL;
   row_place_t place = {coop, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, k), row->row_lanes),
                        lanes->loop.var};
-  if (!place.first || !place_block(&place, &lanes->loop.body)) return NULL;
+  if (!place.first || !qn__block_each_ref(&lanes->loop.body, set_place, &place)) return NULL;
   qn__ir_expr_t* condition = has_group(coop, row, nest->loops[0]->loop.end, use, rounds_of(row));
   qn__ir_stmt_t* inner = lanes;
   if (condition) {

@@ -31,14 +31,13 @@ static qn__ir_expr_t* position(qn__coop_t* coop, qn__ir_var_t* k) {
 }
 
 static qn_op_t exchange_of(const qn__coop_t* coop, qn_reduce_kind_t kind) {
-  switch (kind) {
-    case QN_REDUCE_MIN:
-      return coop->is_warp ? QN_OP_WARP_MIN : QN_OP_BLOCK_MIN;
-    case QN_REDUCE_MAX:
-      return coop->is_warp ? QN_OP_WARP_MAX : QN_OP_BLOCK_MAX;
-    default:
-      return coop->is_warp ? QN_OP_WARP_SUM : QN_OP_BLOCK_SUM;
-  }
+  static const qn_op_t ops[][2] = {
+      [QN_REDUCE_SUM] = {QN_OP_BLOCK_SUM, QN_OP_WARP_SUM},
+      [QN_REDUCE_MIN] = {QN_OP_BLOCK_MIN, QN_OP_WARP_MIN},
+      [QN_REDUCE_MAX] = {QN_OP_BLOCK_MAX, QN_OP_WARP_MAX},
+  };
+  assert(kind != QN_REDUCE_PROD);  // which marks.c does not mark
+  return ops[kind][coop->is_warp];
 }
 
 // Returns the reduction in lanes, or a choice of both forms if the length is not constant.
@@ -105,15 +104,13 @@ typedef struct split {
 
 static bool split_slot(void* context, qn__ir_expr_t** slot) {
   split_t* self = context;
-  if ((*slot)->kind == QN__EXPR_REDUCE && (*slot)->reduce.is_cooperative) {
-    return split_reduce(self->coop, self->out, slot);
-  }
+  if (qn__is_cooperative_reduce(*slot)) return split_reduce(self->coop, self->out, slot);
   return qn__expr_each_child(*slot, split_slot, self);
 }
 
-bool qn__coop_split_expr(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** slot) {
+bool qn__coop_split_own(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   split_t self = {coop, out};
-  return split_slot(&self, slot);
+  return qn__stmt_each_expr(stmt, split_slot, &self);
 }
 
 // Returns `for k in 0..ceildiv(E // 4 - t, T) { let at = k * T + t; vector lane in 0..4 { ... } }`.

@@ -23,12 +23,6 @@ static void make_cooperative(qn__ir_stmt_t* launch, qn__launch_kind_t kind, int6
   launch->loop.launch->threads = threads;
 }
 
-static uint32_t count_stmts(const qn__ir_block_t* block) {
-  uint32_t count = 0;
-  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) ++count;
-  return count;
-}
-
 // ---- statements
 
 static void distribute_statements(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
@@ -100,7 +94,7 @@ static bool keep_threads(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__ir_b
     loop->loop.is_independent = false;
     if (loop == innermost) break;
   }
-  uint32_t count = count_stmts(content) - 1;
+  uint32_t count = qn__block_count(content) - 1;
   if (count > 0) {
     (void)qn__block_cut(content, count);
     qn__launch_add_head(launch, content);
@@ -135,7 +129,7 @@ static void place_iteration(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__n
   qn__ir_expr_t* use = qn__pb_use(pb, at);
   if (!use) return;
   qn__nest_place(pb, nest, use, out);
-  launch->loop.launch->lead_count = count_stmts(out);
+  launch->loop.launch->lead_count = qn__block_count(out);
   qn__block_splice(out, &nest->body);
 }
 

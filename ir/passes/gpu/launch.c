@@ -83,11 +83,7 @@ static qn__ir_block_t* level_of(qn__ir_stmt_t* launch) {
 }
 
 qn__ir_block_t qn__block_cut(qn__ir_block_t* block, uint32_t count) {
-  if (count == 0) {
-    qn__ir_block_t all = *block;
-    *block = (qn__ir_block_t){NULL, NULL};
-    return all;
-  }
+  if (count == 0) return qn__block_take(block);
   qn__ir_stmt_t* last = block->first;
   for (uint32_t i = 1; i < count && last; ++i) last = last->next;
   assert(last);
@@ -115,8 +111,7 @@ qn__ir_block_t qn__launch_take(qn__ir_stmt_t* launch) {
   qn__ir_block_t rest = cut_head(launch);
   if (launch->loop.launch->guard_count == 0) return rest;
   qn__ir_block_t* inner = &innermost_guard(launch, rest.first)->if_.then_block;
-  qn__ir_block_t content = *inner;
-  *inner = (qn__ir_block_t){NULL, NULL};
+  qn__ir_block_t content = qn__block_take(inner);
   qn__block_splice(level_of(launch), &rest);
   return content;
 }
@@ -153,8 +148,7 @@ void qn__launch_put_region(qn__ir_stmt_t* launch, qn__ir_block_t* region) {
 }
 
 void qn__launch_add_head(qn__ir_stmt_t* launch, qn__ir_block_t* block) {
-  uint32_t count = 0;
-  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) ++count;
+  uint32_t count = qn__block_count(block);
   qn__ir_block_t rest = cut_head(launch);
   qn__block_splice(level_of(launch), block);
   qn__block_splice(level_of(launch), &rest);

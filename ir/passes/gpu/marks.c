@@ -30,22 +30,13 @@ static bool mark_slot(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(expr, mark_slot, self);
 }
 
-static bool find_reduce(void* found, qn__ir_expr_t** slot) {
-  if ((*slot)->kind == QN__EXPR_REDUCE) *(bool*)found = true;
-  return !*(bool*)found && qn__expr_each_child(*slot, find_reduce, found);
+static bool is_reduce(const qn__ir_expr_t* expr) {
+  return expr->kind == QN__EXPR_REDUCE;
 }
 
 // Returns true if the block has loops or reductions that threads can share.
 static bool has_inner_work(qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    bool is_found = false;
-    (void)qn__stmt_each_expr(stmt, find_reduce, &is_found);
-    if (is_found || qn__is_independent_loop(stmt)) return true;
-    QN__EACH_BLOCK(stmt, inner) {
-      if (has_inner_work(inner)) return true;
-    }
-  }
-  return false;
+  return qn__block_any_expr(block, is_reduce) || qn__block_any(block, qn__is_independent_loop);
 }
 
 static bool is_shared_loop(const qn__ir_stmt_t* stmt, qn__ir_block_t* body) {

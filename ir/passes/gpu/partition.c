@@ -23,17 +23,15 @@ static void place_block(qn__partition_t* self, qn__ir_block_t* block,
 
 // ---- units
 
-static qn__partition_unit_t* open_unit(qn__partition_t* self, qn__launch_kind_t kind,
-                                       const qn__ir_block_t* home,
-                                       const qn__partition_guard_t* guards) {
+static qn__partition_unit_t* open_unit(qn__partition_t* self, qn__launch_kind_t kind) {
   qn__pass_builder_t* pb = self->pb;
   qn__partition_unit_t* unit = QN__ARENA_NEW(pb->arena, qn__partition_unit_t);
   qn__ir_stmt_t* anchor = qn__stmt_new(pb->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
   if (!unit || !anchor) return NULL;
   unit->kind = kind;
-  unit->home = home;
+  unit->home = self->out;
   unit->anchor = anchor;
-  unit->guards = guards;
+  unit->guards = self->guards;
   if (self->last) {
     self->last->next = unit;
   } else {
@@ -44,51 +42,43 @@ static qn__partition_unit_t* open_unit(qn__partition_t* self, qn__launch_kind_t 
 }
 
 // Ends the open unit. Its launch comes after the statements of the host that it needs.
-static void close_unit(qn__partition_t* self, qn__ir_block_t* out) {
-  if (self->open) qn__block_append(out, self->open->anchor);
+static void close_unit(qn__partition_t* self) {
+  assert(!self->open || self->open->home == self->out);
+  if (self->open) qn__block_append(self->out, self->open->anchor);
   self->open = NULL;
 }
 
 // Appends a statement to the open unit.
-static void collect(qn__partition_t* self, qn__ir_stmt_t* stmt, const qn__ir_block_t* home,
-                    const qn__partition_guard_t* guards) {
-  if (!self->open) self->open = open_unit(self, QN__LAUNCH_STATEMENTS, home, guards);
+static void collect(qn__partition_t* self, qn__ir_stmt_t* stmt) {
+  if (!self->open) self->open = open_unit(self, QN__LAUNCH_STATEMENTS);
   if (self->open) qn__block_append(&self->open->stmts, stmt);
 }
 
-static void launch(qn__partition_t* self, qn__launch_kind_t kind, qn__ir_stmt_t* stmt,
-                   qn__ir_block_t* out, const qn__partition_guard_t* guards) {
-  close_unit(self, out);
-  qn__partition_unit_t* unit = open_unit(self, kind, out, guards);
+static void launch(qn__partition_t* self, qn__launch_kind_t kind, qn__ir_stmt_t* stmt) {
+  close_unit(self);
+  qn__partition_unit_t* unit = open_unit(self, kind);
   if (!unit) return;
   unit->stmts = qn__block_of(stmt);
-  qn__block_append(out, unit->anchor);
+  qn__block_append(self->out, unit->anchor);
 }
 
-static qn__partition_value_t* device_value(qn__partition_t* self, qn__ir_stmt_t* stmt,
-                                           const qn__ir_block_t* home) {
+static qn__partition_value_t* device_value(qn__partition_t* self, qn__ir_stmt_t* stmt) {
   qn__partition_value_t* value = QN__ARENA_NEW(self->pb->arena, qn__partition_value_t);
   if (!value) return NULL;
   value->stmt = stmt;
-  value->home = home;
+  value->home = self->out;
   return value;
 }
 
 // ---- long reductions
 
-typedef struct split {
-  qn__partition_t* partition;
-  qn__ir_block_t* out;
-  const qn__partition_guard_t* guards;
-} split_t;
-
 static bool split_slot(void* context, qn__ir_expr_t** slot) {
-  split_t* self = context;
+  qn__partition_t* self = context;
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
     if (!qn__reduce_is_long(expr)) return true;
-    qn__ir_stmt_t* loop = qn__reduce_split(self->partition->pb, slot);
-    if (loop) launch(self->partition, QN__LAUNCH_ITERATIONS, loop, self->out, self->guards);
+    qn__ir_stmt_t* loop = qn__reduce_split(self->pb, slot);
+    if (loop) launch(self, QN__LAUNCH_ITERATIONS, loop);
     return loop != NULL;
   }
   // An operand that is not always evaluated stays where it is.
@@ -96,52 +86,45 @@ static bool split_slot(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(expr, split_slot, self);
 }
 
-// Moves the long reductions of a statement to launches before it.
-static void split_long(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                       const qn__partition_guard_t* guards) {
-  split_t split = {self, out, guards};
-  (void)qn__stmt_each_expr(stmt, split_slot, &split);
+// Moves the long reductions of a statement to launches before it, and the rest to the open unit.
+static void collect_split(qn__partition_t* self, qn__ir_stmt_t* stmt) {
+  (void)qn__stmt_each_expr(stmt, split_slot, self);
+  collect(self, stmt);
 }
 
 // ---- lets
 
-static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                      const qn__partition_guard_t* guards) {
-  qn__pass_builder_t* pb = self->pb;
+static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt) {
   // A possible division by zero stays inside the condition that may exclude it.
-  bool may_stay = !guards || !qn__expr_facts(stmt->let.value).has_division;
+  bool may_stay = !self->guards || !qn__expr_facts(stmt->let.value).has_division;
   if (may_stay && qn__host_knows(stmt->let.value)) {
     qn__host_mark(stmt->let.var);
-    qn__block_append(out, stmt);
+    qn__block_append(self->out, stmt);
     return;
   }
-  qn__partition_value_t* value = device_value(self, stmt, out);
+  qn__partition_value_t* value = device_value(self, stmt);
   if (!value) return;
   stmt->let.var->user = value;
-  value->is_repeated = qn__pb_is_pure(pb, stmt->let.value);
+  value->is_repeated = qn__pb_is_pure(self->pb, stmt->let.value);
   if (value->is_repeated) return;
-  split_long(self, stmt, out, guards);
-  collect(self, stmt, out, guards);
+  collect_split(self, stmt);
   value->unit = self->open;
 }
 
 typedef struct binder {
   qn__partition_t* partition;
-  qn__ir_block_t* out;
-  const qn__partition_guard_t* guards;
   const char* name;
 } binder_t;
 
 // Replaces an expression that the host cannot compute by a variable of the device.
 static bool bind_slot(void* context, qn__ir_expr_t** slot) {
-  binder_t* self = context;
+  const binder_t* self = context;
   qn__pass_builder_t* pb = self->partition->pb;
-  if (!*slot || qn__host_knows(*slot) || (*slot)->kind == QN__EXPR_VAR) return true;
+  if (qn__host_knows(*slot) || (*slot)->kind == QN__EXPR_VAR) return true;
   qn__ir_block_t block = {NULL, NULL};
-  qn__ir_var_t* var = qn__pb_let(pb, &block, self->name, *slot);
-  qn__ir_expr_t* use = qn__pb_use(pb, var);
+  qn__ir_expr_t* use = qn__pb_use(pb, qn__pb_let(pb, &block, self->name, *slot));
   if (!use) return false;
-  place_let(self->partition, block.first, self->out, self->guards);
+  place_let(self->partition, block.first);
   *slot = use;
   return true;
 }
@@ -161,25 +144,21 @@ static bool all_host(void* self, qn__ir_expr_t** slot) {
   return qn__host_knows(*slot);
 }
 
-static void place_alloc(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                        const qn__partition_guard_t* guards) {
+static void place_alloc(qn__partition_t* self, qn__ir_stmt_t* stmt) {
   qn__ir_buffer_t* buffer = stmt->alloc.buffer;
-  if (buffer->scope == QN__SCOPE_GLOBAL || buffer->scope == QN__SCOPE_CONST) {
-    qn__block_append(out, stmt);
+  bool is_view = buffer->scope == QN__SCOPE_VIEW;
+  bool is_host =
+      buffer->scope == QN__SCOPE_GLOBAL || buffer->scope == QN__SCOPE_CONST ||
+      (is_view && base_is_host(buffer->base) && qn__stmt_each_expr(stmt, all_host, NULL));
+  if (is_host) {
+    qn__block_append(self->out, stmt);
     return;
   }
-  if (buffer->scope == QN__SCOPE_VIEW) {
-    bool is_host = base_is_host(buffer->base) && qn__stmt_each_expr(stmt, all_host, NULL);
-    if (is_host) {
-      qn__block_append(out, stmt);
-      return;
-    }
-    binder_t binder = {self, out, guards, "place"};
-    if (!qn__stmt_each_expr(stmt, bind_slot, &binder)) return;
-  }
-  qn__partition_value_t* value = device_value(self, stmt, out);
+  binder_t binder = {self, "place"};
+  if (is_view && !qn__stmt_each_expr(stmt, bind_slot, &binder)) return;
+  qn__partition_value_t* value = device_value(self, stmt);
   if (!value) return;
-  value->is_repeated = buffer->scope == QN__SCOPE_VIEW;
+  value->is_repeated = is_view;
   buffer->user = value;
 }
 
@@ -198,118 +177,115 @@ static bool is_concurrent(const qn__ir_stmt_t* stmt) {
                                          qn__is_block_loop(stmt) || qn__is_thread_loop(stmt));
 }
 
-static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                     const qn__partition_guard_t* guards) {
-  qn__ir_block_t alone = qn__block_of(stmt);
-  if (!qn__block_any(&alone, is_concurrent)) {
-    collect(self, stmt, out, guards);
+static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt) {
+  qn__ir_block_t* blocks[2] = {&stmt->if_.then_block, &stmt->if_.else_block};
+  if (!qn__block_any(blocks[0], is_concurrent) && !qn__block_any(blocks[1], is_concurrent)) {
+    collect(self, stmt);
     return;
   }
   if (qn__host_knows(stmt->if_.condition)) {
-    close_unit(self, out);
-    place_block(self, &stmt->if_.then_block, guards);
-    place_block(self, &stmt->if_.else_block, guards);
-    qn__block_append(out, stmt);
+    close_unit(self);
+    for (int i = 0; i < 2; ++i) place_block(self, blocks[i], self->guards);
+    qn__block_append(self->out, stmt);
     return;
   }
   // Every launch inside tests the value of the condition at this place.
-  binder_t binder = {self, out, guards, "condition"};
+  binder_t binder = {self, "condition"};
   if (!bind_slot(&binder, &stmt->if_.condition)) return;
   qn__ir_var_t* var = stmt->if_.condition->var;
-  close_unit(self, out);
-  qn__ir_block_t* blocks[2] = {&stmt->if_.then_block, &stmt->if_.else_block};
+  close_unit(self);
   for (int i = 0; i < 2; ++i) {
-    const qn__partition_guard_t* inner = add_guard(self, var, i == 1, guards);
+    const qn__partition_guard_t* inner = add_guard(self, var, i == 1, self->guards);
     if (!inner) return;
     place_block(self, blocks[i], inner);
     // Device values keep the branch as their home although its statements leave it, since homes are
     // only compared.
-    qn__block_splice(out, blocks[i]);
+    qn__block_splice(self->out, blocks[i]);
   }
 }
 
-static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* out,
-                       const qn__partition_guard_t* guards) {
-  qn_loop_kind_t kind = stmt->loop.kind;
-  if (qn__loop_is_block(kind) || qn__loop_is_thread(kind)) {
-    launch(self, QN__LAUNCH_LOOPS, stmt, out, guards);
+static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt) {
+  if (qn__is_block_loop(stmt) || qn__is_thread_loop(stmt)) {
+    launch(self, QN__LAUNCH_LOOPS, stmt);
     return;
   }
   bool is_host = qn__host_knows(stmt->loop.begin) && qn__host_knows(stmt->loop.end);
-  bool is_serial = kind == QN_LOOP_SERIAL || kind == QN_LOOP_UNROLL;
+  bool is_serial = stmt->loop.kind == QN_LOOP_SERIAL || stmt->loop.kind == QN_LOOP_UNROLL;
   if (is_serial && !qn__is_independent_loop(stmt)) {
-    bool has_launch = qn__block_any(&stmt->loop.body, is_concurrent);
-    if (!is_host || !has_launch) {
-      collect(self, stmt, out, guards);
+    if (!is_host || !qn__block_any(&stmt->loop.body, is_concurrent)) {
+      collect(self, stmt);
       return;
     }
-    close_unit(self, out);
+    close_unit(self);
     stmt->loop.kind = QN_LOOP_SERIAL;
     qn__host_mark(stmt->loop.var);
-    place_block(self, &stmt->loop.body, guards);
-    qn__block_append(out, stmt);
+    place_block(self, &stmt->loop.body, self->guards);
+    qn__block_append(self->out, stmt);
     return;
   }
-  if (!is_host) {
-    binder_t binder = {self, out, guards, "bound"};
-    if (!bind_slot(&binder, &stmt->loop.begin) || !bind_slot(&binder, &stmt->loop.end)) return;
+  assert(qn__is_independent_loop(stmt));  // the pass `independent` marks the others
+  binder_t binder = {self, "bound"};
+  if (!is_host &&
+      (!bind_slot(&binder, &stmt->loop.begin) || !bind_slot(&binder, &stmt->loop.end))) {
+    return;
   }
-  launch(self, QN__LAUNCH_ITERATIONS, stmt, out, guards);
+  launch(self, QN__LAUNCH_ITERATIONS, stmt);
 }
 
+static void place_stmt(qn__partition_t* self, qn__ir_stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+      place_let(self, stmt);
+      break;
+    case QN__STMT_ALLOC:
+      place_alloc(self, stmt);
+      break;
+    case QN__STMT_IF:
+      place_if(self, stmt);
+      break;
+    case QN__STMT_LOOP:
+      place_loop(self, stmt);
+      break;
+    case QN__STMT_ASSERT:
+      if (!self->guards && qn__host_knows(stmt->assert_.condition)) {
+        qn__block_append(self->out, stmt);
+      } else {
+        collect_split(self, stmt);
+      }
+      break;
+    case QN__STMT_ATOMIC:
+      collect_split(self, stmt);
+      if (stmt->atomic.result) {
+        qn__partition_value_t* value = device_value(self, stmt);
+        if (!value) return;
+        value->unit = self->open;
+        stmt->atomic.result->user = value;
+      }
+      break;
+    case QN__STMT_STORE:
+      collect_split(self, stmt);
+      break;
+    case QN__STMT_WHILE:
+    case QN__STMT_BARRIER:
+      collect(self, stmt);
+      break;
+  }
+}
+
+// Builds the list anew in place, since it is the `home` of its declarations.
 static void place_block(qn__partition_t* self, qn__ir_block_t* block,
                         const qn__partition_guard_t* guards) {
-  qn__pass_builder_t* pb = self->pb;
-  // Takes the statements out of the list and puts them back, since the list is the `home` of its
-  // declarations.
-  qn__ir_stmt_t* stmt = block->first;
-  *block = (qn__ir_block_t){NULL, NULL};
-  qn__ir_stmt_t* next;
-  for (; stmt && !qn__pb_stopped(pb); stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
-    switch (stmt->kind) {
-      case QN__STMT_LET:
-        place_let(self, stmt, block, guards);
-        break;
-      case QN__STMT_ALLOC:
-        place_alloc(self, stmt, block, guards);
-        break;
-      case QN__STMT_IF:
-        place_if(self, stmt, block, guards);
-        break;
-      case QN__STMT_LOOP:
-        place_loop(self, stmt, block, guards);
-        break;
-      case QN__STMT_ASSERT:
-        if (!guards && qn__host_knows(stmt->assert_.condition)) {
-          qn__block_append(block, stmt);
-        } else {
-          split_long(self, stmt, block, guards);
-          collect(self, stmt, block, guards);
-        }
-        break;
-      case QN__STMT_ATOMIC:
-        split_long(self, stmt, block, guards);
-        collect(self, stmt, block, guards);
-        if (stmt->atomic.result) {
-          qn__partition_value_t* value = device_value(self, stmt, block);
-          if (!value) return;
-          value->unit = self->open;
-          stmt->atomic.result->user = value;
-        }
-        break;
-      case QN__STMT_STORE:
-        split_long(self, stmt, block, guards);
-        collect(self, stmt, block, guards);
-        break;
-      case QN__STMT_WHILE:
-      case QN__STMT_BARRIER:
-        collect(self, stmt, block, guards);
-        break;
-    }
+  const qn__partition_t outer = *self;
+  assert(!outer.open);  // the statements of one unit are in one list
+  self->out = block;
+  self->guards = guards;
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(self->pb);) {
+    place_stmt(self, stmt);
   }
-  close_unit(self, block);
+  close_unit(self);
+  self->out = outer.out;
+  self->guards = outer.guards;
 }
 
 // ---- launches
@@ -319,11 +295,8 @@ static qn__ir_block_t add_guards(qn__pass_builder_t* pb, const qn__partition_uni
                                  qn__ir_block_t content, uint32_t* out_count) {
   *out_count = 0;
   for (const qn__partition_guard_t* guard = unit->guards; guard; guard = guard->outer) {
-    qn__ir_var_t* var = guard->var;
-    for (const qn__partition_alias_t* alias = unit->aliases; alias; alias = alias->next) {
-      if (alias->from == guard->var) var = alias->to;
-    }
-    qn__ir_expr_t* condition = qn__pb_use(pb, var);
+    qn__ir_var_t* here = qn__alias_find(unit->aliases, guard->var);
+    qn__ir_expr_t* condition = qn__pb_use(pb, here ? here : guard->var);
     if (guard->is_negated && condition) {
       condition = qn__expr_op(pb->arena, QN_OP_LOGIC_NOT, condition, NULL, NULL);
     }
@@ -344,10 +317,7 @@ static qn__ir_stmt_t* straighten(qn__ir_stmt_t* loop) {
     qn__ir_stmt_t* inner = loop->loop.body.first;
     while (inner && !qn__is_block_loop(inner)) inner = inner->next;
     if (!inner) break;
-    qn__ir_stmt_t* next;
-    for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = next) {
-      next = stmt->next;
-      stmt->next = NULL;
+    for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&loop->loop.body)) != NULL;) {
       if (stmt != inner) qn__block_append(&moved, stmt);
     }
     loop->loop.body = qn__block_of(inner);
@@ -375,9 +345,7 @@ static void write_launch(qn__pass_builder_t* pb, qn__partition_unit_t* unit) {
   }
   if (!launch) return;
   launch->kind = unit->kind;
-  for (const qn__ir_stmt_t* stmt = unit->prologue.first; stmt; stmt = stmt->next) {
-    ++launch->head_count;
-  }
+  launch->head_count = qn__block_count(&unit->prologue);
   qn__ir_block_t content = add_guards(pb, unit, innermost->loop.body, &launch->guard_count);
   qn__block_splice(&unit->prologue, &content);
   innermost->loop.body = unit->prologue;

@@ -17,14 +17,6 @@ struct qn__partition_guard {
   const qn__partition_guard_t* outer;
 };
 
-// Replaces, inside one unit, a variable or buffer that is declared outside of it.
-typedef struct qn__partition_alias qn__partition_alias_t;
-struct qn__partition_alias {
-  const void* from;
-  void* to;
-  qn__partition_alias_t* next;
-};
-
 // Collects the statements of a future launch.
 struct qn__partition_unit {
   qn__launch_kind_t kind;      // STATEMENTS, ITERATIONS or LOOPS
@@ -34,7 +26,7 @@ struct qn__partition_unit {
   qn__ir_block_t prologue;  // lets and views that replace outer declarations
   qn__ir_block_t locals;    // local buffers of the unit and views of them; `stmts` begin with them
   const qn__partition_guard_t* guards;
-  qn__partition_alias_t* aliases;
+  qn__ir_alias_t* aliases;  // of variables and views that are declared outside
   qn__partition_unit_t* next;
 };
 
@@ -55,6 +47,9 @@ typedef struct qn__partition {
   qn__partition_unit_t* first;
   qn__partition_unit_t* last;
   qn__partition_unit_t* open;  // collects statements; its anchor is not in the list yet
+  // Where the walk is: the host's list that it builds, and the conditions around it.
+  qn__ir_block_t* out;
+  const qn__partition_guard_t* guards;
 } qn__partition_t;
 
 // Makes the device values that each unit uses available in it: by its prologue, by carriers, or by

@@ -15,8 +15,8 @@ enum {
 
 bool qn__reduce_is_long(const qn__ir_expr_t* reduce) {
   int64_t begin, end;
-  if (reduce->kind != QN__EXPR_REDUCE || reduce->reduce.reduce_kind == QN_REDUCE_PROD ||
-      !qn__host_knows(reduce->reduce.begin) || !qn__host_knows(reduce->reduce.end)) {
+  if (reduce->reduce.reduce_kind == QN_REDUCE_PROD || !qn__host_knows(reduce->reduce.begin) ||
+      !qn__host_knows(reduce->reduce.end)) {
     return false;
   }
   return !qn__expr_const_int(reduce->reduce.begin, &begin) ||
@@ -40,10 +40,10 @@ qn__ir_stmt_t* qn__reduce_split(qn__pass_builder_t* pb, qn__ir_expr_t** slot) {
   qn__ir_block_t* body = &loop->loop.body;
   qn__ir_expr_t* begin = reduce->reduce.begin;
   qn__ir_var_t* extent = qn__pb_let(pb, body, "extent", qn__pb_reduce_extent(pb, reduce));
-  qn__ir_expr_t* lines = qn__pb_op(pb, QN_OP_CEILDIV, qn__pb_use(pb, extent),
-                                   qn__pb_int(pb, count * elements_of_a_line));
-  qn__ir_var_t* each = qn__pb_let(
-      pb, body, "each", qn__pb_op(pb, QN_OP_MUL, lines, qn__pb_int(pb, elements_of_a_line)));
+  qn__ir_expr_t* lines =
+      qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_use(pb, extent), count * elements_of_a_line);
+  qn__ir_var_t* each =
+      qn__pb_let(pb, body, "each", qn__pb_op_int(pb, QN_OP_MUL, lines, elements_of_a_line));
   qn__ir_var_t* first = qn__pb_let(
       pb, body, "first", qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, p), qn__pb_use(pb, each)));
   qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, qn__pb_use(pb, extent), qn__pb_use(pb, first));

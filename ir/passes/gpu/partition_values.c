@@ -23,27 +23,13 @@ typedef struct import {
 static bool import_slot(void* context, qn__ir_expr_t** slot);
 static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer);
 
-static void* find_alias(const qn__partition_unit_t* unit, const void* from) {
-  for (const qn__partition_alias_t* alias = unit->aliases; alias; alias = alias->next) {
-    if (alias->from == from) return alias->to;
-  }
-  return NULL;
-}
-
-static void add_alias(import_t* self, const void* from, void* to) {
-  qn__partition_alias_t* alias = QN__ARENA_NEW(self->pb->arena, qn__partition_alias_t);
-  if (!alias) return;
-  *alias = (qn__partition_alias_t){from, to, self->unit->aliases};
-  self->unit->aliases = alias;
-}
-
 // Returns the carrier of a value. The first call makes the unit that computes the value store it,
 // directly after its declaration.
 static qn__ir_buffer_t* carrier_of(import_t* self, qn__partition_value_t* device) {
   if (device->carrier) return device->carrier;
   qn__pass_builder_t* pb = self->pb;
-  qn__ir_var_t* var =
-      device->stmt->kind == QN__STMT_LET ? device->stmt->let.var : device->stmt->atomic.result;
+  assert(device->unit && !device->is_repeated);
+  qn__ir_var_t* var = qn__stmt_var(device->stmt);
   device->carrier = qn__pb_alloc(pb, &pb->globals, QN__SCOPE_GLOBAL, var->dtype, var->name, -1, -1);
   qn__ir_stmt_t* store = qn__pb_store(pb, device->carrier, NULL, NULL, qn__pb_use(pb, var));
   if (!store) return NULL;
@@ -56,7 +42,7 @@ static qn__ir_buffer_t* carrier_of(import_t* self, qn__partition_value_t* device
 static qn__ir_var_t* import_var(import_t* self, qn__ir_var_t* var) {
   qn__pass_builder_t* pb = self->pb;
   qn__partition_value_t* device = var->user;
-  qn__ir_var_t* here = find_alias(self->unit, var);
+  qn__ir_var_t* here = qn__alias_find(self->unit->aliases, var);
   if (here) return here;
   qn__ir_expr_t* value;
   if (device->is_repeated) {
@@ -66,50 +52,33 @@ static qn__ir_var_t* import_var(import_t* self, qn__ir_var_t* var) {
     value = qn__pb_load(pb, carrier_of(self, device), NULL, NULL);
   }
   here = qn__pb_let(pb, &self->unit->prologue, var->name, value);
-  if (here) add_alias(self, var, here);
+  if (here) qn__alias_add(pb->arena, &self->unit->aliases, var, here);
   return here;
 }
 
-static bool copy_exprs(import_t* self, qn__ir_expr_t*** inout_exprs, uint32_t count) {
-  if (!*inout_exprs) return true;
-  qn__ir_expr_t** copies = qn__arena_alloc_array(self->pb->arena, count + 1U, sizeof *copies);
-  if (!copies) return false;
-  for (uint32_t i = 0; i < count; ++i) {
-    copies[i] = qn__pb_copy(self->pb, (*inout_exprs)[i]);
-    if (!copies[i] || !import_slot(self, &copies[i])) return false;
-  }
-  *inout_exprs = copies;
-  return true;
-}
-
-static qn__ir_buffer_t* import_view(import_t* self, qn__ir_buffer_t* view) {
-  qn__ir_buffer_t* here = find_alias(self->unit, view);
+static qn__ir_buffer_t* import_view(import_t* self, const qn__partition_value_t* device) {
+  qn__pass_builder_t* pb = self->pb;
+  qn__partition_unit_t* unit = self->unit;
+  const qn__ir_buffer_t* view = device->stmt->alloc.buffer;
+  qn__ir_buffer_t* here = qn__alias_find(unit->aliases, view);
   if (here) return here;
-  here = QN__ARENA_NEW(self->pb->arena, qn__ir_buffer_t);
-  qn__ir_stmt_t* alloc = qn__stmt_new(self->pb->arena, QN__STMT_ALLOC, view->loc);
-  if (!here || !alloc) return NULL;
-  *here = *view;
-  here->user = NULL;
-  here->id = self->pb->buffer_count++;
+  qn__ir_stmt_t* alloc = qn__stmt_copy(pb->arena, device->stmt);
+  if (!alloc) return NULL;
+  here = alloc->alloc.buffer;
+  here->id = pb->buffer_count++;
   here->base = import_buffer(self, view->base);
-  if (!here->base || !copy_exprs(self, &here->shape, view->rank) ||
-      !copy_exprs(self, &here->strides, view->rank) ||
-      !copy_exprs(self, &here->base_indices, here->base->rank)) {
-    return NULL;
-  }
-  alloc->alloc.buffer = here;
+  if (!here->base || !qn__stmt_each_expr(alloc, import_slot, self)) return NULL;
   bool is_local =
-      self->unit->kind == QN__LAUNCH_STATEMENTS && qn__buf_root(here)->scope == QN__SCOPE_LOCAL;
-  qn__block_append(is_local ? &self->unit->locals : &self->unit->prologue, alloc);
-  add_alias(self, view, here);
+      unit->kind == QN__LAUNCH_STATEMENTS && qn__buf_root(here)->scope == QN__SCOPE_LOCAL;
+  qn__block_append(is_local ? &unit->locals : &unit->prologue, alloc);
+  qn__alias_add(pb->arena, &unit->aliases, view, here);
   return here;
 }
 
 static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer) {
-  if (!buffer) return NULL;
   qn__partition_value_t* device = buffer->user;
   if (!device) return buffer;
-  if (device->is_repeated) return import_view(self, buffer);
+  if (device->is_repeated) return import_view(self, device);
   if (!device->unit) device->unit = self->unit;
   bool is_here = self->unit->kind == QN__LAUNCH_STATEMENTS && self->unit->home == device->home;
   if (device->unit != self->unit || !is_here) device->is_shared_between_units = true;
@@ -119,7 +88,6 @@ static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer) {
 static bool import_slot(void* context, qn__ir_expr_t** slot) {
   import_t* self = context;
   qn__ir_expr_t* expr = *slot;
-  if (!expr) return true;
   if (expr->kind == QN__EXPR_VAR && expr->var->kind != QN__VAR_SYMBOL && expr->var->user) {
     // `user` is a device value or the mark of the host.
     const qn__partition_value_t* device = expr->var->user;
@@ -137,60 +105,34 @@ static bool import_slot(void* context, qn__ir_expr_t** slot) {
 
 static void import_block(import_t* self, qn__ir_block_t* block) {
   for (qn__ir_stmt_t* stmt = block->first; stmt && !qn__pb_stopped(self->pb); stmt = stmt->next) {
+    qn__ir_ref_t ref;
     if (!qn__stmt_each_expr(stmt, import_slot, self)) return;
-    if (stmt->kind == QN__STMT_STORE) {
-      stmt->store.buffer = import_buffer(self, stmt->store.buffer);
-    }
-    if (stmt->kind == QN__STMT_ATOMIC) {
-      stmt->atomic.buffer = import_buffer(self, stmt->atomic.buffer);
-    }
-    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-      stmt->alloc.buffer->base = import_buffer(self, stmt->alloc.buffer->base);
-    }
+    if (qn__stmt_ref(stmt, &ref)) *ref.buffer = import_buffer(self, *ref.buffer);
     QN__EACH_BLOCK(stmt, inner) import_block(self, inner);
   }
 }
 
 // ---- local buffers at the host's level
 
-typedef struct memory_place {
-  qn__pass_builder_t* pb;
-  qn__partition_unit_t* unit;
-} memory_place_t;
-
-static void place_buffer(memory_place_t* self, qn__ir_buffer_t* buffer) {
-  buffer = qn__buf_root_mutable(buffer);
-  qn__partition_value_t* device = buffer->user;
-  if (!device || buffer->scope != QN__SCOPE_LOCAL || !device->unit) return;
+static bool place_buffer(void* context, const qn__ir_ref_t* ref) {
+  const import_t* self = context;
+  qn__partition_unit_t* unit = self->unit;
+  qn__ir_buffer_t* buffer = qn__buf_root_mutable(*ref->buffer);
+  const qn__partition_value_t* device = buffer->user;
+  if (!device || buffer->scope != QN__SCOPE_LOCAL || !device->unit) return true;
   qn__ir_stmt_t* stmt = device->stmt;
   buffer->user = NULL;
   if (device->is_shared_between_units) {
     buffer->scope = QN__SCOPE_GLOBAL;
     qn__block_append(&self->pb->globals, stmt);
-    return;
+    return true;
   }
-  assert(self->unit->kind == QN__LAUNCH_STATEMENTS && self->unit->home == device->home);
+  assert(device->unit == unit && unit->kind == QN__LAUNCH_STATEMENTS && unit->home == device->home);
   // Views of the buffer must follow it.
-  qn__ir_block_t views = self->unit->locals;
-  self->unit->locals = qn__block_of(stmt);
-  qn__block_splice(&self->unit->locals, &views);
-}
-
-static bool place_slot(void* self, qn__ir_expr_t** slot) {
-  if ((*slot)->kind == QN__EXPR_LOAD) place_buffer(self, (*slot)->load.buffer);
-  return qn__expr_each_child(*slot, place_slot, self);
-}
-
-static void place_block(memory_place_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    (void)qn__stmt_each_expr(stmt, place_slot, self);
-    if (stmt->kind == QN__STMT_STORE) place_buffer(self, stmt->store.buffer);
-    if (stmt->kind == QN__STMT_ATOMIC) place_buffer(self, stmt->atomic.buffer);
-    if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-      place_buffer(self, stmt->alloc.buffer->base);
-    }
-    QN__EACH_BLOCK(stmt, inner) place_block(self, inner);
-  }
+  qn__ir_block_t views = unit->locals;
+  unit->locals = qn__block_of(stmt);
+  qn__block_splice(&unit->locals, &views);
+  return true;
 }
 
 void qn__partition_import(qn__partition_t* partition) {
@@ -205,10 +147,10 @@ void qn__partition_import(qn__partition_t* partition) {
   }
   for (qn__partition_unit_t* unit = partition->first; unit && !qn__pb_stopped(pb);
        unit = unit->next) {
-    memory_place_t self = {pb, unit};
-    place_block(&self, &unit->prologue);
-    place_block(&self, &unit->locals);
-    place_block(&self, &unit->stmts);
+    import_t self = {pb, unit};
+    (void)qn__block_each_ref(&unit->prologue, place_buffer, &self);
+    (void)qn__block_each_ref(&unit->locals, place_buffer, &self);
+    (void)qn__block_each_ref(&unit->stmts, place_buffer, &self);
     qn__block_splice(&unit->locals, &unit->stmts);
     unit->stmts = unit->locals;
   }

@@ -107,7 +107,7 @@ static void note_trips(shared_work_t* self, int64_t count) {
 static bool shared_slot(void* context, qn__ir_expr_t** slot) {
   shared_work_t* self = context;
   qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative) {
+  if (qn__is_cooperative_reduce(expr)) {
     qn__lanes_t* lanes = qn__pb_lanes(self->pb);
     if (!lanes) return false;
     qn__lanes_enter(lanes, expr->reduce.reduce_var, NULL);

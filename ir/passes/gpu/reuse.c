@@ -50,10 +50,6 @@ typedef struct reuse {
 
 // ---- the range
 
-static bool is_shared(const qn__ir_expr_t* expr) {
-  return expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative;
-}
-
 static bool is_row(const reuse_t* self, const qn__ir_expr_t* begin, const qn__ir_expr_t* end) {
   return self->lanes > 0 && qn__expr_is_int(begin, 0) && qn__expr_equal(end, self->end);
 }
@@ -82,7 +78,7 @@ static int64_t lanes_of(const reuse_t* self, qn__ir_expr_t* reduce) {
 static bool find_row(void* context, qn__ir_expr_t** slot) {
   reuse_t* self = context;
   qn__ir_expr_t* expr = *slot;
-  if (!is_shared(expr)) return qn__expr_each_child(expr, find_row, self);
+  if (!qn__is_cooperative_reduce(expr)) return qn__expr_each_child(expr, find_row, self);
   if (self->lanes > 0 &&
       (!is_float_sum(expr) || !is_row(self, expr->reduce.begin, expr->reduce.end))) {
     return true;
@@ -115,12 +111,6 @@ static bool is_simple(const qn__ir_stmt_t* stmt) {
 
 // ---- candidates
 
-typedef struct contents {
-  const reuse_t* reuse;
-  bool has_load;
-  bool is_wrong;
-} contents_t;
-
 static bool is_cached(const reuse_t* self, const qn__ir_buffer_t* buffer) {
   for (uint32_t i = 0; i < self->row_count; ++i) {
     if (self->rows[i] == buffer) return true;
@@ -128,41 +118,31 @@ static bool is_cached(const reuse_t* self, const qn__ir_buffer_t* buffer) {
   return false;
 }
 
-// Returns false if the expression loads from a row.
-static bool avoids_rows(void* self, qn__ir_expr_t** slot) {
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_LOAD && is_cached(self, expr->load.buffer)) return false;
-  return qn__expr_each_child(*slot, avoids_rows, self);
+// Returns false for a reference to a row.
+static bool avoids_rows(void* self, const qn__ir_ref_t* ref) {
+  return !is_cached(self, *ref->buffer);
 }
 
 // Returns true if this cooperative reduction may use the row's lanes.
 static bool can_take(reuse_t* self, qn__ir_expr_t* reduce) {
   if (!is_row(self, reduce->reduce.begin, reduce->reduce.end)) return false;
-  return !is_float_sum(reduce) || !avoids_rows(self, &reduce) ||
+  return !is_float_sum(reduce) || !qn__expr_each_ref(reduce, avoids_rows, self) ||
          lanes_of(self, reduce) == self->lanes;
 }
 
-static bool look_into(void* context, qn__ir_expr_t** slot) {
-  contents_t* self = context;
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_REDUCE) self->is_wrong = true;
-  if (expr->kind == QN__EXPR_LOAD) {
-    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
-    bool is_constant = root->scope == QN__SCOPE_CONST ||
-                       (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
-    if (!is_constant && !is_cached(self->reuse, root)) self->is_wrong = true;
-    self->has_load = true;
-  }
-  return !self->is_wrong && qn__expr_each_child(*slot, look_into, self);
+// Returns false for a load from memory that may change, other than a row.
+static bool is_steady(void* self, const qn__ir_ref_t* ref) {
+  const qn__ir_buffer_t* root = qn__buf_root(*ref->buffer);
+  return qn__buf_is_constant(root) || is_cached(self, root);
 }
 
-static bool can_cache(const reuse_t* self, qn__ir_expr_t* expr) {
+static bool can_cache(reuse_t* self, qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_LOAD && is_cached(self, expr->load.buffer)) return false;
   if (expr->dtype == QN_DTYPE_BOOL || expr->dtype == QN_DTYPE_I64) return false;
-  if (!qn__expr_uses_var(expr, self->reduce->reduce.reduce_var)) return false;
-  contents_t contents = {self, false, false};
-  (void)look_into(&contents, &expr);
-  return contents.has_load && !contents.is_wrong && !qn__expr_facts(expr).has_cross_lane;
+  qn__ir_expr_facts_t facts = qn__expr_facts(expr);
+  return facts.has_load && !facts.has_reduce && !facts.has_cross_lane &&
+         qn__expr_uses_var(expr, self->reduce->reduce.reduce_var) &&
+         qn__expr_each_ref(expr, is_steady, self);
 }
 
 // Searches later reductions and loops for a part of one summand, with their variable in place of
@@ -197,29 +177,23 @@ static bool set_pattern(other_t* self, qn__ir_var_t* var) {
   return self->pattern != NULL;
 }
 
-static bool visit_block(other_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (!qn__stmt_each_expr(stmt, visit_use, self)) return false;
-    QN__EACH_BLOCK(stmt, inner) {
-      if (!visit_block(self, inner)) return false;
-    }
-  }
-  return true;
-}
-
 static bool visit_reduces(void* context, qn__ir_expr_t** slot) {
   other_t* self = context;
   qn__ir_expr_t* expr = *slot;
-  if (!is_shared(expr)) return qn__expr_each_child(expr, visit_reduces, self);
+  if (!qn__is_cooperative_reduce(expr)) return qn__expr_each_child(expr, visit_reduces, self);
   if (!can_take(self->reuse, expr)) return true;
   if (!set_pattern(self, expr->reduce.reduce_var)) return false;
-  return visit_block(self, &expr->reduce.lets) && visit_use(self, &expr->reduce.value);
+  return qn__block_each_expr(&expr->reduce.lets, visit_use, self) &&
+         visit_use(self, &expr->reduce.value);
 }
 
 static bool visit_stmts(other_t* self, qn__ir_stmt_t* first) {
   for (qn__ir_stmt_t* stmt = first; stmt; stmt = stmt->next) {
     if (is_row_loop(self->reuse, stmt)) {
-      if (!set_pattern(self, stmt->loop.var) || !visit_block(self, &stmt->loop.body)) return false;
+      if (!set_pattern(self, stmt->loop.var) ||
+          !qn__block_each_expr(&stmt->loop.body, visit_use, self)) {
+        return false;
+      }
     } else if (stmt->kind != QN__STMT_LOOP && !qn__stmt_each_expr(stmt, visit_reduces, self)) {
       return false;
     }
@@ -277,7 +251,7 @@ static bool try_part(void* context, qn__ir_expr_t** slot) {
 static bool try_reduce(void* context, qn__ir_expr_t** slot) {
   reuse_t* self = context;
   qn__ir_expr_t* expr = *slot;
-  if (!is_shared(expr)) return qn__expr_each_child(expr, try_reduce, self);
+  if (!qn__is_cooperative_reduce(expr)) return qn__expr_each_child(expr, try_reduce, self);
   if (!can_take(self, expr)) return true;
   self->reduce = expr;
   return expr->reduce.lets.first ? true : try_part(self, &expr->reduce.value);
@@ -345,7 +319,7 @@ static void reuse_function(qn__pass_builder_t* pb) {
 // Returns false if a row is used outside of cooperative reductions.
 static bool avoids_stray(void* self, qn__ir_expr_t** slot) {
   const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative) return true;
+  if (qn__is_cooperative_reduce(expr)) return true;
   if (expr->kind == QN__EXPR_LOAD && expr->load.buffer->row_lanes > 0) return false;
   return qn__expr_each_child(*slot, avoids_stray, self);
 }

@@ -13,16 +13,15 @@ static bool divides(const qn__ir_stmt_t* stmt) {
   return qn__is_cooperative_loop(stmt) || qn__threads_synchronize(stmt);
 }
 
-static void mark_buffer(qn__ir_buffer_t* buffer) {
-  buffer = qn__buf_root_mutable(buffer);
-  if (buffer->scope == QN__SCOPE_LOCAL) buffer->user = buffer;
-}
-
 // Sets `user` of the local buffers that divided statements and atomics write to.
 static void mark_written(qn__ir_block_t* block, bool is_divided) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_STORE && is_divided) mark_buffer(stmt->store.buffer);
-    if (stmt->kind == QN__STMT_ATOMIC) mark_buffer(stmt->atomic.buffer);
+    qn__ir_ref_t ref;
+    if (qn__stmt_ref(stmt, &ref) &&
+        (ref.kind == QN__REF_ATOMIC || (ref.kind == QN__REF_STORE && is_divided))) {
+      qn__ir_buffer_t* buffer = qn__buf_root_mutable(*ref.buffer);
+      if (buffer->scope == QN__SCOPE_LOCAL) buffer->user = buffer;
+    }
     QN__EACH_BLOCK(stmt, inner) mark_written(inner, is_divided || divides(stmt));
   }
 }
@@ -30,18 +29,14 @@ static void mark_written(qn__ir_block_t* block, bool is_divided) {
 // Moves the declarations of shared and of marked buffers to `out`, and makes the marked ones
 // shared.
 static void move_shared(qn__ir_block_t* block, bool is_divided, qn__ir_block_t* out) {
-  qn__ir_block_t result = {NULL, NULL};
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = next) {
-    next = stmt->next;
-    stmt->next = NULL;
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) != NULL;) {
     QN__EACH_BLOCK(stmt, inner) move_shared(inner, is_divided || divides(stmt), out);
     qn__ir_buffer_t* buffer = stmt->kind == QN__STMT_ALLOC ? stmt->alloc.buffer : NULL;
     if (buffer && buffer->user && !is_divided) buffer->scope = QN__SCOPE_SHARED;
     bool is_shared = buffer && buffer->scope == QN__SCOPE_SHARED;
-    qn__block_append(is_shared ? out : &result, stmt);
+    qn__block_append(is_shared ? out : block, stmt);
   }
-  *block = result;
 }
 
 static void share_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {

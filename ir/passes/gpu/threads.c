@@ -70,7 +70,6 @@ static bool look_beside(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, beside_t* o
 // Appends a statement of the outer loop; stores are done by the first thread of the inner loops.
 static void add_beside(qn__pass_builder_t* pb, qn__ir_stmt_t* stmt, qn__ir_stmt_t* inner,
                        const qn__ir_stmt_t* innermost, qn__ir_block_t* out) {
-  stmt->next = NULL;
   if (!is_store(stmt)) {
     qn__block_append(out, stmt);
     return;
@@ -98,13 +97,12 @@ qn__ir_stmt_t* qn__threads_straighten(qn__pass_builder_t* pb, qn__ir_stmt_t* loo
   if (!innermost || qn__pb_stopped(pb)) return NULL;
   qn__ir_block_t before = {NULL, NULL}, after = {NULL, NULL};
   bool is_after = false;
-  qn__ir_stmt_t* next;
-  for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = next) {
-    next = stmt->next;
+  qn__ir_block_t* body = &loop->loop.body;
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(body)) != NULL;) {
     if (stmt == beside.inner) {
       is_after = true;
       if (beside.needs_barrier && before.first) qn__pb_barrier(pb, &before);
-      if (beside.needs_barrier && next) qn__pb_barrier(pb, &after);
+      if (beside.needs_barrier && body->first) qn__pb_barrier(pb, &after);
       continue;
     }
     bool was_store = is_store(stmt);

@@ -65,32 +65,26 @@ static void note(widest_t* self, qn__ir_buffer_t* buffer, qn__ir_expr_t* const* 
 
 // Finds loads that a reduction inside a lane makes in every round. Adjacent threads, or one thread,
 // read contiguous elements there. Both are better than lanes.
-static bool note_rounds(void* context, qn__ir_expr_t** slot) {
+static bool note_rounds(void* context, const qn__ir_ref_t* ref) {
   widest_t* self = context;
-  const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_LOAD &&
-      qn__lanes_reach(self->lanes, expr->load.buffer, expr->load.indices) != QN__REACH_UNIFORM) {
-    self->is_apart = true;
-  }
-  return qn__expr_each_child(*slot, note_rounds, self);
+  self->is_apart |= qn__lanes_reach(self->lanes, *ref->buffer, *ref->indices) != QN__REACH_UNIFORM;
+  return true;
 }
 
 static bool note_loads(void* context, qn__ir_expr_t** slot) {
   widest_t* self = context;
   qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) return qn__expr_each_ref(expr, note_rounds, self);
   if (expr->kind == QN__EXPR_LOAD) note(self, expr->load.buffer, expr->load.indices);
-  return qn__expr_each_child(expr, expr->kind == QN__EXPR_REDUCE ? note_rounds : note_loads, self);
+  return qn__expr_each_child(expr, note_loads, self);
 }
 
-static void note_single_stores(widest_t* self, qn__ir_block_t* block) {
-  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind == QN__STMT_STORE &&
-        qn__lanes_reach(self->lanes, stmt->store.buffer, stmt->store.indices) ==
-            QN__REACH_CONTIGUOUS) {
-      self->has_single = true;
-    }
-    QN__EACH_BLOCK(stmt, inner) note_single_stores(self, inner);
-  }
+static bool note_single_stores(void* context, const qn__ir_ref_t* ref) {
+  widest_t* self = context;
+  self->has_single |=
+      ref->kind == QN__REF_STORE &&
+      qn__lanes_reach(self->lanes, *ref->buffer, *ref->indices) == QN__REACH_CONTIGUOUS;
+  return true;
 }
 
 static bool cannot_be_lanes(const qn__ir_stmt_t* stmt) {
@@ -138,7 +132,7 @@ int64_t qn__wide_nest_lanes(qn__pass_builder_t* pb, qn__nest_t* nest, int64_t ex
   for (qn__ir_stmt_t* stmt = nest->body.first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, note_loads, &widest);
     if (stmt->kind == QN__STMT_STORE) note(&widest, stmt->store.buffer, stmt->store.indices);
-    QN__EACH_BLOCK(stmt, inner) note_single_stores(&widest, inner);
+    QN__EACH_BLOCK(stmt, inner) (void)qn__block_each_ref(inner, note_single_stores, &widest);
   }
   int64_t count = lanes_of(pb, &widest, cost);
   // A short grid needs many threads more than wide accesses.
@@ -183,32 +177,6 @@ int64_t qn__wide_reduce_lanes(qn__pass_builder_t* pb, qn__ir_expr_t* reduce,
 
 // ---- bodies
 
-// Appends lets of the loops' variables for lane `k` of group `at`. A group has `count` iterations.
-static void place(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at, qn__ir_var_t* k,
-                  int64_t count, qn__ir_block_t* out) {
-  qn__ir_expr_t* rest = qn__pb_use(pb, at);
-  for (uint32_t p = nest->count; p-- > 0;) {
-    qn__ir_stmt_t* loop = nest->loops[nest->order[p]];
-    bool is_fastest = p + 1 == nest->count;
-    qn__ir_expr_t* value = rest;
-    if (p > 0) {
-      qn__ir_expr_t* extent = qn__pb_extent(pb, loop);
-      if (is_fastest) {
-        extent = qn__pb_op(pb, QN_OP_FLOORDIV, extent, qn__pb_int(pb, count));
-      }
-      value = qn__pb_op(pb, QN_OP_FLOORMOD, rest, extent);
-      rest = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, rest), qn__pb_copy(pb, extent));
-      if (p > 1) rest = qn__pb_use(pb, qn__pb_let(pb, out, "rest", rest));
-    }
-    if (is_fastest) {
-      value = qn__pb_op(pb, QN_OP_MUL, value, qn__pb_int(pb, count));
-      value = qn__pb_op(pb, QN_OP_ADD, value, qn__pb_use(pb, k));
-    }
-    value = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, loop->loop.begin), value);
-    qn__pb_let_var(pb, out, loop->loop.var, value);
-  }
-}
-
 // Links `more` to the end of `block` until cut(), so that a copy of `block` contains both.
 static void chain(qn__ir_block_t* block, const qn__ir_block_t* more, qn__ir_stmt_t** out_seam) {
   *out_seam = block->last;
@@ -233,7 +201,7 @@ qn__ir_stmt_t* qn__wide_loop(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_va
   qn__ir_stmt_t* loop =
       qn__pb_loop(pb, QN_LOOP_VECTOR, own, qn__pb_int(pb, 0), qn__pb_int(pb, count));
   qn__ir_block_t placed = {NULL, NULL};
-  if (k) place(pb, nest, at, k, count, &placed);
+  if (k) qn__nest_place_lane(pb, nest, qn__pb_use(pb, at), k, count, &placed);
   if (!k || !use || !loop || qn__pb_stopped(pb)) return NULL;
   qn__ir_block_t all = placed;
   qn__ir_stmt_t* first_seam;
