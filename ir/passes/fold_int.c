@@ -143,15 +143,10 @@ qn__ir_expr_t* qn__fold_integer(qn__fold_t* fold, qn__ir_expr_t* expr) {
       qn__ir_range_t a = qn__range_of(expr->args[0]);
       qn__ir_range_t b = qn__range_of(expr->args[1]);
       bool is_min = expr->op == QN_OP_MIN;
-      if (a.max <= b.min) {
-        return is_min ? drop(fold, expr->args[1], expr->args[0])
-                      : drop(fold, expr->args[0], expr->args[1]);
-      }
-      if (b.max <= a.min) {
-        return is_min ? drop(fold, expr->args[0], expr->args[1])
-                      : drop(fold, expr->args[1], expr->args[0]);
-      }
-      return NULL;
+      bool is_first_less = a.max <= b.min;
+      if (!is_first_less && b.max > a.min) return NULL;
+      bool takes_first = is_min == is_first_less;
+      return drop(fold, expr->args[takes_first ? 1 : 0], expr->args[takes_first ? 0 : 1]);
     }
     case QN_OP_ABS:
       return expr->dtype != QN_DTYPE_U64 && qn__range_of(expr->args[0]).min >= 0 ? expr->args[0]

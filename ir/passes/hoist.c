@@ -28,7 +28,7 @@ typedef struct site {
   qn__ir_block_t moved;  // copies of the moved lets, to find equal values
   qn__ir_expr_t* guard;  // begin < end; NULL: loads must stay
   bool is_never_empty;
-  bool is_certain;  // every iteration evaluates the current expression
+  bool is_uncertain;  // some iterations may not evaluate the current expression
 } site_t;
 
 // Records that the current loop stores to a buffer.
@@ -61,7 +61,7 @@ static bool can_move(site_t* site, qn__ir_expr_t* expr) {
   qn__ir_expr_facts_t facts = qn__expr_facts(expr);
   if (facts.has_cross_lane) return false;
   if (site->hoist->pb->options->is_checked && (facts.has_load || facts.has_division)) return false;
-  if ((facts.has_load || facts.has_reduce) && !(site->is_certain && site->guard)) return false;
+  if ((facts.has_load || facts.has_reduce) && !(site->guard && !site->is_uncertain)) return false;
   // Variables that a nested reduction declares move with it.
   qn__expr_set_user(expr, NULL);
   bool is_invariant = check_invariant(site, &expr);
@@ -133,27 +133,16 @@ static void move_slot(site_t* site, qn__ir_expr_t** slot) {
 
 static bool visit_slot(void* context, qn__ir_expr_t** slot);
 
-// Visits an operator that evaluates its operands after the first only in some cases.
-static void visit_lazy(site_t* site, qn__ir_expr_t* expr) {
-  bool was_certain = site->is_certain;
-  (void)visit_slot(site, &expr->args[0]);
-  site->is_certain = false;
-  for (int i = 1; i < 3; ++i) {
-    if (expr->args[i]) (void)visit_slot(site, &expr->args[i]);
-  }
-  site->is_certain = was_certain;
-}
-
 static void visit_reduce(site_t* site, qn__ir_expr_t* expr) {
-  bool was_certain = site->is_certain;
+  bool was_uncertain = site->is_uncertain;
   (void)visit_slot(site, &expr->reduce.begin);
   (void)visit_slot(site, &expr->reduce.end);
-  site->is_certain = false;  // it may be empty
+  site->is_uncertain = true;  // it may be empty
   for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
     (void)visit_slot(site, &let->let.value);
   }
   (void)visit_slot(site, &expr->reduce.value);
-  site->is_certain = was_certain;
+  site->is_uncertain = was_uncertain;
 }
 
 static bool visit_slot(void* context, qn__ir_expr_t** slot) {
@@ -161,12 +150,10 @@ static bool visit_slot(void* context, qn__ir_expr_t** slot) {
   qn__ir_expr_t* expr = *slot;
   if (qn__expr_any(expr, has_worth) && can_move(site, expr)) {
     move_slot(site, slot);
-  } else if (qn__expr_is_lazy(expr)) {
-    visit_lazy(site, expr);
   } else if (expr->kind == QN__EXPR_REDUCE) {
     visit_reduce(site, expr);
   } else {
-    (void)qn__expr_each_child(expr, visit_slot, site);
+    (void)qn__expr_each_child_lazily(expr, visit_slot, site, &site->is_uncertain);
   }
   return true;
 }
@@ -178,24 +165,24 @@ static void visit_block(site_t* site, qn__ir_block_t* block) {
       place(site, stmt->let.var, stmt->let.value);
       continue;
     }
-    bool was_certain = site->is_certain;
-    if (stmt->kind == QN__STMT_WHILE) site->is_certain = false;
+    bool was_uncertain = site->is_uncertain;
+    if (stmt->kind == QN__STMT_WHILE) site->is_uncertain = true;
     // Declarations stay unchanged, since accesses to the buffer read its extents.
     if (stmt->kind != QN__STMT_ALLOC) (void)qn__stmt_each_expr(stmt, visit_slot, site);
     QN__EACH_BLOCK(stmt, inner) {
-      site->is_certain = false;
+      site->is_uncertain = true;
       visit_block(site, inner);
     }
     // After an assert, or a block that may contain one or not end, no evaluation is certain.
     bool has_blocks = qn__stmt_next_block(stmt, NULL) != NULL;
-    site->is_certain = was_certain && !has_blocks && stmt->kind != QN__STMT_ASSERT;
+    site->is_uncertain = was_uncertain || has_blocks || stmt->kind == QN__STMT_ASSERT;
     qn__block_append(block, stmt);
   }
 }
 
 static void hoist_loop(hoist_t* hoist, qn__ir_stmt_t* loop, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = hoist->pb;
-  site_t site = {.hoist = hoist, .out = out, .is_certain = true};
+  site_t site = {.hoist = hoist, .out = out};
   ++hoist->loop_number;
   loop->loop.var->user = &site;
   qn__block_set_user(&loop->loop.body, &site);
@@ -211,7 +198,7 @@ static void hoist_loop(hoist_t* hoist, qn__ir_stmt_t* loop, qn__ir_block_t* out)
 // Moves values out of a reduction into `out`. Loads stay: a reduction has no stores, so the code
 // generator can move them itself.
 static void hoist_reduce(hoist_t* hoist, qn__ir_expr_t* reduce, qn__ir_block_t* out) {
-  site_t site = {.hoist = hoist, .out = out};
+  site_t site = {.hoist = hoist, .out = out};  // without a guard
   ++hoist->loop_number;
   qn__expr_set_user(reduce, &site);
   visit_block(&site, &reduce->reduce.lets);

@@ -190,10 +190,10 @@ static const group_op_t* group_op(qn_op_t op) {
 static void store_by_leader(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t* sums,
                             qn__ir_expr_t* value) {
   qn__pass_builder_t* pb = self->pb;
-  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_EQ, lane_of(self), 0));
-  if (!test) return;
-  qn__pb_append(&test->if_.then_block, qn__pb_store(pb, sums, warp_of(self), NULL, value));
-  qn__block_append(out, test);
+  qn__ir_expr_t* is_leader = qn__pb_op_int(pb, QN_OP_EQ, lane_of(self), 0);
+  qn__ir_block_t body = {NULL, NULL};
+  qn__pb_append(&body, qn__pb_store(pb, sums, warp_of(self), NULL, value));
+  qn__pb_append(out, qn__pb_if(pb, is_leader, body));
 }
 
 static qn__ir_expr_t* lower_group(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {

@@ -137,10 +137,12 @@ qn__ir_stmt_t* qn__pb_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, qn__ir_v
   return loop;
 }
 
-qn__ir_stmt_t* qn__pb_if(qn__pass_builder_t* pb, qn__ir_expr_t* condition) {
+qn__ir_stmt_t* qn__pb_if(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_block_t body) {
   if (!condition) return NULL;
   qn__ir_stmt_t* stmt = qn__stmt_new(pb->arena, QN__STMT_IF, condition->loc);
-  if (stmt) stmt->if_.condition = condition;
+  if (!stmt) return NULL;
+  stmt->if_.condition = condition;
+  stmt->if_.then_block = body;
   return stmt;
 }
 
@@ -280,7 +282,7 @@ static qn__ir_expr_t* range(qn__pass_builder_t* pb, const qn__ir_expr_t* begin,
   qn__ir_expr_t* most = qn__pb_copy(pb, end);
   if (is_moderate(begin) && is_moderate(end)) {
     qn__ir_expr_t* count_of = qn__pb_op(pb, QN_OP_SUB, most, qn__pb_copy(pb, begin));
-    return is_cut ? qn__pb_op(pb, QN_OP_MAX, count_of, qn__pb_int(pb, 0)) : count_of;
+    return is_cut ? qn__pb_op_int(pb, QN_OP_MAX, count_of, 0) : count_of;
   }
   // Then the subtraction overflows for no empty loop.
   most = qn__pb_op(pb, QN_OP_MAX, most, qn__pb_copy(pb, begin));

@@ -78,7 +78,8 @@ qn__ir_stmt_t* qn__pb_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, qn__ir_v
 // Returns `for var in 0..count` of the kind, with a new variable.
 qn__ir_stmt_t* qn__pb_count_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, const char* name,
                                  qn__ir_expr_t* count);
-qn__ir_stmt_t* qn__pb_if(qn__pass_builder_t* pb, qn__ir_expr_t* condition);
+// Returns `if condition { body }`; the body is consumed, and may be empty.
+qn__ir_stmt_t* qn__pb_if(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_block_t body);
 // Returns a store; indices as in qn__pb_load.
 qn__ir_stmt_t* qn__pb_store(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__ir_expr_t* i,
                             qn__ir_expr_t* j, qn__ir_expr_t* value);

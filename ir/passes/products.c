@@ -93,39 +93,13 @@ typedef struct find {
   qn__ir_expr_t** found;  // the one that every iteration computes
 } find_t;
 
-static bool is_lazy_child(const qn__ir_expr_t* parent, uint32_t child) {
-  return child > 0 && qn__expr_is_lazy(parent);
-}
-
-typedef struct child {
-  void* self;
-  void (*visit)(void* self, qn__ir_expr_t** slot, bool is_lazy);
-  const qn__ir_expr_t* parent;
-  uint32_t number;
-} child_t;
-
-static bool each_child(void* context, qn__ir_expr_t** slot) {
-  child_t* child = context;
-  child->visit(child->self, slot, is_lazy_child(child->parent, child->number++));
-  return true;
-}
-
-static void find_reduce(void* context, qn__ir_expr_t** slot, bool is_lazy) {
+static bool find_reduce(void* context, qn__ir_expr_t** slot) {
   find_t* self = context;
-  bool was_lazy = self->is_lazy;
-  self->is_lazy |= is_lazy;
   if ((*slot)->kind == QN__EXPR_REDUCE) {
     ++self->count;
     if (self->is_top && !self->is_lazy) self->found = slot;
   }
-  child_t child = {self, find_reduce, *slot, 0};
-  (void)qn__expr_each_child(*slot, each_child, &child);
-  self->is_lazy = was_lazy;
-}
-
-static bool find_slot(void* self, qn__ir_expr_t** slot) {
-  find_reduce(self, slot, false);
-  return true;
+  return qn__expr_each_child_lazily(*slot, find_reduce, self, &self->is_lazy);
 }
 
 // Searches for reductions. Returns false if the block has a statement that no product may have.
@@ -135,7 +109,7 @@ static bool find_in_block(find_t* self, qn__ir_block_t* block, bool is_top) {
       return false;
     }
     self->is_top = is_top && stmt->kind != QN__STMT_IF;
-    (void)qn__stmt_each_expr(stmt, find_slot, self);
+    (void)qn__stmt_each_expr(stmt, find_reduce, self);
     QN__EACH_BLOCK(stmt, inner) {
       if (!find_in_block(self, inner, false)) return false;
     }
@@ -212,7 +186,6 @@ static bool find_sides(qn__product_t* product) {
 typedef struct collect {
   qn__product_t* product;
   bool is_lazy;
-  bool has_failed;
 } collect_t;
 
 static bool note_operand(qn__product_t* product, qn__ir_expr_t** slot, qn__product_side_t side) {
@@ -231,46 +204,42 @@ static bool note_operand(qn__product_t* product, qn__ir_expr_t** slot, qn__produ
   return true;
 }
 
-static void collect(void* context, qn__ir_expr_t** slot, bool is_lazy) {
+// Returns false if an operand cannot be taken out of the summand.
+static bool collect(void* context, qn__ir_expr_t** slot) {
   collect_t* self = context;
   qn__product_t* product = self->product;
   uint32_t mask = mask_of(product, *slot);
-  if (!(mask & QN__PRODUCT_LOADS) || self->has_failed) return;
+  if (!(mask & QN__PRODUCT_LOADS)) return true;
   bool has_rows = mask & product->side_dims[QN__PRODUCT_ROW];
   bool has_columns = mask & product->side_dims[QN__PRODUCT_COLUMN];
-  if (!has_rows && !has_columns) return;  // the same for a whole block: stays in the summand
-  bool was_lazy = self->is_lazy;
-  self->is_lazy |= is_lazy;
+  if (!has_rows && !has_columns) return true;  // the same for a whole block: stays in the summand
   if (has_rows && has_columns) {
     // A variable that depends on both sides must be a let of the reduction: its value is visited
     // too.
     bool is_outer = (*slot)->kind == QN__EXPR_VAR && !(mask & QN__PRODUCT_STEP);
-    if ((*slot)->kind == QN__EXPR_LOAD || is_outer) self->has_failed = true;
-    child_t child = {self, collect, *slot, 0};
-    (void)qn__expr_each_child(*slot, each_child, &child);
-  } else {
-    qn__product_side_t side = has_rows ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN;
-    if (self->is_lazy || !note_operand(product, slot, side)) self->has_failed = true;
+    if ((*slot)->kind == QN__EXPR_LOAD || is_outer) return false;
+    return qn__expr_each_child_lazily(*slot, collect, self, &self->is_lazy);
   }
-  self->is_lazy = was_lazy;
+  return !self->is_lazy &&
+         note_operand(product, slot, has_rows ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN);
 }
 
 static bool find_operands(qn__product_t* product) {
   qn__ir_expr_t* reduce = product->reduce;
-  uint32_t both = product->side_dims[QN__PRODUCT_ROW] | product->side_dims[QN__PRODUCT_COLUMN];
+  uint32_t both = qn__product_both(product);
   if (mask_of(product, reduce->reduce.value) & QN__PRODUCT_FIXED) return false;
   uint32_t bounds = mask_of(product, reduce->reduce.begin) | mask_of(product, reduce->reduce.end);
   if (bounds & (both | QN__PRODUCT_FIXED)) return false;
-  collect_t self = {product, false, false};
+  collect_t self = {product, false};
   for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
     uint32_t mask = mask_of(product, let->let.value);
     if (mask & QN__PRODUCT_FIXED) return false;
     // A let of a single side becomes a part of the operands that use it.
     bool is_mixed = (mask & product->side_dims[QN__PRODUCT_ROW]) != 0 &&
                     (mask & product->side_dims[QN__PRODUCT_COLUMN]) != 0;
-    if (is_mixed) collect(&self, &let->let.value, false);
+    if (is_mixed && !collect(&self, &let->let.value)) return false;
   }
-  collect(&self, &reduce->reduce.value, false);
+  if (!collect(&self, &reduce->reduce.value)) return false;
   bool has_side[qn__product_sides] = {false, false};
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     qn__product_operand_t* operand = &product->operands[o];
@@ -280,7 +249,7 @@ static bool find_operands(qn__product_t* product) {
     }
     has_side[operand->side] |= (mask_of(product, operand->value) & QN__PRODUCT_STEP) != 0;
   }
-  return !self.has_failed && has_side[QN__PRODUCT_ROW] && has_side[QN__PRODUCT_COLUMN];
+  return has_side[QN__PRODUCT_ROW] && has_side[QN__PRODUCT_COLUMN];
 }
 
 // ---- the direction in which an operand is contiguous

@@ -72,10 +72,12 @@ typedef struct qn__product {
 // Recognises the product that an open nest computes. Returns false if it computes none.
 bool qn__product_find(qn__pass_builder_t* pb, qn__nest_t* nest, qn__product_t* out);
 
-// Returns the loops that are neither rows nor columns.
+// Returns the loops that are rows or columns, and those that are neither.
+static inline uint32_t qn__product_both(const qn__product_t* product) {
+  return product->side_dims[QN__PRODUCT_ROW] | product->side_dims[QN__PRODUCT_COLUMN];
+}
 static inline uint32_t qn__product_batch(const qn__product_t* product) {
-  uint32_t all = (1U << product->nest->count) - 1;
-  return all & ~(product->side_dims[QN__PRODUCT_ROW] | product->side_dims[QN__PRODUCT_COLUMN]);
+  return ((1U << product->nest->count) - 1) & ~qn__product_both(product);
 }
 // Return the iterations of the loops in `dims`: as an expression, and as a constant (else -1).
 qn__ir_expr_t* qn__product_extent(const qn__product_t* product, uint32_t dims);

@@ -41,6 +41,17 @@ bool qn__expr_each_child(qn__ir_expr_t* expr, qn__ir_slot_fn_t fn, void* self) {
   return true;
 }
 
+bool qn__expr_each_child_lazily(qn__ir_expr_t* expr, qn__ir_slot_fn_t fn, void* self,
+                                bool* inout_is_lazy) {
+  if (!qn__expr_is_lazy(expr)) return qn__expr_each_child(expr, fn, self);
+  if (!fn(self, &expr->args[0])) return false;
+  bool was_lazy = *inout_is_lazy;
+  *inout_is_lazy = true;
+  bool is_done = each(&expr->args[1], 2, fn, self);
+  *inout_is_lazy = was_lazy;
+  return is_done;
+}
+
 bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -344,6 +355,21 @@ bool qn__block_replace(qn__arena_t* arena, const qn__ir_block_t* block, qn__ir_v
   replacement_t replacement = {var, value};
   qn__ir_subst_t subst = {.on_var = replace_var, .arena = arena, .self = &replacement};
   return qn__block_clone(&subst, block, out_block);
+}
+
+bool qn__blocks_replace(qn__arena_t* arena, const qn__ir_block_t* const* blocks, size_t count,
+                        qn__ir_var_t* var, qn__ir_expr_t* value, qn__ir_block_t* out_block) {
+  // Links the blocks meanwhile, so that the copy of one uses what the copy of another declares.
+  qn__ir_block_t all = {NULL, NULL};
+  for (size_t i = 0; i < count; ++i) {
+    qn__ir_block_t block = *blocks[i];
+    qn__block_splice(&all, &block);
+  }
+  bool is_done = qn__block_replace(arena, &all, var, value, out_block);
+  for (size_t i = 0; i < count; ++i) {
+    if (blocks[i]->last) blocks[i]->last->next = NULL;
+  }
+  return is_done;
 }
 
 qn__ir_stmt_t* qn__stmt_copy(qn__arena_t* arena, const qn__ir_stmt_t* stmt) {

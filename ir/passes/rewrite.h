@@ -26,6 +26,10 @@ typedef bool (*qn__ir_slot_fn_t)(void* self, qn__ir_expr_t** slot);
 // Visits the direct children in the order of evaluation. Those of a reduction are its begin, its
 // end, the values of its lets and its value. Returns false if `fn` stopped.
 bool qn__expr_each_child(qn__ir_expr_t* expr, qn__ir_slot_fn_t fn, void* self);
+// As qn__expr_each_child. `*inout_is_lazy` is true while it visits an operand that is not always
+// evaluated: one of a lazy operator, other than the first.
+bool qn__expr_each_child_lazily(qn__ir_expr_t* expr, qn__ir_slot_fn_t fn, void* self,
+                                bool* inout_is_lazy);
 // Visits the expressions of the statement itself, not those of nested blocks. Those of an
 // allocation are its shape, strides and base indices.
 bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self);
@@ -168,6 +172,10 @@ struct qn__ir_alias {
 // Returns the replacement, or NULL.
 void* qn__alias_find(const qn__ir_alias_t* list, const void* from);
 void qn__alias_add(qn__arena_t* arena, qn__ir_alias_t** inout_list, const void* from, void* to);
+
+// As qn__block_replace, for several blocks that follow each other.
+bool qn__blocks_replace(qn__arena_t* arena, const qn__ir_block_t* const* blocks, size_t count,
+                        qn__ir_var_t* var, qn__ir_expr_t* value, qn__ir_block_t* out_block);
 
 // Sets `user` of everything that the function declares to NULL.
 void qn__function_clear_user(qn__ir_func_t* function);

@@ -60,6 +60,10 @@ static qn__ir_range_t quotient(qn__ir_range_t a, qn__ir_range_t b, bool is_up) {
   return range;
 }
 
+static qn__ir_range_t hull(qn__ir_range_t a, qn__ir_range_t b) {
+  return (qn__ir_range_t){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+}
+
 static qn__ir_range_t range_of_op(const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
   qn__ir_range_t full = qn__range_full(dtype);
@@ -68,7 +72,7 @@ static qn__ir_range_t range_of_op(const qn__ir_expr_t* expr) {
   if (expr->op == QN_OP_SELECT) {
     qn__ir_range_t a = qn__range_of(expr->args[1]);
     qn__ir_range_t b = qn__range_of(expr->args[2]);
-    return (qn__ir_range_t){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+    return hull(a, b);
   }
   if (info->rule != QN__RULE_NUMERIC && info->rule != QN__RULE_INTEGER &&
       info->rule != QN__RULE_BITWISE && info->rule != QN__RULE_SHIFT) {
@@ -137,7 +141,7 @@ qn__ir_range_t qn__range_of(const qn__ir_expr_t* expr) {
     case QN__EXPR_COND: {
       qn__ir_range_t a = qn__range_of(expr->args[1]);
       qn__ir_range_t b = qn__range_of(expr->args[2]);
-      return (qn__ir_range_t){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+      return hull(a, b);
     }
     case QN__EXPR_CAST: {
       qn_dtype_t from = expr->args[0]->dtype;
@@ -242,17 +246,13 @@ size_t qn__terms_size(const qn__terms_t* affine) {
 }
 
 size_t qn__terms_size_of(const qn__ir_expr_t* expr) {
-  if (expr->kind == QN__EXPR_OP) {
-    if (expr->op == QN_OP_ADD || expr->op == QN_OP_SUB) {
-      return 1 + qn__terms_size_of(expr->args[0]) + qn__terms_size_of(expr->args[1]);
-    }
-    if (expr->op == QN_OP_NEG) return 1 + qn__terms_size_of(expr->args[0]);
-    if (expr->op == QN_OP_MUL &&
-        (expr->args[0]->kind == QN__EXPR_INT || expr->args[1]->kind == QN__EXPR_INT)) {
-      return 1 + qn__terms_size_of(expr->args[0]) + qn__terms_size_of(expr->args[1]);
-    }
-  }
-  return 1;
+  if (expr->kind != QN__EXPR_OP) return 1;
+  bool is_scaled = expr->op == QN_OP_MUL &&
+                   (expr->args[0]->kind == QN__EXPR_INT || expr->args[1]->kind == QN__EXPR_INT);
+  bool is_sum = expr->op == QN_OP_ADD || expr->op == QN_OP_SUB || expr->op == QN_OP_NEG;
+  if (!is_scaled && !is_sum) return 1;
+  size_t first = qn__terms_size_of(expr->args[0]);
+  return 1 + first + (expr->args[1] ? qn__terms_size_of(expr->args[1]) : 0);
 }
 
 qn__ir_expr_t* qn__terms_build(qn__arena_t* arena, const qn__terms_t* affine) {

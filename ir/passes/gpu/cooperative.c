@@ -19,26 +19,24 @@
 
 static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* out);
 
-// Makes an `if` for the first thread. In launches of warps, also tests that the warp has an
+// Appends an `if` for the first thread. In launches of warps, it also tests that the warp has an
 // iteration.
-static qn__ir_stmt_t* for_first(qn__coop_t* coop) {
+static void for_first(qn__coop_t* coop, qn__ir_block_t body, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_expr_t* condition = qn__pb_op_int(pb, QN_OP_EQ, qn__pb_use(pb, coop->thread), 0);
   if (coop->is_used) {
     condition = qn__pb_op(pb, QN_OP_LOGIC_AND, condition, qn__pb_use(pb, coop->is_used));
   }
-  qn__ir_stmt_t* test = qn__pb_if(pb, condition);
-  if (test) test->role = QN__ROLE_FIRST;
-  return test;
+  qn__ir_stmt_t* test = qn__pb_if(pb, condition, body);
+  if (!test) return;
+  test->role = QN__ROLE_FIRST;
+  qn__block_append(out, test);
 }
 
 static void by_first(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   qn__ir_block_t alone = qn__block_of(stmt);
   qn__block_serialize(&alone);
-  qn__ir_stmt_t* test = for_first(coop);
-  if (!test) return;
-  test->if_.then_block = alone;
-  qn__block_append(out, test);
+  for_first(coop, alone, out);
 }
 
 static void by_all(qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
@@ -110,10 +108,10 @@ static void run_threads(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* o
   }
   qn__block_serialize(&body);
   qn__block_splice(&lets, &body);
-  qn__ir_stmt_t* test = qn__pb_if(pb, runs ? runs : qn__expr_int(pb->arena, QN_DTYPE_BOOL, 1));
+  if (!runs) runs = qn__expr_int(pb->arena, QN_DTYPE_BOOL, 1);
+  qn__ir_stmt_t* test = qn__pb_if(pb, runs, lets);
   if (!test) return;
   test->role = QN__ROLE_DIVIDE;
-  test->if_.then_block = lets;
   qn__block_append(out, test);
 }
 
@@ -132,13 +130,10 @@ static void run_atomic(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* ou
   qn__ir_buffer_t* cell =
       qn__pb_alloc(pb, &coop->head, QN__SCOPE_SHARED, result->dtype, result->name, -1, -1);
   qn__ir_var_t* old = qn__pb_var(pb, QN__VAR_ATOMIC, result->dtype, result->name);
-  qn__ir_stmt_t* store = qn__pb_store(pb, cell, NULL, NULL, qn__pb_use(pb, old));
-  qn__ir_stmt_t* test = for_first(coop);
-  if (!store || !test) return;
+  qn__ir_block_t body = qn__block_of(stmt);
   stmt->atomic.result = old;
-  qn__block_append(&test->if_.then_block, stmt);
-  qn__block_append(&test->if_.then_block, store);
-  qn__block_append(out, test);
+  qn__pb_append(&body, qn__pb_store(pb, cell, NULL, NULL, qn__pb_use(pb, old)));
+  for_first(coop, body, out);
   qn__pb_let_var(pb, out, result, qn__pb_load(pb, cell, NULL, NULL));
 }
 

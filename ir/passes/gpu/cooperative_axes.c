@@ -68,7 +68,7 @@ static qn__ir_expr_t* axis_extent(qn__pass_builder_t* pb, const qn__ir_stmt_t* a
   }
   if (!extent) return NULL;
   if (qn__expr_is_int(axis->loop.begin, 0)) extent = qn__pb_copy(pb, axis->loop.end);
-  return qn__pb_op(pb, QN_OP_MAX, extent, qn__pb_int(pb, 1));
+  return qn__pb_op_int(pb, QN_OP_MAX, extent, 1);
 }
 
 bool qn__coop_init(qn__coop_t* coop, qn__pass_builder_t* pb, qn__ir_block_t* block,

@@ -145,9 +145,8 @@ qn__ir_stmt_t* qn__coop_row_loop(qn__coop_t* coop, const qn__ir_buffer_t* row, q
   qn__ir_expr_t* condition = has_group(coop, row, nest->loops[0]->loop.end, use, rounds_of(row));
   qn__ir_stmt_t* inner = lanes;
   if (condition) {
-    inner = qn__pb_if(pb, condition);
+    inner = qn__pb_if(pb, condition, qn__block_of(lanes));
     if (!inner) return NULL;
-    inner->if_.then_block = qn__block_of(lanes);
     clear_rows(coop, lanes, &inner->if_.else_block);
   }
   qn__block_append(body, inner);

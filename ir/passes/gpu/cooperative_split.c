@@ -46,7 +46,7 @@ static qn__ir_expr_t* in_lanes(qn__coop_t* coop, const qn__ir_expr_t* length, qn
   qn__pass_builder_t* pb = coop->pb;
   if (!lanes || !single) return NULL;
   lanes->reduce.end =
-      share(coop, qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, length), qn__pb_int(pb, count)));
+      share(coop, qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, length), count));
   qn__ir_expr_t* condition = qn__wide_is_whole(pb, length, count);
   return condition ? qn__pb_cond(pb, condition, lanes, single) : lanes;
 }
@@ -150,10 +150,9 @@ static qn__ir_stmt_t* split_nest(qn__coop_t* coop, qn__nest_t* nest) {
       qn__wide_is_whole(pb, qn__pb_extent(pb, qn__nest_fastest(nest)), lanes);
   qn__ir_stmt_t* wide = lanes_rounds(coop, nest, extent, lanes);
   if (!condition || !wide) return wide;
-  qn__ir_stmt_t* choice = qn__pb_if(pb, condition);
+  qn__ir_stmt_t* choice = qn__pb_if(pb, condition, qn__block_of(wide));
   qn__ir_stmt_t* single = single_rounds(coop, nest, extent);
   if (!choice || !single) return NULL;
-  choice->if_.then_block = qn__block_of(wide);
   choice->if_.else_block = qn__block_of(single);
   return choice;
 }
@@ -166,13 +165,10 @@ void qn__coop_split_loop(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_stmt_t* s
   if (qn__pb_stopped(pb)) return;
   qn__block_serialize(&nest.body);
   qn__ir_stmt_t* work = row ? qn__coop_row_loop(coop, row, &nest) : split_nest(coop, &nest);
-  if (!work) return;
-  if (coop->is_used) {
-    qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_use(pb, coop->is_used));
-    if (!test) return;
-    test->if_.then_block = qn__block_of(work);
-    work = test;
+  if (work && coop->is_used) {
+    work = qn__pb_if(pb, qn__pb_use(pb, coop->is_used), qn__block_of(work));
   }
+  if (!work) return;
   work->role = QN__ROLE_DIVIDE;
   qn__block_append(out, work);
 }

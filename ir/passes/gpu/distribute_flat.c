@@ -50,34 +50,31 @@ static qn__ir_block_t guarded(qn__pass_builder_t* pb, qn__ir_var_t* index,
   qn__nest_place(pb, nest, use, &inner);
   qn__block_splice(&inner, &nest->body);
   if (!extent) return inner;
-  qn__ir_stmt_t* test =
-      qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, index), qn__pb_copy(pb, extent)));
-  if (!test) return inner;
-  test->if_.then_block = inner;
-  return qn__block_of(test);
+  qn__ir_expr_t* is_inside =
+      qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, index), qn__pb_copy(pb, extent));
+  qn__ir_stmt_t* test = qn__pb_if(pb, is_inside, inner);
+  return test ? qn__block_of(test) : inner;
 }
 
 // Returns block * (threads * per_thread) + k * threads + t.
 static qn__ir_expr_t* position(qn__pass_builder_t* pb, qn__ir_var_t* block, qn__ir_var_t* k,
                                qn__ir_var_t* t, int64_t threads, int64_t per_thread) {
-  qn__ir_expr_t* at =
-      qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, block), qn__pb_int(pb, threads * per_thread));
+  qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, block), threads * per_thread);
   if (k) {
-    at = qn__pb_op(pb, QN_OP_ADD, at,
-                   qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, k), qn__pb_int(pb, threads)));
+    at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, k), threads));
   }
   return qn__pb_op(pb, QN_OP_ADD, at, qn__pb_use(pb, t));
 }
 
 // Returns `unroll k in 0..per_thread { lets and body }`, with its own variables.
-static qn__ir_stmt_t* untested_loop(qn__pass_builder_t* pb, const qn__ir_block_t* body,
-                                    qn__ir_var_t* k, int64_t per_thread) {
-  qn__ir_var_t* other = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__ir_expr_t* use = other ? qn__pb_use(pb, other) : NULL;
-  qn__ir_stmt_t* loop =
-      qn__pb_loop(pb, QN_LOOP_UNROLL, other, qn__pb_int(pb, 0), qn__pb_int(pb, per_thread));
-  if (!use || !loop) return NULL;
-  return qn__block_replace(pb->arena, body, k, use, &loop->loop.body) ? loop : NULL;
+static qn__ir_stmt_t* untested_loop(qn__pass_builder_t* pb, const qn__ir_block_t* lets,
+                                    const qn__ir_block_t* body, qn__ir_var_t* k,
+                                    int64_t per_thread) {
+  const qn__ir_block_t* blocks[] = {lets, body};
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_UNROLL, "k", qn__pb_int(pb, per_thread));
+  qn__ir_expr_t* use = loop ? qn__pb_use(pb, loop->loop.var) : NULL;
+  if (!use) return NULL;
+  return qn__blocks_replace(pb->arena, blocks, 2, k, use, &loop->loop.body) ? loop : NULL;
 }
 
 // Returns `per_thread` iterations of thread `t` of block `block`, `threads` apart.
@@ -94,13 +91,9 @@ static qn__ir_block_t strided_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn_
   qn__ir_stmt_t* untested = NULL;
   if (k && !is_exact) {
     // The test is the only statement of the block. Its body is also used below, so it is cloned.
-    qn__ir_block_t plain = body;
-    qn__ir_stmt_t* let = body.last;
-    if (!let || !inner.first) return none;
-    let->next = inner.first->if_.then_block.first;
-    if (inner.first->if_.then_block.last) plain.last = inner.first->if_.then_block.last;
-    untested = untested_loop(pb, &plain, k, per_thread);
-    let->next = NULL;
+    if (qn__pb_stopped(pb)) return none;
+    assert(inner.first == inner.last && inner.first->kind == QN__STMT_IF);
+    untested = untested_loop(pb, &body, &inner.first->if_.then_block, k, per_thread);
     if (!untested) return none;
   }
   qn__block_splice(&body, &inner);
@@ -112,11 +105,11 @@ static qn__ir_block_t strided_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn_
     body = qn__block_of(loop);
   }
   if (untested) {
-    qn__ir_expr_t* full = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, extent),
-                                    qn__pb_int(pb, threads * per_thread));
-    qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, block), full));
+    qn__ir_expr_t* full =
+        qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, extent), threads * per_thread);
+    qn__ir_expr_t* is_full = qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, block), full);
+    qn__ir_stmt_t* test = qn__pb_if(pb, is_full, qn__block_of(untested));
     if (!test) return none;
-    test->if_.then_block = qn__block_of(untested);
     test->if_.else_block = body;
     body = qn__block_of(test);
   }
@@ -129,16 +122,15 @@ static qn__ir_block_t lanes_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn__i
                                  qn__ir_var_t* t, const qn__ir_expr_t* extent, int64_t threads,
                                  int64_t count) {
   qn__ir_block_t body = {NULL, NULL};
-  qn__ir_expr_t* first = qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, block), qn__pb_int(pb, threads));
+  qn__ir_expr_t* first = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, block), threads);
   qn__ir_var_t* at =
       qn__pb_let(pb, &body, "at", qn__pb_op(pb, QN_OP_ADD, first, qn__pb_use(pb, t)));
   qn__ir_expr_t* condition;
   qn__ir_block_t lanes = qn__wide_body(pb, nest, at, extent, threads, count, &condition);
   qn__block_splice(&body, &lanes);
   if (!condition) return body;
-  qn__ir_stmt_t* test = qn__pb_if(pb, condition);
+  qn__ir_stmt_t* test = qn__pb_if(pb, condition, body);
   if (!test) return body;
-  test->if_.then_block = body;
   test->if_.else_block = strided_body(pb, nest, block, t, extent, threads, count);
   return qn__block_of(test);
 }
@@ -175,11 +167,10 @@ static void fixed_grid(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t
   qn__ir_block_t body = {NULL, NULL};
   qn__ir_var_t* first = qn__pb_let(pb, &body, "first", position(pb, block, NULL, t, threads, 1));
   qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, qn__nest_extent(pb, nest), qn__pb_use(pb, first));
-  qn__ir_stmt_t* loop =
-      qn__pb_loop(pb, QN_LOOP_SERIAL, k, qn__pb_int(pb, 0),
-                  qn__pb_op(pb, QN_OP_CEILDIV, left, qn__pb_int(pb, grid * threads)));
+  qn__ir_stmt_t* loop = qn__pb_loop(pb, QN_LOOP_SERIAL, k, qn__pb_int(pb, 0),
+                                    qn__pb_op_int(pb, QN_OP_CEILDIV, left, grid * threads));
   if (!loop) return;
-  qn__ir_expr_t* step = qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, k), qn__pb_int(pb, grid * threads));
+  qn__ir_expr_t* step = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, k), grid * threads);
   qn__ir_var_t* at =
       qn__pb_let(pb, &loop->loop.body, "at", qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, first), step));
   qn__ir_block_t inner = guarded(pb, at, NULL, nest);

@@ -300,9 +300,8 @@ static qn__ir_block_t add_guards(qn__pass_builder_t* pb, const qn__partition_uni
     if (guard->is_negated && condition) {
       condition = qn__expr_op(pb->arena, QN_OP_LOGIC_NOT, condition, NULL, NULL);
     }
-    qn__ir_stmt_t* test = qn__pb_if(pb, condition);
+    qn__ir_stmt_t* test = qn__pb_if(pb, condition, content);
     if (!test) return content;
-    test->if_.then_block = content;
     content = qn__block_of(test);
     ++*out_count;
   }

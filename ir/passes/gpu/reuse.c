@@ -301,9 +301,8 @@ static void reuse_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
   qn__ir_expr_t* condition;
   if (!qn__block_any(&region, qn__threads_synchronize) &&
       cache_rows(&self, &region, &cached, &condition)) {
-    qn__ir_stmt_t* choice = condition ? qn__pb_if(pb, condition) : NULL;
+    qn__ir_stmt_t* choice = qn__pb_if(pb, condition, cached);
     if (choice) {
-      choice->if_.then_block = cached;
       choice->if_.else_block = region;
       cached = qn__block_of(choice);
     }

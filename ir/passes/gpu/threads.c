@@ -81,10 +81,7 @@ static void add_beside(qn__pass_builder_t* pb, qn__ir_stmt_t* stmt, qn__ir_stmt_
     is_first = is_first ? qn__pb_op(pb, QN_OP_LOGIC_AND, is_first, each) : each;
     if (loop == innermost) break;
   }
-  qn__ir_stmt_t* test = qn__pb_if(pb, is_first);
-  if (!test) return;
-  test->if_.then_block = qn__block_of(stmt);
-  qn__block_append(out, test);
+  qn__pb_append(out, qn__pb_if(pb, is_first, qn__block_of(stmt)));
 }
 
 qn__ir_stmt_t* qn__threads_straighten(qn__pass_builder_t* pb, qn__ir_stmt_t* loop) {

@@ -80,11 +80,10 @@ static void write_all(qn__tile_t* tile, qn__ir_stmt_t* launch) {
     qn__ir_expr_t* is_few =
         qn__pb_op_int(pb, QN_OP_LE, lines_of(tile, v), tile->variants[v].max_lines);
     qn__ir_stmt_t* other = qn__stmt_new(pb->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
-    qn__ir_stmt_t* test = qn__pb_if(pb, is_few);
+    qn__ir_stmt_t* test = qn__pb_if(pb, is_few, launches[v]);
     if (!other || !test) return;
     qn__ir_stmt_t* next = launch->next;
     *other = *launch;
-    test->if_.then_block = launches[v];
     test->if_.else_block = qn__block_of(other);
     test->if_.is_choice = true;
     *launch = *test;

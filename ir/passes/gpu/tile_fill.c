@@ -45,9 +45,8 @@ static qn__ir_var_t* write_element(qn__tile_writer_t* w, qn__ir_block_t* out,
         qn__tile_named(pb, out, w->product->names[w->product->step].var->name, step);
   }
   if (qn__pb_stopped(pb)) return NULL;
-  uint32_t inner = w->product->side_dims[QN__PRODUCT_ROW] |
-                   w->product->side_dims[QN__PRODUCT_COLUMN] | QN__PRODUCT_STEP;
-  qn__tile_write_lets(w, out, operand->is_needed, inner, 0);
+  qn__tile_write_lets(w, out, operand->is_needed, qn__product_both(w->product) | QN__PRODUCT_STEP,
+                      0);
   return qn__pb_let(pb, out, side == QN__PRODUCT_ROW ? "a" : "b",
                     qn__tile_copy_now(w, operand->value));
 }

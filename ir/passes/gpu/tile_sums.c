@@ -35,8 +35,7 @@ static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
     w->product->names[w->product->step].now =
         qn__tile_named(pb, out, w->product->names[w->product->step].var->name, step);
   }
-  uint32_t both =
-      w->product->side_dims[QN__PRODUCT_ROW] | w->product->side_dims[QN__PRODUCT_COLUMN];
+  uint32_t both = qn__product_both(w->product);
   // Copies the lets of the reduction in order, for each sum if they depend on its place. Operands
   // are no longer part of their masks, so all lets are copied.
   for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
@@ -79,7 +78,8 @@ void qn__tile_write_sums(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t
     write_steps(w, out, done, kind, qn__pb_op_int(pb, QN_OP_MIN, qn__pb_use(pb, left), depth));
     return;
   }
-  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GE, qn__pb_use(pb, left), depth));
+  qn__ir_expr_t* is_whole = qn__pb_op_int(pb, QN_OP_GE, qn__pb_use(pb, left), depth);
+  qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, (qn__ir_block_t){NULL, NULL});
   if (!test) return;
   write_steps(w, &test->if_.then_block, done, kind, qn__pb_int(pb, depth));
   write_steps(w, &test->if_.else_block, done, QN_LOOP_SERIAL, qn__pb_use(pb, left));

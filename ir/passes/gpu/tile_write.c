@@ -118,8 +118,7 @@ static void write_bounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
       is_needed[i] |= w->product->operands[o].is_needed[i];
     }
   }
-  uint32_t inner = w->product->side_dims[QN__PRODUCT_ROW] |
-                   w->product->side_dims[QN__PRODUCT_COLUMN] | QN__PRODUCT_STEP;
+  uint32_t inner = qn__product_both(w->product) | QN__PRODUCT_STEP;
   qn__tile_write_lets(w, out, is_needed, 0, inner | QN__PRODUCT_FIXED);
   w->begin =
       qn__tile_named(pb, out, "begin", qn__tile_copy_now(w, w->product->reduce->reduce.begin));
@@ -159,8 +158,8 @@ static qn__ir_block_t* inside(qn__tile_writer_t* w, qn__ir_block_t* out, qn__pro
   if (w->is_exact[side]) return out;
   qn__pass_builder_t* pb = w->pb;
   qn__ir_expr_t* at = qn__pb_use(pb, w->places[side][m].at);
-  qn__ir_stmt_t* test =
-      qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, at, qn__pb_copy(pb, w->extent[side])));
+  qn__ir_expr_t* is_inside = qn__pb_op(pb, QN_OP_LT, at, qn__pb_copy(pb, w->extent[side]));
+  qn__ir_stmt_t* test = qn__pb_if(pb, is_inside, (qn__ir_block_t){NULL, NULL});
   if (!test) return NULL;
   qn__block_append(out, test);
   return &test->if_.then_block;

@@ -177,41 +177,17 @@ int64_t qn__wide_reduce_lanes(qn__pass_builder_t* pb, qn__ir_expr_t* reduce,
 
 // ---- bodies
 
-// Links `more` to the end of `block` until cut(), so that a copy of `block` contains both.
-static void chain(qn__ir_block_t* block, const qn__ir_block_t* more, qn__ir_stmt_t** out_seam) {
-  *out_seam = block->last;
-  if (!more->first) return;
-  if (block->last) {
-    block->last->next = more->first;
-  } else {
-    block->first = more->first;
-  }
-  block->last = more->last;
-}
-
-static void cut(qn__ir_stmt_t* seam) {
-  if (seam) seam->next = NULL;
-}
-
 qn__ir_stmt_t* qn__wide_loop(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* at,
                              int64_t count) {
+  assert(count > 1 && count <= max_lanes);
   qn__ir_var_t* k = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__ir_var_t* own = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "k");
-  qn__ir_expr_t* use = own ? qn__pb_use(pb, own) : NULL;
-  qn__ir_stmt_t* loop =
-      qn__pb_loop(pb, QN_LOOP_VECTOR, own, qn__pb_int(pb, 0), qn__pb_int(pb, count));
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "k", qn__pb_int(pb, count));
+  qn__ir_expr_t* use = loop ? qn__pb_use(pb, loop->loop.var) : NULL;
   qn__ir_block_t placed = {NULL, NULL};
   if (k) qn__nest_place_lane(pb, nest, qn__pb_use(pb, at), k, count, &placed);
-  if (!k || !use || !loop || qn__pb_stopped(pb)) return NULL;
-  qn__ir_block_t all = placed;
-  qn__ir_stmt_t* first_seam;
-  qn__ir_stmt_t* second_seam;
-  chain(&all, &nest->lets, &first_seam);
-  chain(&all, &nest->body, &second_seam);
-  bool is_whole = qn__block_replace(pb->arena, &all, k, use, &loop->loop.body);
-  cut(second_seam);
-  cut(first_seam);
-  return is_whole ? loop : NULL;
+  if (!use || qn__pb_stopped(pb)) return NULL;
+  const qn__ir_block_t* blocks[] = {&placed, &nest->lets, &nest->body};
+  return qn__blocks_replace(pb->arena, blocks, 3, k, use, &loop->loop.body) ? loop : NULL;
 }
 
 // Returns the code of the last, incomplete group:
@@ -221,35 +197,23 @@ static qn__ir_block_t rest_of(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_v
   qn__ir_block_t none = {NULL, NULL};
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "k", qn__pb_int(pb, count));
   if (!loop) return none;
-  qn__ir_var_t* k = loop->loop.var;
-  qn__ir_expr_t* index =
-      qn__pb_op(pb, QN_OP_ADD, qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, at), qn__pb_int(pb, count)),
-                qn__pb_use(pb, k));
+  qn__ir_expr_t* index = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, at), count);
+  index = qn__pb_op(pb, QN_OP_ADD, index, qn__pb_use(pb, loop->loop.var));
   qn__ir_var_t* last = qn__pb_let(pb, &loop->loop.body, "last", index);
-  qn__ir_expr_t* use = last ? qn__pb_use(pb, last) : NULL;
-  qn__ir_stmt_t* test = qn__pb_if(
-      pb, last ? qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, last), qn__pb_copy(pb, extent)) : NULL);
-  if (!test || !use) return none;
-  qn__nest_place(pb, nest, use, &test->if_.then_block);
-  qn__block_splice(&test->if_.then_block, &nest->body);
-  qn__block_append(&loop->loop.body, test);
+  qn__ir_expr_t* is_inside = qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, last), qn__pb_copy(pb, extent));
+  qn__ir_block_t body = {NULL, NULL};
+  qn__nest_place(pb, nest, qn__pb_use(pb, last), &body);
+  qn__block_splice(&body, &nest->body);
+  qn__pb_append(&loop->loop.body, qn__pb_if(pb, is_inside, body));
   return qn__block_of(loop);
-}
-
-static qn__ir_stmt_t* below(qn__pass_builder_t* pb, qn__ir_var_t* at, const qn__ir_expr_t* extent,
-                            int64_t count) {
-  qn__ir_expr_t* whole =
-      qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, extent), qn__pb_int(pb, count));
-  return qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, at), whole));
 }
 
 qn__ir_expr_t* qn__wide_is_whole(qn__pass_builder_t* pb, const qn__ir_expr_t* length,
                                  int64_t count) {
   int64_t constant;
   if (!length || qn__expr_const_int(length, &constant)) return NULL;
-  return qn__pb_op(pb, QN_OP_EQ,
-                   qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_copy(pb, length), qn__pb_int(pb, count)),
-                   qn__pb_int(pb, 0));
+  return qn__pb_op_int(pb, QN_OP_EQ,
+                       qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_copy(pb, length), count), 0);
 }
 
 qn__ir_block_t qn__wide_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_var_t* position,
@@ -269,9 +233,10 @@ qn__ir_block_t qn__wide_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_va
       (nest->count == 1 || is_row_known)) {
     return qn__block_of(lanes);
   }
-  qn__ir_stmt_t* test = below(pb, position, extent, count);
+  qn__ir_expr_t* groups = qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, extent), count);
+  qn__ir_expr_t* is_below = qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, position), groups);
+  qn__ir_stmt_t* test = qn__pb_if(pb, is_below, qn__block_of(lanes));
   if (!test) return none;
-  test->if_.then_block = qn__block_of(lanes);
   if (nest->count == 1) {
     if (!is_known || constant % count != 0) {
       test->if_.else_block = rest_of(pb, nest, position, extent, count);
@@ -290,9 +255,9 @@ qn__ir_expr_t* qn__wide_reduce(qn__pass_builder_t* pb, const qn__ir_expr_t* redu
   qn__ir_var_t* lane = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "lane");
   qn__ir_expr_t* outer = qn__expr_new(pb->arena, QN__EXPR_REDUCE, reduce->dtype, reduce->loc);
   if (!inner || !lane || !outer || !k) return NULL;
-  qn__ir_expr_t* index = qn__pb_op(
-      pb, QN_OP_ADD, qn__pb_op(pb, QN_OP_MUL, qn__pb_copy(pb, position), qn__pb_int(pb, count)),
-      qn__pb_use(pb, lane));
+  qn__ir_expr_t* index =
+      qn__pb_op(pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, position), count),
+                qn__pb_use(pb, lane));
   qn__ir_block_t lets = {NULL, NULL};
   qn__pb_let_var(pb, &lets, inner->reduce.reduce_var,
                  qn__pb_op(pb, QN_OP_ADD, inner->reduce.begin, index));
