@@ -4,6 +4,7 @@
 // itself writes, in any order and spacing.
 #include "tools/cli/run/npy.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,55 +73,37 @@ bool npy_reinterpret(npy_array_t* array, qn_dtype_t dtype) {
 
 typedef struct npy_parser {
   const char* name;
-  const char* text;  // the whole file
-  size_t at;
-  size_t end;  // of the header
+  const char* header;  // a dictionary of Python, with a final zero
+  const char* at;
+  size_t offset;  // of the header in the file
 } npy_parser_t;
 
 static qn_status_t malformed(const npy_parser_t* parser, const char* expected) {
   return qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset %zu: expected %s", parser->name,
-                        parser->at, expected);
+                        parser->offset + (size_t)(parser->at - parser->header), expected);
 }
 
-static void skip_space(npy_parser_t* parser) {
-  while (parser->at < parser->end && strchr(" \n\t", parser->text[parser->at]) &&
-         parser->text[parser->at] != '\0') {
-    parser->at++;
-  }
-}
-
-static bool accept(npy_parser_t* parser, char c) {
-  skip_space(parser);
-  if (parser->at == parser->end || parser->text[parser->at] != c) return false;
-  parser->at++;
-  return true;
-}
-
-static bool accept_word(npy_parser_t* parser, const char* word) {
-  skip_space(parser);
+// Passes a word, after spaces.
+static bool accept(npy_parser_t* parser, const char* word) {
+  parser->at += strspn(parser->at, " \n\t");
   size_t size = strlen(word);
-  if (parser->end - parser->at < size || memcmp(parser->text + parser->at, word, size) != 0) {
-    return false;
-  }
+  if (strncmp(parser->at, word, size) != 0) return false;
   parser->at += size;
   return true;
 }
 
 // A string in single or double quotes without escapes, at most 31 characters.
 static qn_status_t parse_string(npy_parser_t* parser, char out[32]) {
-  skip_space(parser);
-  char quote = parser->at < parser->end ? parser->text[parser->at] : '\0';
-  if (quote != '\'' && quote != '"') return malformed(parser, "a quoted string");
-  parser->at++;
-  size_t size = 0;
-  while (parser->at < parser->end && parser->text[parser->at] != quote) {
-    if (size == 31 || parser->text[parser->at] == '\\') {
-      return malformed(parser, "a short string without escapes");
-    }
-    out[size++] = parser->text[parser->at++];
+  bool is_single = accept(parser, "'");
+  if (!is_single && !accept(parser, "\"")) return malformed(parser, "a quoted string");
+  size_t size = strcspn(parser->at, is_single ? "'\\" : "\"\\");
+  if (size > 31 || parser->at[size] == '\\') {
+    return malformed(parser, "a short string without escapes");
   }
+  memcpy(out, parser->at, size);
   out[size] = '\0';
-  if (!accept(parser, quote)) return malformed(parser, "the closing quote");
+  parser->at += size;
+  if (!accept(parser, is_single ? "'" : "\"")) return malformed(parser, "the closing quote");
   return QN_OK;
 }
 
@@ -143,22 +126,18 @@ static qn_status_t parse_dtype(npy_parser_t* parser, qn_dtype_t* out_dtype) {
 }
 
 static qn_status_t parse_shape(npy_parser_t* parser, int32_t* out_rank, int64_t* out_shape) {
-  if (!accept(parser, '(')) return malformed(parser, "'(' of the shape");
+  if (!accept(parser, "(")) return malformed(parser, "'(' of the shape");
   int32_t rank = 0;
-  while (!accept(parser, ')')) {
+  while (!accept(parser, ")")) {
     if (rank == NPY_MAX_RANK) return malformed(parser, "at most 32 extents");
-    skip_space(parser);
-    int64_t extent = 0;
-    size_t begin = parser->at;
-    while (parser->at < parser->end && parser->text[parser->at] >= '0' &&
-           parser->text[parser->at] <= '9') {
-      if (extent > (INT64_MAX - 9) / 10) return malformed(parser, "an extent below 2^63");
-      extent = extent * 10 + (parser->text[parser->at++] - '0');
-    }
-    if (parser->at == begin) return malformed(parser, "an extent");
-    out_shape[rank++] = extent;
-    if (accept(parser, ',')) continue;
-    if (!accept(parser, ')')) return malformed(parser, "',' or ')'");
+    if (parser->at[0] < '0' || parser->at[0] > '9') return malformed(parser, "an extent");
+    char* end = NULL;
+    errno = 0;
+    out_shape[rank++] = strtoll(parser->at, &end, 10);
+    if (errno != 0) return malformed(parser, "an extent below 2^63");
+    parser->at = end;
+    if (accept(parser, ",")) continue;
+    if (!accept(parser, ")")) return malformed(parser, "',' or ')'");
     break;
   }
   *out_rank = rank;
@@ -169,7 +148,7 @@ static qn_status_t parse_entry(npy_parser_t* parser, unsigned* inout_seen, npy_a
   char key[32];
   qn_status_t status = parse_string(parser, key);
   if (!qn_ok(status)) return status;
-  if (!accept(parser, ':')) return malformed(parser, "':'");
+  if (!accept(parser, ":")) return malformed(parser, "':'");
   static const char* const keys[] = {"descr", "fortran_order", "shape"};
   unsigned which = 0;
   while (which < 3 && strcmp(key, keys[which]) != 0) which++;
@@ -179,80 +158,96 @@ static qn_status_t parse_entry(npy_parser_t* parser, unsigned* inout_seen, npy_a
   *inout_seen |= 1u << which;
   if (which == 0) return parse_dtype(parser, &out->dtype);
   if (which == 2) return parse_shape(parser, &out->rank, out->shape);
-  if (accept_word(parser, "False")) return QN_OK;
-  if (!accept_word(parser, "True")) return malformed(parser, "True or False");
+  if (accept(parser, "False")) return QN_OK;
+  if (!accept(parser, "True")) return malformed(parser, "True or False");
   return qn_status_make(QN_STATUS_UNSUPPORTED,
                         "%s: the array is in Fortran order; save numpy.ascontiguousarray of it",
                         parser->name);
 }
 
 static qn_status_t parse_header(npy_parser_t* parser, npy_array_t* out) {
-  if (!accept(parser, '{')) return malformed(parser, "'{' of the header");
+  if (!accept(parser, "{")) return malformed(parser, "'{' of the header");
   unsigned seen = 0;
-  while (!accept(parser, '}')) {
+  while (!accept(parser, "}")) {
     qn_status_t status = parse_entry(parser, &seen, out);
     if (!qn_ok(status)) return status;
-    if (accept(parser, ',')) continue;
-    if (!accept(parser, '}')) return malformed(parser, "',' or '}'");
+    if (accept(parser, ",")) continue;
+    if (!accept(parser, "}")) return malformed(parser, "',' or '}'");
     break;
   }
   if (seen != 7) return malformed(parser, "'descr', 'fortran_order' and 'shape' in the header");
-  skip_space(parser);
-  if (parser->at != parser->end) return malformed(parser, "the end of the header");
+  parser->at += strspn(parser->at, " \n\t");
   return QN_OK;
+}
+
+// Finds the header in the bytes of a file, and sets where it begins and its size.
+static qn_status_t find_header(npy_parser_t* parser, const uint8_t* raw, size_t size,
+                               size_t* out_header_bytes) {
+  if (size < 10 || memcmp(raw, MAGIC, 6) != 0) {
+    return malformed(parser, "the magic of a .npy file, \\x93NUMPY, and a header");
+  }
+  parser->offset = 6;
+  if (raw[6] < 1 || raw[6] > 3) return malformed(parser, "format version 1, 2 or 3");
+  bool is_long = raw[6] >= 2;
+  parser->offset = is_long ? 12 : 10;
+  if (size < parser->offset) return malformed(parser, "the length of the header");
+  *out_header_bytes = raw[8] | (size_t)raw[9] << 8;
+  if (is_long) *out_header_bytes |= (size_t)raw[10] << 16 | (size_t)raw[11] << 24;
+  if (*out_header_bytes <= MAX_HEADER_BYTES && *out_header_bytes <= size - parser->offset) {
+    return QN_OK;
+  }
+  return qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset 8: the header has %zu bytes, the file %zu",
+                        parser->name, *out_header_bytes, size);
 }
 
 qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_array_t* out_array) {
   memset(out_array, 0, sizeof *out_array);
-  npy_parser_t parser = {.name = name, .text = bytes};
   const uint8_t* raw = bytes;
-  if (size < 10 || memcmp(raw, MAGIC, 6) != 0) {
-    return malformed(&parser, "the magic of a .npy file, \\x93NUMPY, and a header");
-  }
-  parser.at = 6;
-  if (raw[6] < 1 || raw[6] > 3) return malformed(&parser, "format version 1, 2 or 3");
-  bool is_long = raw[6] >= 2;
-  parser.at = is_long ? 12 : 10;
-  if (size < parser.at) return malformed(&parser, "the length of the header");
-  size_t header_bytes = raw[8] | (size_t)raw[9] << 8;
-  if (is_long) header_bytes |= (size_t)raw[10] << 16 | (size_t)raw[11] << 24;
-  if (header_bytes > MAX_HEADER_BYTES || header_bytes > size - parser.at) {
-    return qn_status_make(QN_STATUS_DATA_LOSS,
-                          "%s: offset 8: the header has %zu bytes, the file %zu", name,
-                          header_bytes, size);
-  }
-  parser.end = parser.at + header_bytes;
-  npy_array_t header;
-  memset(&header, 0, sizeof header);
-  qn_status_t status = parse_header(&parser, &header);
+  size_t header_bytes = 0;
+  npy_parser_t parser = {.name = name, .header = ""};
+  parser.at = parser.header;
+  qn_status_t status = find_header(&parser, raw, size, &header_bytes);
   if (!qn_ok(status)) return status;
-  npy_array_t array;
+  char* header = strndup((const char*)raw + parser.offset, header_bytes);
+  if (!header) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "%s: no memory", name);
+  npy_array_t array = {.rank = 0};
+  parser.header = parser.at = header;
+  status = parse_header(&parser, &array);
+  if (qn_ok(status) && parser.at != header + header_bytes) {
+    status = malformed(&parser, "the end of the header");
+  }
+  free(header);
+  if (!qn_ok(status)) return status;
+  size_t begin = parser.offset + header_bytes, left = size - begin;
   // Checks the size before it allocates memory.
-  size_t left = size - parser.end;
   double count = 1;
-  for (int32_t d = 0; d < header.rank; d++) count *= (double)header.shape[d];
-  if (count * (double)qn_dtype_size_bytes(header.dtype) > (double)left) {
+  for (int32_t d = 0; d < array.rank; d++) count *= (double)array.shape[d];
+  if (count * (double)qn_dtype_size_bytes(array.dtype) > (double)left) {
     return qn_status_make(QN_STATUS_DATA_LOSS,
                           "%s: offset %zu: expected %.0f elements of %s, got %zu bytes", name,
-                          parser.end, count, qn_dtype_text(header.dtype), left);
+                          begin, count, qn_dtype_text(array.dtype), left);
   }
-  status = npy_make(header.dtype, header.rank, header.shape, &array);
+  int64_t shape[NPY_MAX_RANK];
+  memcpy(shape, array.shape, sizeof shape);
+  status = npy_make(array.dtype, array.rank, shape, &array);
   if (!qn_ok(status)) return qn_status_annotate(status, "%s", name);
   if (array.size_bytes != left) {
     status =
         qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset %zu: expected %zu bytes of data, got %zu",
-                       name, parser.end, array.size_bytes, left);
+                       name, begin, array.size_bytes, left);
+  }
+  // Any other byte in a bool is a value that no program expects.
+  for (size_t i = begin; i < size && qn_ok(status) && array.dtype == QN_DTYPE_BOOL; i++) {
+    if (raw[i] <= 1) continue;
+    status =
+        qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset %zu: expected a bool of 0 or 1, got %d",
+                       name, i, (int)raw[i]);
+  }
+  if (!qn_ok(status)) {
     npy_free(&array);
     return status;
   }
-  memcpy(array.data, raw + parser.end, left);
-  for (size_t i = 0; i < left && array.dtype == QN_DTYPE_BOOL; i++) {
-    // Any other byte in a bool is a value that no program expects.
-    if (raw[parser.end + i] <= 1) continue;
-    npy_free(&array);
-    return qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset %zu: expected a bool of 0 or 1, got %d",
-                          name, parser.end + i, (int)raw[parser.end + i]);
-  }
+  memcpy(array.data, raw + begin, left);
   *out_array = array;
   return QN_OK;
 }
