@@ -11,14 +11,14 @@
 
 #define MAX_CACHED_BYTES (UINT64_C(256) << 20)
 
-typedef struct block {
+typedef struct device_block {
   qn__workspace_block_t cached;  // must be first: `is_passed` casts it back
   CUevent event;                 // after its last use; NULL: not used yet
-} block_t;
+} device_block_t;
 
 // Reports, without waiting, whether all uses have completed. False if the query fails.
 static bool is_passed(const qn__workspace_block_t* cached) {
-  const block_t* block = (const block_t*)(const void*)cached;
+  const device_block_t* block = (const device_block_t*)(const void*)cached;
   return !block->event || qn__cuda()->event_query(block->event) == QN__CU_OK;
 }
 
@@ -46,7 +46,7 @@ void qn__cuda_workspace_make_pool(qn__cuda_device_t* device) {
 
 static void destroy_blocks(qn__cuda_device_t* device, qn__workspace_block_t* list) {
   while (list) {
-    block_t* block = (block_t*)(void*)list;
+    device_block_t* block = (device_block_t*)(void*)list;
     list = list->next;
     const CUresult result = qn__cuda()->mem_free(block->cached.address);
     qn_status_free(qn__cuda_check(device, result, "freeing memory"));
@@ -74,7 +74,7 @@ static qn_status_t allocate_block(qn__cuda_stream_t* stream, size_t size_bytes,
     *out_address = found->address;
     return QN_OK;
   }
-  block_t* block = qn__alloc_zero(qn_allocator_default(), 1, sizeof *block);
+  device_block_t* block = qn__alloc_zero(qn_allocator_default(), 1, sizeof *block);
   if (!block) return qn__out_of_memory("workspace");
   qn_status_t status =
       qn__cuda_memory_allocate(device, qn__workspace_class_bytes(size_class), out_address);
@@ -90,7 +90,7 @@ static qn_status_t allocate_block(qn__cuda_stream_t* stream, size_t size_bytes,
 static qn_status_t free_block(qn__cuda_stream_t* stream, CUdeviceptr address) {
   qn__cuda_device_t* device = stream->device;
   QN_TRY(qn__cuda_not_capturing(stream, "workspace on a driver without memory pools"));
-  block_t* block = (block_t*)(void*)qn__workspace_remove(&device->blocks, address);
+  device_block_t* block = (device_block_t*)(void*)qn__workspace_remove(&device->blocks, address);
   if (!block) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "cuda:%d: 0x%llx is no workspace", device->id,
                           address);

@@ -11,19 +11,19 @@
 
 #define MAX_CACHED_BYTES (UINT64_C(512) << 20)
 
-typedef struct part {
+typedef struct workspace_part {
   qn__workspace_block_t block;  // must be first: `part_of` casts it back
   qn__vk_place_t place;
   qn__vk_stream_t* stream;  // while it is cached: that freed it, retained
   uint64_t completes_at;
-} part_t;
+} workspace_part_t;
 
-static part_t* part_of(qn__workspace_block_t* block) {
-  return (part_t*)(void*)block;
+static workspace_part_t* part_of(qn__workspace_block_t* block) {
+  return (workspace_part_t*)(void*)block;
 }
 
 static bool is_passed(const qn__workspace_block_t* block) {
-  const part_t* part = (const part_t*)(const void*)block;
+  const workspace_part_t* part = (const workspace_part_t*)(const void*)block;
   return qn__vk_stream_has_completed(part->stream, part->completes_at);
 }
 
@@ -45,7 +45,7 @@ qn_status_t qn__vk_workspace_acquire(qn__vk_device_t* device, qn__vk_stream_t* s
     qn__vk_stream_release(part_of(cached)->stream);
     return QN_OK;
   }
-  part_t* part = qn__alloc_zero(device->allocator, 1, sizeof *part);
+  workspace_part_t* part = qn__alloc_zero(device->allocator, 1, sizeof *part);
   if (!part) return qn__out_of_memory("workspace");
   qn_status_t status = qn__vk_memory_allocate(
       device, QN__VK_POOL_DEVICE, qn__workspace_class_bytes(size_class), 0, &part->place);
@@ -61,7 +61,7 @@ qn_status_t qn__vk_workspace_acquire(qn__vk_device_t* device, qn__vk_stream_t* s
 
 static void free_parts(qn__vk_device_t* device, qn__workspace_block_t* list) {
   while (list) {
-    part_t* part = part_of(list);
+    workspace_part_t* part = part_of(list);
     list = list->next;
     qn_status_free(qn__vk_memory_free(device, part->place));
     qn__vk_stream_release(part->stream);

@@ -73,15 +73,15 @@ static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
   }
 }
 
-typedef struct binder {
+typedef struct view_binder {
   qn__fission_t* self;
   qn__fission_unit_t* unit;
-} binder_t;
+} view_binder_t;
 
 // Moves an expression of a view's declaration that loads from memory into a let, so that units that
 // declare the view again use the same value.
 static bool bind_loads(void* context, qn__ir_expr_t** slot) {
-  const binder_t* binder = context;
+  const view_binder_t* binder = context;
   qn__pass_builder_t* pb = binder->self->pb;
   if (!qn__expr_facts(*slot).has_load) return true;
   qn__ir_block_t* stmts = &binder->unit->stmts;
@@ -108,7 +108,7 @@ static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* ho
       }
       if (!unit) return;
       if (stmt->kind == QN__STMT_ALLOC && stmt->alloc.buffer->scope == QN__SCOPE_VIEW) {
-        binder_t binder = {self, unit};
+        view_binder_t binder = {self, unit};
         (void)qn__stmt_each_expr(stmt, bind_loads, &binder);
       }
       declare(self, unit, stmt);
