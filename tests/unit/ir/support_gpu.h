@@ -9,6 +9,10 @@
 bool qn_test_is_mapped(qn__ir_func_t* function, const qn__pass_options_t* options, char* message,
                        size_t message_size);
 
+// Maps a module while every allocation fails in turn: each time the result is OUT_OF_MEMORY or
+// good.
+void qn_test_map_without_memory(const qn_module_t* module, const qn__pass_options_t* options);
+
 // Prints the text of a body, for the output of a failed test.
 void qn_test_show(const qn__ir_body_t* body);
 

@@ -14,7 +14,6 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "support_gpu.h"
-#include "tests/support/fault.h"
 #include "tests/support/sanitized.h"
 
 enum { MAX_PARAMS = 8, BUFFER_BYTES = 1 << 16 };
@@ -371,26 +370,13 @@ static void refusals(void** state) {
   }
 }
 
-static bool walk(qn_allocator_t allocator, void* user) {
-  const qn_module_t* module = user;
-  qn__ir_body_t body;
-  qn_status_t status = qn__body_clone(&module->body, allocator, &body);
-  if (qn_ok(status)) {
-    status = qn__passes_run_gpu(&body, &targets[2]);
-    qn__body_deinit(&body);
-  }
-  bool is_right = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
-  qn_status_free(status);
-  return is_right;
-}
-
 static void survives_without_memory(void** state) {
   (void)state;
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
     qn_module_t* module = NULL;
     const char* text = programs[i].text;
     assert_true(qn_ok(qn_module_parse(text, strlen(text), NULL, &module)));
-    assert_true(qn_fault_walk_alloc(walk, module) > 0);
+    qn_test_map_without_memory(module, &targets[2]);
     qn_module_release(module);
   }
 }

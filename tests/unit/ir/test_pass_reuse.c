@@ -16,7 +16,6 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "support_gpu.h"
-#include "tests/support/fault.h"
 #include "tests/support/sanitized.h"
 
 enum { MAX_PARAMS = 4, ROWS = 2, BUFFER_BYTES = 1 << 14 };
@@ -266,26 +265,13 @@ static void sums_keep_their_order(void** state) {
   qn_module_release(module);
 }
 
-static bool walk(qn_allocator_t allocator, void* user) {
-  const qn_module_t* module = user;
-  qn__ir_body_t body;
-  qn_status_t status = qn__body_clone(&module->body, allocator, &body);
-  if (qn_ok(status)) {
-    status = qn__passes_run_gpu(&body, &target);
-    qn__body_deinit(&body);
-  }
-  bool is_right = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
-  qn_status_free(status);
-  return is_right;
-}
-
 static void survives_without_memory(void** state) {
   (void)state;
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
     char text[2048];
     text_of(&programs[i], "f32", "m", text, sizeof text);
     qn_module_t* module = parse(text);
-    assert_true(qn_fault_walk_alloc(walk, module) > 0);
+    qn_test_map_without_memory(module, &target);
     qn_module_release(module);
   }
 }
