@@ -2,36 +2,15 @@
 #include "jit/call/executable.h"
 
 #include "base/alloc.h"
-
-// Copies the functions and sites, which are needed after the artifact is released.
-static bool copy_functions(const qn_artifact_t* artifact, qn_executable_t* executable) {
-  qn__arena_t* arena = &executable->arena;
-  size_t count = artifact->function_count;
-  qn_artifact_function_t* functions = qn__arena_alloc_array(arena, count + 1, sizeof *functions);
-  if (!functions) return false;
-  for (size_t i = 0; i < count; i++) {
-    const qn_artifact_function_t* from = &artifact->functions[i];
-    functions[i] = *from;
-    functions[i].name = qn__arena_cstr(arena, qn__str(from->name));
-    qn_artifact_site_t* sites =
-        qn__arena_alloc_array(arena, (size_t)from->site_count + 1, sizeof *sites);
-    if (!functions[i].name || !sites) return false;
-    for (uint32_t s = 0; s < from->site_count; s++) {
-      sites[s] = from->sites[s];
-      if (!from->sites[s].message) continue;
-      sites[s].message = qn__arena_cstr(arena, qn__str(from->sites[s].message));
-      if (!sites[s].message) return false;
-    }
-    functions[i].sites = sites;
-  }
-  executable->functions = functions;
-  executable->function_count = count;
-  return true;
-}
+#include "jit/identity/artifact_make.h"
 
 static qn_status_t load(const qn_artifact_t* artifact, const qn_load_options_t* options,
                         qn_executable_t* executable) {
-  if (!copy_functions(artifact, executable)) return qn__out_of_memory("an executable");
+  // The artifact is released before them.
+  executable->functions = qn__artifact_copy_functions(artifact->functions, artifact->function_count,
+                                                      &executable->arena);
+  executable->function_count = artifact->function_count;
+  if (!executable->functions) return qn__out_of_memory("an executable");
   const qn_device_table_t* const tables[] = {qn__device_table(executable->device.type),
                                              &qn__interp_device_table};
   for (size_t i = 0; i < QN_COUNT_OF(tables); i++) {

@@ -2,7 +2,6 @@
 #include "jit/identity/artifact_make.h"
 
 #include "base/alloc.h"
-#include "base/arena.h"
 
 typedef struct owned {
   qn_artifact_t base;  // first: release gets this address
@@ -26,26 +25,21 @@ static void move(qn__buffer_t* to, qn__buffer_t* from) {
   qn__buffer_init(from, to->allocator);
 }
 
-static bool copy_functions(const qn__artifact_parts_t* parts, owned_t* self) {
-  qn__arena_t* arena = &self->arena;
-  size_t count = parts->function_count;
+const qn_artifact_function_t* qn__artifact_copy_functions(const qn_artifact_function_t* from,
+                                                          size_t count, qn__arena_t* arena) {
   qn_artifact_function_t* functions = qn__arena_alloc_array(arena, count + 1, sizeof *functions);
-  if (!functions) return false;
-  for (size_t i = 0; i < count; i++) {
-    uint32_t site_count = parts->functions[i].site_count;
-    qn_artifact_site_t* sites = qn__arena_alloc_array(arena, site_count + 1U, sizeof *sites);
-    if (!sites) return false;
-    for (uint32_t k = 0; k < site_count; k++) {
-      sites[k] = parts->functions[i].sites[k];
+  for (size_t i = 0; functions && i < count; i++) {
+    size_t site_count = from[i].site_count;
+    qn_artifact_site_t* sites = qn__arena_alloc_array(arena, site_count + 1, sizeof *sites);
+    for (size_t k = 0; sites && k < site_count; k++) {
+      sites[k] = from[i].sites[k];
       if (sites[k].message) sites[k].message = qn__arena_cstr(arena, qn__str(sites[k].message));
     }
-    functions[i] = parts->functions[i];
-    functions[i].name = qn__arena_cstr(arena, qn__str(parts->functions[i].name));
+    functions[i] = from[i];
+    functions[i].name = qn__arena_cstr(arena, qn__str(from[i].name));
     functions[i].sites = sites;
   }
-  self->base.functions = functions;
-  self->base.function_count = count;
-  return !arena->is_exhausted;
+  return arena->is_exhausted ? NULL : functions;
 }
 
 qn_status_t qn__artifact_make(qn_allocator_t allocator, const qn__artifact_parts_t* parts,
@@ -63,7 +57,10 @@ qn_status_t qn__artifact_make(qn_allocator_t allocator, const qn__artifact_parts
   self->base.release = release;
   self->base.format = qn__arena_cstr(&self->arena, qn__str(parts->format));
   self->base.isa = qn__arena_cstr(&self->arena, qn__str(parts->isa));
-  if (!copy_functions(parts, self)) {
+  self->base.functions =
+      qn__artifact_copy_functions(parts->functions, parts->function_count, &self->arena);
+  self->base.function_count = parts->function_count;
+  if (!self->base.functions) {
     release(&self->base);
     return qn__out_of_memory("an artifact");
   }
