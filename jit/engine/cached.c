@@ -46,6 +46,16 @@ bool qn__origin_read(qn_span_t preimage, qn__origin_t* out_origin) {
          out_origin->identity.size > 0;
 }
 
+qn_status_t qn__origin_target(const qn__origin_t* origin, qn_allocator_t allocator,
+                              qn_target_t** out_target) {
+  *out_target = NULL;
+  char* json = qn__copy_cstr(allocator, origin->target_json);
+  if (!json) return qn__out_of_memory("a target");
+  qn_status_t status = qn_target_parse(json, out_target);
+  qn__free_cstr(allocator, json);
+  return status;
+}
+
 // ------------------------------------------------------------------------------------ a directory
 
 typedef struct reader {
@@ -76,13 +86,11 @@ static qn_status_t read_entry(reader_t* reader, qn_cache_key_t key, const qn__en
     report->other_namespace_count++;
     return QN_OK;
   }
-  char* json = qn__copy_cstr(engine->allocator, origin.target_json);
-  if (!json) return qn__out_of_memory("a target");
   qn_cached_lookup_t lookup = {.struct_size = sizeof lookup,
                                .key = key,
                                .tier = origin.tier,
                                .is_checked = origin.is_checked};
-  qn_status_t status = qn_target_parse(json, &lookup.target);
+  qn_status_t status = qn__origin_target(&origin, engine->allocator, &lookup.target);
   if (qn_ok(status)) {
     status = qn_module_decode(entry->module.data, entry->module.size, NULL, &lookup.module);
   }
@@ -92,7 +100,6 @@ static qn_status_t read_entry(reader_t* reader, qn_cache_key_t key, const qn__en
   }
   qn_module_release(lookup.module);
   qn_target_release(lookup.target);
-  qn__free_cstr(engine->allocator, json);
   return status;
 }
 

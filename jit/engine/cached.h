@@ -14,5 +14,8 @@ typedef struct qn__origin {
 } qn__origin_t;
 // False for a preimage that this version does not write.
 bool qn__origin_read(qn_span_t preimage, qn__origin_t* out_origin);
+// Parses the target. Owned: qn_target_release. Errors: OUT_OF_MEMORY, those of qn_target_parse.
+qn_status_t qn__origin_target(const qn__origin_t* origin, qn_allocator_t allocator,
+                              qn_target_t** out_target);
 
 #endif  // QUERN_JIT_CACHED_H_

@@ -212,17 +212,9 @@ void qn_engine_settings(qn_engine_t* engine,
 }
 
 const char* qn_source_text(qn_source_t source) {
-  switch (source) {
-    case QN_SOURCE_COMPILED:
-      return "compiled";
-    case QN_SOURCE_MEMORY:
-      return "memory";
-    case QN_SOURCE_DISK:
-      return "disk";
-    case QN_SOURCE_BUNDLE:
-      return "bundle";
-    case QN_SOURCE_REMOTE:
-      return "remote";
-  }
-  return "unknown";
+  static const char* const texts[] = {
+      [QN_SOURCE_COMPILED] = "compiled", [QN_SOURCE_MEMORY] = "memory", [QN_SOURCE_DISK] = "disk",
+      [QN_SOURCE_BUNDLE] = "bundle",     [QN_SOURCE_REMOTE] = "remote",
+  };
+  return (size_t)source < QN_COUNT_OF(texts) && texts[source] ? texts[source] : "unknown";
 }

@@ -3,9 +3,24 @@
 
 #include "jit/engine/engine.h"
 
+// What a result means for a lookup.
+static const struct {
+  qn_miss_reason_t reason;
+  const char* text;  // NULL: the answer has more to say
+} result_table[] = {
+    [QN__GET_HIT] = {QN_MISSED_ABSENT, "no entry"},
+    [QN__GET_ABSENT] = {QN_MISSED_ABSENT, "no entry"},
+    [QN__GET_BAD] = {QN_MISSED_DAMAGED, NULL},
+    [QN__GET_ERROR] = {QN_MISSED_UNREADABLE, NULL},
+    [QN__GET_UNTRUSTED] = {QN_MISSED_DAMAGED, "an entry that is not trusted"},
+    [QN__GET_NO_MEMORY] = {QN_MISSED_UNREADABLE, "no memory to read it"},
+    [QN__GET_TIMEOUT] = {QN_MISSED_UNREADABLE, "no answer in time"},
+    [QN__GET_OFF] = {QN_MISSED_UNREADABLE, "switched off for a while"},
+};
+
 static void add_answer(const char* tier, const qn__answer_t* answer, char out[512]) {
   if (!answer->was_asked) return;
-  const char* text = "no entry";
+  const char* text = result_table[answer->result].text;
   char error[64];
   if (answer->was_rejected) {
     text = "an entry that was not accepted";
@@ -15,36 +30,15 @@ static void add_answer(const char* tier, const qn__answer_t* answer, char out[51
     (void)snprintf(error, sizeof error, "cannot be read, error %d of the operating system",
                    answer->error);
     text = error;
-  } else if (answer->result == QN__GET_UNTRUSTED) {
-    text = "an entry that is not trusted";
-  } else if (answer->result == QN__GET_NO_MEMORY) {
-    text = "no memory to read it";
-  } else if (answer->result == QN__GET_TIMEOUT) {
-    text = "no answer in time";
-  } else if (answer->result == QN__GET_OFF) {
-    text = "switched off for a while";
   }
+  assert(text);
   size_t size = strlen(out);
   (void)snprintf(out + size, 512 - size, "%s%s: %s", size ? "; " : "", tier, text);
 }
 
 static qn_miss_reason_t class_of(const qn__answer_t* answer) {
   if (!answer->was_asked) return QN_MISSED_NO_CACHE;
-  if (answer->was_rejected) return QN_MISSED_REJECTED;
-  switch (answer->result) {
-    case QN__GET_HIT:
-    case QN__GET_ABSENT:
-      return QN_MISSED_ABSENT;
-    case QN__GET_BAD:
-    case QN__GET_UNTRUSTED:
-      return QN_MISSED_DAMAGED;
-    case QN__GET_ERROR:
-    case QN__GET_NO_MEMORY:
-    case QN__GET_TIMEOUT:
-    case QN__GET_OFF:
-      return QN_MISSED_UNREADABLE;
-  }
-  return QN_MISSED_ABSENT;
+  return answer->was_rejected ? QN_MISSED_REJECTED : result_table[answer->result].reason;
 }
 
 qn_miss_reason_t qn__miss_reason(const qn__lookup_task_t* task, char out[512]) {
@@ -74,19 +68,10 @@ qn_miss_reason_t qn__miss_reason(const qn__lookup_task_t* task, char out[512]) {
 }
 
 const char* qn_miss_reason_text(qn_miss_reason_t reason) {
-  switch (reason) {
-    case QN_MISSED_ABSENT:
-      return "absent";
-    case QN_MISSED_DAMAGED:
-      return "damaged";
-    case QN_MISSED_UNREADABLE:
-      return "unreadable";
-    case QN_MISSED_REJECTED:
-      return "rejected";
-    case QN_MISSED_NO_CACHE:
-      return "no cache";
-    case QN_MISSED_REFRESH:
-      return "refresh";
-  }
-  return "unknown";
+  static const char* const texts[] = {
+      [QN_MISSED_ABSENT] = "absent",         [QN_MISSED_DAMAGED] = "damaged",
+      [QN_MISSED_UNREADABLE] = "unreadable", [QN_MISSED_REJECTED] = "rejected",
+      [QN_MISSED_NO_CACHE] = "no cache",     [QN_MISSED_REFRESH] = "refresh",
+  };
+  return (size_t)reason < QN_COUNT_OF(texts) && texts[reason] ? texts[reason] : "unknown";
 }

@@ -174,11 +174,9 @@ static qn_status_t try_entry(const sample_t* sample, qn_cache_key_t key, const q
     sample->report->bad_count++;
     return QN_OK;
   }
-  char* json = qn__copy_cstr(sample->engine->allocator, origin.target_json);
-  if (!json) return qn__out_of_memory("a target");
-  qn_target_t* target = NULL;
-  qn_status_t status = qn_target_parse(json, &target);
-  if (qn_ok(status) && strcmp(qn_target_json(target), json) == 0) {
+  qn_target_t* target;
+  qn_status_t status = qn__origin_target(&origin, sample->engine->allocator, &target);
+  if (qn_ok(status) && qn__str_equal(origin.target_json, qn__str(qn_target_json(target)))) {
     status = make_again(sample, key, entry, &origin, target);
   } else if (qn_status_code(status) != QN_STATUS_OUT_OF_MEMORY) {
     // Another version wrote the target.
@@ -187,7 +185,6 @@ static qn_status_t try_entry(const sample_t* sample, qn_cache_key_t key, const q
     sample->report->other_codegen_count++;
   }
   qn_target_release(target);
-  qn__free_cstr(sample->engine->allocator, json);
   return status;
 }
 
