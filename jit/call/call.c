@@ -185,14 +185,14 @@ static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const
     for (uint32_t d = arg->rank; d-- > 0;) {
       int64_t expected;
       if (arg->shape[d].kind == QN__DIM_EXPR &&
-          (!qn__plan_eval(&plan->exprs[arg->shape[d].expr], words, &expected) ||
+          (!qn__plan_eval(plan, arg->shape[d].expr, words, &expected) ||
            expected != tensor->shape[d])) {
         return false;
       }
       // Only declared strides have been checked for a product of extents other than 0 that fits.
       if (!arg->strides) continue;
       if (arg->strides[d].kind == QN__DIM_EXPR &&
-          (!qn__plan_eval(&plan->exprs[arg->strides[d].expr], words, &expected) ||
+          (!qn__plan_eval(plan, arg->strides[d].expr, words, &expected) ||
            expected != (tensor->strides ? tensor->strides[d] : compact))) {
         return false;
       }
@@ -303,32 +303,16 @@ static inline __attribute__((always_inline)) bool bind_plain(const qn__plan_t* p
   return !has_overlap(plan, words);
 }
 
-static inline size_t word_bytes(const qn__plan_t* plan) {
-  return sizeof(uint64_t) * (plan->arg_count + plan->symbol_count);
-}
-
 #ifndef NDEBUG
 // Whether bind_all accepts a plain call, too, and with the same words.
 static bool is_bound_alike(const qn__plan_t* plan, const qn_value_t* args, size_t count,
                            const words_t* plain) {
   words_t all;
+  const size_t word_count = plan->arg_count + plan->symbol_count;
   return bind_all(plan, args, count, &all) &&
-         memcmp(all.words, plain->words, word_bytes(plan)) == 0;
+         memcmp(all.words, plain->words, word_count * sizeof(uint64_t)) == 0;
 }
 #endif
-
-bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
-                   uint64_t* restrict words) {
-  words_t all;
-  if (plan->arg_count != 0 && plan->deferred_count == 0 &&
-      bind_plain(plan, args, count, all.words)) {
-    assert(is_bound_alike(plan, args, count, &all));
-  } else if (!bind_all(plan, args, count, &all)) {
-    return false;
-  }
-  memcpy(words, all.words, word_bytes(plan));
-  return true;
-}
 
 // ---------------------------------------------------------------------------------- the call
 

@@ -287,13 +287,12 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
 static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
                                       const qn__plan_dim_t* dim, int64_t value) {
   if (dim->kind != QN__DIM_EXPR) return QN_OK;
-  const qn__plan_expr_t* expr = &e->plan->exprs[dim->expr];
   int64_t expected = 0;
-  bool is_defined = qn__plan_eval(expr, e->words, &expected);
+  bool is_defined = qn__plan_eval(e->plan, dim->expr, e->words, &expected);
   if (is_defined && expected == value) return QN_OK;
   qn__buffer_t text;
   qn__buffer_init(&text, e->plan->allocator);
-  qn__text_print_expr(expr->source, &text);
+  qn__text_print_expr(dim->expr, &text);
   qn_status_t status;
   if (!is_defined) {
     status = wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: '%.*s' divides by zero", what, d,

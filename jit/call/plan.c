@@ -1,12 +1,12 @@
 // jit/call/plan.c: makes the plan of a function's calls from its signature. See plan.h.
 //
-// This work is done once per function cell, to keep calls short: symbols are numbered, expressions
-// become postfix, and constants are laid out as in a tensor's memory. An example:
+// This work is done once per function cell, to keep calls short: symbols are numbered, and
+// constants are laid out as in a tensor's memory. An example:
 //
 //   func f(x: f32[n], y: f32[2 * n], out z: f32[n])
 //
 //   x.shape  BIND n: the first parameter that contains n
-//   y.shape  EXPR 0: compared with the value of exprs[0], `2 n *`, after all parameters
+//   y.shape  EXPR `2 * n`: compared with its value after all parameters
 //   z.shape  SYMBOL n: compared with the value that x bound
 //   pairs    (x, z) and (y, z): z is written, so it must not overlap the others
 //
@@ -30,51 +30,21 @@ static uint32_t word_of(const qn__ir_func_t* function, const qn__ir_var_t* var) 
   return UINT32_MAX;
 }
 
-static qn_status_t push(qn__plan_expr_t* out, qn__plan_op_t op) {
-  out->ops[out->op_count++] = op;
-  return QN_OK;
-}
-
-static size_t count_nodes(const qn__ir_expr_t* expr) {
-  size_t count = 1;
-  if (expr->kind == QN__EXPR_OP || expr->kind == QN__EXPR_CAST || expr->kind == QN__EXPR_COND) {
-    for (size_t i = 0; i < 3 && expr->args[i]; i++) count += count_nodes(expr->args[i]);
-  }
-  return count;
-}
-
-// Appends the postfix of `expr` to `out`; `depth` is the height of the stack before it.
-static qn_status_t compile(const qn__ir_func_t* function, const qn__ir_expr_t* expr, uint32_t depth,
-                           qn__plan_expr_t* out) {
-  if (depth >= QN__MAX_EXPR_DEPTH) {
-    return qn_status_make(QN_STATUS_UNSUPPORTED,
-                          "function '%s': a shape expression nests deeper than %u levels",
-                          function->name, QN__MAX_EXPR_DEPTH);
-  }
+// Checks that the words of a call are all that the expression needs.
+static qn_status_t check_expr(const qn__ir_func_t* function, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
-      return push(out, (qn__plan_op_t){.kind = QN__PUSH_CONST, .value = expr->int_value});
-    case QN__EXPR_VAR: {
-      uint32_t word = word_of(function, expr->var);
-      if (word == UINT32_MAX) break;
-      return push(out,
-                  (qn__plan_op_t){.kind = QN__PUSH_WORD, .word = word, .dtype = expr->var->dtype});
-    }
+      return QN_OK;
+    case QN__EXPR_VAR:
+      if (word_of(function, expr->var) != UINT32_MAX) return QN_OK;
+      break;
+    case QN__EXPR_OP:
     case QN__EXPR_CAST:
-      QN_TRY(compile(function, expr->args[0], depth, out));
-      return push(out, (qn__plan_op_t){
-                           .kind = QN__CONVERT, .dtype = expr->args[0]->dtype, .to = expr->dtype});
     case QN__EXPR_COND:
-      for (uint32_t i = 0; i < 3; i++) QN_TRY(compile(function, expr->args[i], depth + i, out));
-      return push(out, (qn__plan_op_t){.kind = QN__CHOOSE});
-    case QN__EXPR_OP: {
-      uint32_t arity = qn__op_info(expr->op)->arity;
-      for (uint32_t i = 0; i < arity; i++) {
-        QN_TRY(compile(function, expr->args[i], depth + i, out));
+      for (uint32_t i = 0; i < 3 && expr->args[i]; i++) {
+        QN_TRY(check_expr(function, expr->args[i]));
       }
-      qn_dtype_t dtype = expr->args[expr->op == QN_OP_SELECT ? 1 : 0]->dtype;
-      return push(out, (qn__plan_op_t){.kind = QN__APPLY, .op = expr->op, .dtype = dtype});
-    }
+      return QN_OK;
     default:
       break;
   }
@@ -84,40 +54,43 @@ static qn_status_t compile(const qn__ir_func_t* function, const qn__ir_expr_t* e
       function->name);
 }
 
-bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* out_value) {
-  qn__ir_scalar_t stack[QN__MAX_EXPR_DEPTH + 3];
-  uint32_t top = 0;
-  for (uint32_t i = 0; i < expr->op_count; i++) {
-    const qn__plan_op_t* op = &expr->ops[i];
-    switch (op->kind) {
-      case QN__PUSH_CONST:
-        stack[top++].i = op->value;
-        break;
-      case QN__PUSH_WORD:
-        stack[top++] = qn__scalar_from_bits(op->dtype, words[op->word]);
-        break;
-      case QN__CONVERT:
-        stack[top - 1] = qn__scalar_cast(op->dtype, stack[top - 1], op->to);
-        break;
-      case QN__CHOOSE:
-        top -= 2;
-        stack[top - 1] = stack[top - 1].i ? stack[top] : stack[top + 1];
-        break;
-      case QN__APPLY: {
-        uint32_t arity = qn__op_info(op->op)->arity;
-        top -= arity;
-        qn__ir_scalar_t result;
-        if (!qn__scalar_op(op->op, op->dtype, &stack[top], &result)) return false;
-        stack[top++] = result;
-        break;
-      }
-    }
+static bool eval(const qn__ir_func_t* function, const qn__ir_expr_t* expr, const uint64_t* words,
+                 qn__ir_scalar_t* out) {
+  if (expr->kind == QN__EXPR_INT) {
+    out->i = expr->int_value;
+    return true;
   }
-  *out_value = stack[0].i;
+  if (expr->kind == QN__EXPR_VAR) {
+    const uint32_t word = word_of(function, expr->var);
+    assert(word < QN__MAX_WORDS);
+    *out = qn__scalar_from_bits(expr->var->dtype, words[word]);
+    return true;
+  }
+  qn__ir_scalar_t args[3];
+  if (expr->kind == QN__EXPR_COND) {
+    return eval(function, expr->args[0], words, args) &&
+           eval(function, expr->args[args[0].i ? 1 : 2], words, out);
+  }
+  for (uint32_t i = 0; i < 3 && expr->args[i]; i++) {
+    if (!eval(function, expr->args[i], words, &args[i])) return false;
+  }
+  if (expr->kind == QN__EXPR_OP) {
+    return qn__scalar_op(expr->op, qn__expr_operand_dtype(expr), args, out);
+  }
+  assert(expr->kind == QN__EXPR_CAST);
+  *out = qn__scalar_cast(expr->args[0]->dtype, args[0], expr->dtype);
   return true;
 }
 
-// Determines how to check an extent or stride. Appends new expressions to the plan.
+bool qn__plan_eval(const qn__plan_t* plan, const qn__ir_expr_t* expr, const uint64_t* words,
+                   int64_t* out_value) {
+  qn__ir_scalar_t value;
+  if (!eval(plan->function, expr, words, &value)) return false;
+  *out_value = value.i;
+  return true;
+}
+
+// Determines how to check an extent or stride.
 static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* is_bound,
                             qn__plan_dim_t* out) {
   const qn__ir_func_t* function = plan->function;
@@ -132,12 +105,8 @@ static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* i
     is_bound[symbol] = true;
     return QN_OK;
   }
-  qn__plan_expr_t* compiled = &plan->exprs[plan->expr_count];
-  compiled->source = expr;
-  compiled->ops = qn__arena_alloc_array(&plan->arena, count_nodes(expr), sizeof(qn__plan_op_t));
-  if (!compiled->ops) return qn__out_of_memory("a call plan");
-  QN_TRY(compile(function, expr, 0, compiled));
-  *out = (qn__plan_dim_t){.kind = QN__DIM_EXPR, .expr = plan->expr_count++};
+  QN_TRY(check_expr(function, expr));
+  *out = (qn__plan_dim_t){.kind = QN__DIM_EXPR, .expr = expr};
   plan->deferred_count++;
   return QN_OK;
 }
@@ -266,14 +235,8 @@ static qn_status_t make_pairs(qn__plan_t* plan) {
 
 static qn_status_t fill_plan(qn__plan_t* plan) {
   const qn__ir_func_t* function = plan->function;
-  size_t dim_count = 0;
-  for (size_t i = 0; i < function->param_count; i++) {
-    const qn__ir_buffer_t* buffer = function->params[i].buffer;
-    if (buffer) dim_count += (size_t)buffer->rank * 2;
-  }
   plan->args = qn__arena_alloc_array(&plan->arena, function->param_count + 1, sizeof *plan->args);
-  plan->exprs = qn__arena_alloc_array(&plan->arena, dim_count + 1, sizeof *plan->exprs);
-  if (!plan->args || !plan->exprs) return qn__out_of_memory("a call plan");
+  if (!plan->args) return qn__out_of_memory("a call plan");
   bool is_bound[QN__MAX_WORDS] = {false};
   for (size_t i = 0; i < function->param_count; i++) {
     QN_TRY(make_arg(plan, &function->params[i], is_bound, &plan->args[i]));
@@ -287,7 +250,7 @@ static bool check_dims(const qn__plan_t* plan, const qn__plan_dim_t* dims, uint3
                        bool* is_bound) {
   for (uint32_t d = 0; dims && d < rank; d++) {
     const qn__plan_dim_t* dim = &dims[d];
-    if (dim->kind == QN__DIM_EXPR && dim->expr >= plan->expr_count) return false;
+    if ((dim->kind == QN__DIM_EXPR) != (dim->expr != NULL)) return false;
     if (dim->kind != QN__DIM_BIND && dim->kind != QN__DIM_SYMBOL) continue;
     if (dim->symbol >= plan->symbol_count) return false;
     if (is_bound[dim->symbol] != (dim->kind == QN__DIM_SYMBOL)) return false;

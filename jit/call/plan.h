@@ -26,38 +26,22 @@
 // A function has at most this many parameters and symbols together.
 #define QN__MAX_WORDS 128u
 #define QN__MAX_RANK 32u
-#define QN__MAX_EXPR_DEPTH 32u
 
 // One extent or stride of a buffer parameter.
 typedef enum qn__dim_kind {
   QN__DIM_BIND,    // binds symbol `symbol`
   QN__DIM_SYMBOL,  // must equal symbol `symbol`, bound earlier
   QN__DIM_CONST,   // must equal `value`
-  QN__DIM_EXPR,    // must equal expression `expr`, checked when all symbols are bound
+  QN__DIM_EXPR,    // must equal `expr`, checked when all symbols are bound
 } qn__dim_kind_t;
 typedef struct qn__plan_dim {
   qn__dim_kind_t kind;
   uint32_t symbol;
-  uint32_t expr;
+  const qn__ir_expr_t* expr;  // of the function
   int64_t value;
 } qn__plan_dim_t;
 
-// An expression over the words of a call, in postfix order.
-typedef struct qn__plan_op {
-  enum { QN__PUSH_CONST, QN__PUSH_WORD, QN__APPLY, QN__CONVERT, QN__CHOOSE } kind;
-  qn_op_t op;        // APPLY
-  qn_dtype_t dtype;  // of the operands; CONVERT: from
-  qn_dtype_t to;     // CONVERT
-  int64_t value;     // CONST
-  uint32_t word;     // WORD
-} qn__plan_op_t;
-typedef struct qn__plan_expr {
-  const qn__ir_expr_t* source;  // for messages
-  uint32_t op_count;
-  qn__plan_op_t* ops;
-} qn__plan_expr_t;
-
-// The check of qn__plan_bind for a parameter. Tensors come first.
+// The check of a plain call (call.c) for a parameter. Tensors come first.
 typedef enum qn__plan_form {
   QN__FORM_BIND,    // a tensor of one dimension, which binds a symbol
   QN__FORM_VECTOR,  // a tensor of one dimension, whose extent a BIND has bound
@@ -116,8 +100,6 @@ typedef struct qn__plan {
   qn__plan_pair_t* pairs_end;
   uint32_t symbol_count;
   uint32_t deferred_count;  // dims of kind EXPR
-  qn__plan_expr_t* exprs;
-  uint32_t expr_count;
   bool has_32_bit_indices;
   const qn__ir_func_t* function;  // borrowed: the cell holds the module
   qn_allocator_t allocator;
@@ -139,12 +121,11 @@ bool qn__plan_check(const qn__plan_t* plan);
 // differs.
 qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t* variant);
 
-// Checks a call and fills `words` (QN__MAX_WORDS of them). False when anything is wrong.
-bool qn__plan_bind(const qn__plan_t* plan, const qn_value_t* args, size_t count,
-                   uint64_t* restrict words);
-// Returns the first error of a call that qn__plan_bind refused; ok if it would be accepted.
+// Returns the first error of a call that call.c refused; ok if it would be accepted.
 qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, size_t count);
-// Evaluates an expression; false on an integer division by zero.
-bool qn__plan_eval(const qn__plan_expr_t* expr, const uint64_t* words, int64_t* out_value);
+// Evaluates the expression of a DIM_EXPR over the words of a call; false on an integer division by
+// zero.
+bool qn__plan_eval(const qn__plan_t* plan, const qn__ir_expr_t* expr, const uint64_t* words,
+                   int64_t* out_value);
 
 #endif  // QUERN_JIT_PLAN_H_

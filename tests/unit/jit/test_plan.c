@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "jit/call/plan.h"
+#include "jit/call/executable.h"
 #include "tests/support/must.h"
 
 static const char program[] =
@@ -78,9 +78,31 @@ static int teardown(void** state) {
   return 0;
 }
 
+static uint64_t kernel_words[QN__MAX_WORDS];
+static size_t kernel_word_count;
+
+static int32_t kernel(const qn_cpu_env_t* env, const uint64_t* words) {
+  (void)env;
+  memcpy(kernel_words, words, kernel_word_count * sizeof *words);
+  return 0;
+}
+
+// Calls a function with this plan, whose kernel keeps its words in `kernel_words`. False when the
+// call is refused.
+static bool call(qn__plan_t* plan, const qn_value_t* args, size_t count) {
+  qn_function_t function = {.device = cpu, .ir = plan->function};
+  qn__variant_t variant = {.function = &function, .plan = plan, .entry = kernel};
+  variant.needs_more = plan->deferred_count != 0;
+  atomic_init(&function.variant, &variant);
+  kernel_word_count = plan->arg_count + plan->symbol_count;
+  qn_status_t status = qn_function_call(&function, args, count, NULL);
+  bool is_accepted = qn_ok(status);
+  qn_status_free(status);
+  return is_accepted;
+}
+
 static bool bind(fixture_t* f, size_t count) {
-  uint64_t words[QN__MAX_WORDS];
-  return qn__plan_bind(f->plan, f->args, count, words);
+  return call(f->plan, f->args, count);
 }
 
 // The call is refused by both halves, with this code and these words in the message.
@@ -101,21 +123,20 @@ static void expect(fixture_t* f, qn_status_code_t code, const char* const* parts
 
 static void test_right_call(void** state) {
   fixture_t* f = *state;
-  uint64_t words[QN__MAX_WORDS];
-  assert_true(qn__plan_bind(f->plan, f->args, COUNT, words));
+  assert_true(call(f->plan, f->args, COUNT));
   must(qn__plan_explain(f->plan, f->args, COUNT));
   float a = 1.5f;
   uint32_t bits;
   memcpy(&bits, &a, 4);
-  assert_int_equal(words[A], bits);
-  assert_int_equal(words[K], 0xfffffff9u);
-  assert_int_equal(words[U], 200);
-  assert_int_equal(words[FLAG], 1);
-  assert_int_equal(words[X], (uintptr_t)f->x.data);
+  assert_int_equal(kernel_words[A], bits);
+  assert_int_equal(kernel_words[K], 0xfffffff9u);
+  assert_int_equal(kernel_words[U], 200);
+  assert_int_equal(kernel_words[FLAG], 1);
+  assert_int_equal(kernel_words[X], (uintptr_t)f->x.data);
   // Symbols in the order of first appearance: n, m, p.
-  assert_int_equal(words[COUNT], 3);
-  assert_int_equal(words[COUNT + 1], 5);
-  assert_int_equal(words[COUNT + 2], 7);
+  assert_int_equal(kernel_words[COUNT], 3);
+  assert_int_equal(kernel_words[COUNT + 1], 5);
+  assert_int_equal(kernel_words[COUNT + 2], 7);
 }
 
 static void test_count(void** state) {
@@ -125,8 +146,7 @@ static void test_count(void** state) {
   assert_int_equal(qn_status_code(status), QN_STATUS_TYPE_ERROR);
   assert_non_null(strstr(qn_status_message(status), "expected 8 arguments, got 7"));
   qn_status_free(status);
-  uint64_t words[QN__MAX_WORDS];
-  assert_false(qn__plan_bind(f->plan, NULL, COUNT, words));
+  assert_false(call(f->plan, NULL, COUNT));
   status = qn__plan_explain(f->plan, NULL, COUNT);
   assert_int_equal(qn_status_code(status), QN_STATUS_INVALID_ARGUMENT);
   qn_status_free(status);
@@ -214,9 +234,8 @@ static void test_strides(void** state) {
   EXPECT(f, VALUE_ERROR, "argument 7 's'", "overflows");
   // Without strides a tensor is row-major: p is 5.
   f->s.strides = NULL;
-  uint64_t words[QN__MAX_WORDS];
-  assert_true(qn__plan_bind(f->plan, f->args, COUNT, words));
-  assert_int_equal(words[COUNT + 2], 5);
+  assert_true(call(f->plan, f->args, COUNT));
+  assert_int_equal(kernel_words[COUNT + 2], 5);
 }
 
 // A written tensor whose elements are one and the same: iterations would store to one element.
@@ -235,17 +254,49 @@ static void test_written_stride_of_zero(void** state) {
   qn_tensor_t tx = {x, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, zero, 0};
   qn_tensor_t ty = {y, cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, one, 0};
   qn_value_t args[] = {qn_value_tensor(&tx), qn_value_tensor(&ty)};
-  uint64_t words[QN__MAX_WORDS];
-  assert_true(qn__plan_bind(plan, args, 2, words));
+  assert_true(call(plan, args, 2));
   ty.strides = zero;
-  assert_false(qn__plan_bind(plan, args, 2, words));
+  assert_false(call(plan, args, 2));
   qn_status_t status = qn__plan_explain(plan, args, 2);
   assert_int_equal(qn_status_code(status), QN_STATUS_VALUE_ERROR);
   assert_non_null(
       strstr(qn_status_message(status), "argument 1 'y': stride 0: expected at least 1"));
   qn_status_free(status);
   shape[0] = 1;
-  assert_true(qn__plan_bind(plan, args, 2, words));
+  assert_true(call(plan, args, 2));
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
+// A shape's conditional evaluates the arm that it takes, and shapes may nest as deeply as the text.
+static void test_expressions(void** state) {
+  (void)state;
+  char text[512] = "func e(x: f32[n], y: f32[n > 0 ? 12 // n : 0], z: f32[";
+  for (int i = 0; i < 50; i++) strcat(text, "1 + (");
+  strcat(text, "n");
+  for (int i = 0; i < 50; i++) strcat(text, ")");
+  strcat(text, "], out w: f32[2]) {\n  w[0] = 0.0;\n}\n");
+  qn_module_t* module;
+  qn__plan_t* plan;
+  must(qn_module_parse(text, strlen(text), NULL, &module));
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  float memory[4][64];
+  int64_t shapes[4] = {3, 4, 53, 2};
+  qn_tensor_t tensors[4];
+  qn_value_t args[4];
+  for (size_t i = 0; i < 4; i++) {
+    tensors[i] =
+        (qn_tensor_t){memory[i], cpu, 1, qn_dtype_to_dl(QN_DTYPE_F32), &shapes[i], NULL, 0};
+    args[i] = qn_value_tensor(&tensors[i]);
+  }
+  assert_true(call(plan, args, 4));
+  shapes[2] = 52;
+  assert_false(call(plan, args, 4));
+  shapes[0] = shapes[1] = 0;
+  shapes[2] = 50;
+  assert_true(call(plan, args, 4));
+  shapes[1] = 1;
+  assert_false(call(plan, args, 4));
   qn__plan_destroy(plan);
   qn_module_release(module);
 }
@@ -270,40 +321,39 @@ static void test_vectors(void** state) {
   enum { ARGS = 5 };
   qn_value_t args[ARGS] = {qn_value_tensor(&tx), qn_value_tensor(&ty), qn_value_float(0.1),
                            qn_value_tensor(&tz), qn_value_tensor(&tw)};
-  uint64_t words[QN__MAX_WORDS];
-  assert_true(qn__plan_bind(plan, args, ARGS, words));
-  assert_int_equal(words[0], (uintptr_t)x);
-  assert_int_equal(words[1], (uintptr_t)y);
-  assert_memory_equal(&words[2], &args[2].float_value, sizeof words[2]);
-  assert_int_equal(words[ARGS], 8);
+  assert_true(call(plan, args, ARGS));
+  assert_int_equal(kernel_words[0], (uintptr_t)x);
+  assert_int_equal(kernel_words[1], (uintptr_t)y);
+  assert_memory_equal(&kernel_words[2], &args[2].float_value, sizeof kernel_words[2]);
+  assert_int_equal(kernel_words[ARGS], 8);
   static const int64_t other[] = {-1, 0, 7, 9, INT64_MAX, INT64_MIN};
   for (size_t i = 0; i < QN_COUNT_OF(other); i++) {
     m = other[i];
-    assert_false(qn__plan_bind(plan, args, ARGS, words));
+    assert_false(call(plan, args, ARGS));
   }
   // So many elements fit in bytes as f32, and not as f64.
   n = m = INT64_MAX / 5;
-  assert_false(qn__plan_bind(plan, args, ARGS, words));
+  assert_false(call(plan, args, ARGS));
   qn_status_t status = qn__plan_explain(plan, args, ARGS);
   assert_non_null(strstr(qn_status_message(status), "argument 1 'y'"));
   qn_status_free(status);
   static const int64_t wrong[] = {-1, INT64_MIN, INT64_MAX};
   for (size_t i = 0; i < QN_COUNT_OF(wrong); i++) {
     n = m = wrong[i];
-    assert_false(qn__plan_bind(plan, args, ARGS, words));
+    assert_false(call(plan, args, ARGS));
   }
   n = m = 0;
-  assert_true(qn__plan_bind(plan, args, ARGS, words));
+  assert_true(call(plan, args, ARGS));
   tz.shape = NULL;
-  assert_false(qn__plan_bind(plan, args, ARGS, words));
+  assert_false(call(plan, args, ARGS));
   tz.shape = &m;
   n = m = 8;
   args[2] = qn_value_int(3);
-  assert_true(qn__plan_bind(plan, args, ARGS, words));
+  assert_true(call(plan, args, ARGS));
   const double three = 3;
-  assert_memory_equal(&words[2], &three, sizeof three);
+  assert_memory_equal(&kernel_words[2], &three, sizeof three);
   tw.data = &z[7];
-  assert_false(qn__plan_bind(plan, args, ARGS, words));
+  assert_false(call(plan, args, ARGS));
   qn__plan_destroy(plan);
   qn_module_release(module);
 }
@@ -347,8 +397,7 @@ static void test_32_bit_indices(void** state) {
   qn__plan_t* narrow;
   must(qn__plan_create(f->module->functions[0], cpu, true, qn_allocator_default(), &narrow));
   f->shapes[0][1] = f->shapes[3][1] = INT32_MAX;
-  uint64_t words[QN__MAX_WORDS];
-  assert_false(qn__plan_bind(narrow, f->args, COUNT, words));
+  assert_false(call(narrow, f->args, COUNT));
   qn_status_t status = qn__plan_explain(narrow, f->args, COUNT);
   assert_int_equal(qn_status_code(status), QN_STATUS_VALUE_ERROR);
   assert_non_null(strstr(qn_status_message(status), "32-bit indices"));
@@ -434,6 +483,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
       cmocka_unit_test(test_written_stride_of_zero),
+      cmocka_unit_test(test_expressions),
       cmocka_unit_test(test_vectors),
       cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
       cmocka_unit_test_setup_teardown(test_aliasing, setup, teardown),
