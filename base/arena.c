@@ -1,6 +1,8 @@
 // base/arena.c: a list of blocks that are filled from the front and released together.
 #include "base/arena.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
 
 struct qn__arena_block {
@@ -89,6 +91,18 @@ void* qn__arena_alloc_array(qn__arena_t* arena, size_t count, size_t size_bytes)
     return NULL;
   }
   return qn__arena_alloc(arena, total);
+}
+
+void* qn__arena_grow(qn__arena_t* arena, void* items, uint32_t count, uint32_t* inout_capacity,
+                     size_t item_bytes) {
+  assert(count <= *inout_capacity);
+  if (count < *inout_capacity) return items;
+  uint32_t capacity = 2 * count + 8;
+  void* grown = qn__arena_alloc_array(arena, capacity, item_bytes);
+  if (!grown) return NULL;
+  if (count > 0) memcpy(grown, items, count * item_bytes);
+  *inout_capacity = capacity;
+  return grown;
 }
 
 char* qn__arena_cstr(qn__arena_t* arena, qn_str_t text) {

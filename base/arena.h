@@ -21,6 +21,10 @@ void qn__arena_deinit(qn__arena_t* arena);
 // Returns zeroed memory, aligned to 16 bytes; NULL without memory, which sets is_exhausted.
 void* qn__arena_alloc(qn__arena_t* arena, size_t size_bytes);
 void* qn__arena_alloc_array(qn__arena_t* arena, size_t count, size_t size_bytes);
+// Makes room for one more item in an array of `count`: returns it, or a larger copy and its
+// capacity. NULL without memory; the array is then unchanged.
+void* qn__arena_grow(qn__arena_t* arena, void* items, uint32_t count, uint32_t* inout_capacity,
+                     size_t item_bytes);
 // Returns a terminated copy.
 char* qn__arena_cstr(qn__arena_t* arena, qn_str_t text);
 

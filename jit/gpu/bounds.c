@@ -164,12 +164,12 @@ static const qn__gpu_bound_t* magnitude(qn__gpu_bounds_t* bounds, const qn__gpu_
   return qn__gpu_bound_op(bounds, QN_OP_MAX, a->hi, negated(bounds, a->lo));
 }
 
-static qn__gpu_interval_t around_zero(qn__gpu_bounds_t* bounds, const qn__gpu_bound_t* most) {
-  return (qn__gpu_interval_t){negated(bounds, most), most, false};
+static qn__gpu_interval_t around_zero(qn__gpu_bounds_t* bounds, const qn__gpu_bound_t* max) {
+  return (qn__gpu_interval_t){negated(bounds, max), max, false};
 }
 
-static qn__gpu_interval_t up_to(qn__gpu_bounds_t* bounds, const qn__gpu_bound_t* most) {
-  return (qn__gpu_interval_t){qn__gpu_bound_const(bounds, 0), most, true};
+static qn__gpu_interval_t up_to(qn__gpu_bounds_t* bounds, const qn__gpu_bound_t* max) {
+  return (qn__gpu_interval_t){qn__gpu_bound_const(bounds, 0), max, true};
 }
 
 static qn__gpu_interval_t multiply(qn__gpu_bounds_t* bounds, qn__gpu_interval_t a,
@@ -235,27 +235,26 @@ static qn__gpu_interval_t bits(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_int
   if (op != QN_OP_AND && a.is_nonnegative && b.is_nonnegative) {
     return up_to(bounds, qn__gpu_bound_op(bounds, QN_OP_ADD, a.hi, b.hi));
   }
-  return (qn__gpu_interval_t){NULL, NULL, false};
+  return QN__GPU_INTERVAL_UNKNOWN;
 }
 
 // Bounds shifts by counts in a constant range below the width.
 static qn__gpu_interval_t shift(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_interval_t a,
                                 qn__gpu_interval_t b) {
-  const qn__gpu_interval_t unknown = {NULL, NULL, false};
   if (!b.lo || !b.hi || !qn__gpu_bound_is_const(b.lo) || !qn__gpu_bound_is_const(b.hi))
-    return unknown;
-  int64_t least = b.lo->value, most = b.hi->value;
-  if (least == most) least = most = least & 63;
-  if (least < 0 || most > 63 || least > most) return unknown;
+    return QN__GPU_INTERVAL_UNKNOWN;
+  int64_t min = b.lo->value, max = b.hi->value;
+  if (min == max) min = max = min & 63;
+  if (min < 0 || max > 63 || min > max) return QN__GPU_INTERVAL_UNKNOWN;
   if (op == QN_OP_SHR) {
-    const qn__gpu_bound_t* by = qn__gpu_bound_const(bounds, least);
-    if (least != most) return a.is_nonnegative ? up_to(bounds, a.hi) : unknown;
+    const qn__gpu_bound_t* by = qn__gpu_bound_const(bounds, min);
+    if (min != max) return a.is_nonnegative ? up_to(bounds, a.hi) : QN__GPU_INTERVAL_UNKNOWN;
     return (qn__gpu_interval_t){qn__gpu_bound_op(bounds, op, a.lo, by),
                                 qn__gpu_bound_op(bounds, op, a.hi, by), a.is_nonnegative};
   }
-  if (most > 31) return unknown;
+  if (max > 31) return QN__GPU_INTERVAL_UNKNOWN;
   // A left shift is bounded as a product, because the host detects the overflow of products.
-  qn__gpu_interval_t by = qn__gpu_interval_range(bounds, INT64_C(1) << least, INT64_C(1) << most);
+  qn__gpu_interval_t by = qn__gpu_interval_range(bounds, INT64_C(1) << min, INT64_C(1) << max);
   return qn__gpu_interval_op(bounds, QN_OP_MUL, a, by);
 }
 
@@ -289,8 +288,8 @@ static qn__gpu_interval_t by_rule(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_
                                   qn__gpu_bound_op(bounds, op, a.hi, b.hi),
                                   a.is_nonnegative || b.is_nonnegative};
     case QN_OP_ABS: {
-      const qn__gpu_bound_t* most = magnitude(bounds, &a);
-      return most ? up_to(bounds, most) : (qn__gpu_interval_t){NULL, NULL, false};
+      const qn__gpu_bound_t* max = magnitude(bounds, &a);
+      return max ? up_to(bounds, max) : QN__GPU_INTERVAL_UNKNOWN;
     }
     case QN_OP_AND:
     case QN_OP_OR:
@@ -308,7 +307,7 @@ static qn__gpu_interval_t by_rule(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_
     case QN_OP_CLZ:
       return qn__gpu_interval_range(bounds, 0, 64);
     default:
-      return (qn__gpu_interval_t){NULL, NULL, false};
+      return QN__GPU_INTERVAL_UNKNOWN;
   }
 }
 
@@ -343,7 +342,7 @@ qn__gpu_interval_t qn__gpu_interval_op(qn__gpu_bounds_t* bounds, qn_op_t op, qn_
     const qn__gpu_bound_t* point = qn__gpu_bound_op(bounds, op, a.lo, b.lo);
     if (point) out.lo = out.hi = point;
   }
-  if (!out.lo || !out.hi) return (qn__gpu_interval_t){NULL, NULL, false};
+  if (!out.lo || !out.hi) return QN__GPU_INTERVAL_UNKNOWN;
   if (qn__gpu_bound_is_const(out.lo) && out.lo->value >= 0) out.is_nonnegative = true;
   return out;
 }

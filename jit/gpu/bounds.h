@@ -31,6 +31,7 @@ typedef struct qn__gpu_interval {
   const qn__gpu_bound_t* hi;
   bool is_nonnegative;  // a fact of its own, since `lo` may be weaker
 } qn__gpu_interval_t;
+#define QN__GPU_INTERVAL_UNKNOWN ((qn__gpu_interval_t){NULL, NULL, false})
 
 static inline bool qn__gpu_interval_is_point(const qn__gpu_interval_t* interval) {
   return interval->lo && interval->lo == interval->hi;

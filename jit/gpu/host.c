@@ -12,19 +12,18 @@
 //     division by zero gives 0.
 #include "jit/gpu/host.h"
 
+#include <assert.h>
+
 // Appends an operation that pops `taken` values and pushes one.
 static void put(qn__gpu_ops_t* ops, qn__gpu_op_t op, uint32_t taken) {
-  if (ops->count == ops->capacity) {
-    uint32_t capacity = 2 * ops->capacity + 16;
-    qn__gpu_op_t* grown = qn__arena_alloc_array(ops->arena, capacity, sizeof *grown);
-    if (!grown) {
-      ops->has_failed = true;
-      return;
-    }
-    if (ops->count) memcpy(grown, ops->items, ops->count * sizeof *grown);
-    ops->items = grown;
-    ops->capacity = capacity;
+  qn__gpu_op_t* items =
+      qn__arena_grow(ops->arena, ops->items, ops->count, &ops->capacity, sizeof *items);
+  if (!items) {
+    ops->has_failed = true;
+    return;
   }
+  assert(ops->has_failed || ops->depth >= taken);
+  ops->items = items;
   ops->items[ops->count++] = op;
   ops->depth = ops->depth - taken + 1;
   if (ops->depth > ops->max_depth) ops->max_depth = ops->depth;

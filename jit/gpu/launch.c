@@ -4,6 +4,7 @@
 // The arguments are the root buffers (those below all views) and the variables that the nest uses
 // but does not declare. Buffers come first, then variables, both in the order of their ids, so that
 // equal modules give equal kernels.
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -145,26 +146,28 @@ static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) 
   return true;
 }
 
-typedef struct launch_args {
-  uint32_t count;
-  qn__gpu_arg_t items[QN__GPU_MAX_ARGS];
+// The launch that is being made. Its kernels share all of it.
+typedef struct launch {
+  uint32_t arg_count;
+  qn__gpu_arg_t args[QN__GPU_MAX_ARGS];
   qn__gpu_arg_node_t nodes[QN__GPU_MAX_ARGS];
-} launch_args_t;
+  uint32_t thread_count;
+  bool has_record;
+} launch_t;
 
-static bool add_arg(qn__gpu_split_t* split, launch_args_t* args, qn__gpu_arg_t arg,
+static bool add_arg(qn__gpu_split_t* split, launch_t* launch, qn__gpu_arg_t arg,
                     qn__gpu_arg_node_t node) {
-  if (args->count == QN__GPU_MAX_ARGS) {
+  if (launch->arg_count == QN__GPU_MAX_ARGS) {
     return qn__gpu_split_unsupported(split, "a launch uses more than %d buffers and values",
                                      (int)QN__GPU_MAX_ARGS);
   }
-  args->items[args->count] = arg;
-  args->nodes[args->count++] = node;
+  launch->args[launch->arg_count] = arg;
+  launch->nodes[launch->arg_count++] = node;
   return true;
 }
 
 // Adds the buffer as an argument if it is a used parameter or workspace.
-static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id,
-                       launch_args_t* args) {
+static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, launch_t* launch) {
   qn__ir_buffer_t* buffer = uses->buffer_nodes[id];
   if (!buffer || (buffer->scope != QN__SCOPE_PARAM && buffer->scope != QN__SCOPE_GLOBAL)) {
     return true;
@@ -179,11 +182,11 @@ static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id,
         split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': buffer '%s' is not the host's",
                               split->function->name, buffer->name));
   }
-  return add_arg(split, args, arg, (qn__gpu_arg_node_t){.buffer = buffer});
+  return add_arg(split, launch, arg, (qn__gpu_arg_node_t){.buffer = buffer});
 }
 
 // Adds the variable as an argument if the nest uses it and does not declare it.
-static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, launch_args_t* args) {
+static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, launch_t* launch) {
   qn__ir_var_t* var = uses->var_nodes[id];
   if (!var || (uses->vars[id] & INSIDE) != 0) return true;
   bool is_local = split->locals[id] != QN__GPU_NO_PLACE;
@@ -195,14 +198,14 @@ static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, lau
         split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': '%s' is not the host's",
                               split->function->name, var->name));
   }
-  return add_arg(split, args, arg, (qn__gpu_arg_node_t){.var = var});
+  return add_arg(split, launch, arg, (qn__gpu_arg_node_t){.var = var});
 }
 
 // ---- threads
 
 typedef struct thread_search {
   qn__gpu_split_t* split;
-  int64_t most;  // of the constant nests
+  int64_t max_count;  // of the constant nests
   bool has_nest;
   bool has_unknown;               // a nest whose extents are not constant
   const qn__ir_stmt_t* together;  // a nest whose threads meet or exchange
@@ -214,7 +217,7 @@ static bool on_thread_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   search->has_nest = true;
   int64_t count = qn__gpu_nest_count(stmt);
   search->has_unknown |= count < 0;
-  if (count > search->most) search->most = count;
+  if (count > search->max_count) search->max_count = count;
   if (!search->together && qn__gpu_is_together(&stmt->loop.body)) search->together = stmt;
   return true;
 }
@@ -249,24 +252,26 @@ static bool put_product(qn__gpu_split_t* split, const qn__ir_stmt_t* loop, qn__g
 static bool find_threads(qn__gpu_split_t* split, qn__ir_stmt_t* root, uint32_t* out_count,
                          qn__gpu_expr_t* out_expr) {
   const qn__pass_options_t* options = &split->options->passes;
-  uint32_t most = options->max_threads ? options->max_threads : 1024;
+  uint32_t max_threads = options->max_threads ? options->max_threads : 1024;
   uint32_t preferred = options->preferred_threads ? options->preferred_threads : 256;
-  if (preferred > most) preferred = most;
+  if (preferred > max_threads) preferred = max_threads;
   thread_search_t search = {.split = split};
   qn__ir_walker_t walker = {on_thread_stmt, NULL, &search};
   (void)qn__walk_block(&walker, &root->loop.body);
   *out_count = 1;
   if (!search.has_nest) return true;
   if (!search.together) {
-    int64_t count = search.most < (int64_t)most ? search.most : (int64_t)most;
+    int64_t count =
+        search.max_count < (int64_t)max_threads ? search.max_count : (int64_t)max_threads;
     if (search.has_unknown && count < (int64_t)preferred) count = preferred;
     *out_count = count > 0 ? (uint32_t)count : 1;
     return true;
   }
   int64_t count = qn__gpu_nest_count(search.together);
-  if (count > (int64_t)most) {
+  if (count > (int64_t)max_threads) {
     return qn__gpu_split_unsupported(
-        split, "a block of %" PRId64 " threads that meet; the target allows %u", count, most);
+        split, "a block of %" PRId64 " threads that meet; the target allows %u", count,
+        max_threads);
   }
   if (count > 0) {
     *out_count = (uint32_t)count;
@@ -296,17 +301,9 @@ static const char* kernel_name(qn__gpu_split_t* split) {
   return name;
 }
 
-typedef struct shape {
-  const launch_args_t* args;
-  const qn__gpu_arg_t* items;
-  const qn__gpu_arg_node_t* nodes;
-  uint32_t thread_count;
-  bool has_record;
-} shape_t;
-
 // Adds a kernel and returns its index; QN__GPU_NO_KERNEL if memory ran out. A wide kernel has no
 // `widths` (NULL).
-static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const shape_t* shape,
+static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const launch_t* launch,
                            const qn__gpu_widths_t* widths) {
   qn__gpu_draft_t* draft = QN__ARENA_NEW(split->arena, qn__gpu_draft_t);
   const char* name = kernel_name(split);
@@ -315,11 +312,11 @@ static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const sh
     return QN__GPU_NO_KERNEL;
   }
   draft->plan = (qn__gpu_kernel_t){.name = name,
-                                   .thread_count = shape->thread_count,
-                                   .has_record = shape->has_record,
-                                   .arg_count = shape->args->count,
-                                   .args = shape->items};
-  draft->ir = (qn__gpu_kernel_ir_t){.nodes = shape->nodes,
+                                   .thread_count = launch->thread_count,
+                                   .has_record = launch->has_record,
+                                   .arg_count = launch->arg_count,
+                                   .args = launch->args};
+  draft->ir = (qn__gpu_kernel_ir_t){.nodes = launch->nodes,
                                     .function = split->function,
                                     .root = root,
                                     .is_narrow = widths != NULL,
@@ -330,71 +327,55 @@ static uint32_t add_kernel(qn__gpu_split_t* split, qn__ir_stmt_t* root, const sh
   return (*split->kernel_count)++;
 }
 
-// The fields of the launch step, collected before the step is added.
-typedef struct plan {
-  qn__gpu_expr_t blocks;
-  qn__gpu_expr_t threads;
-  qn__gpu_expr_t guard;
-  uint32_t kernel;
-  uint32_t wide_kernel;
-} plan_t;
-
-// Adds one kernel, a narrow one if possible. If that has a guard, also adds the wide kernel, for
-// calls that fail the guard. Not if index_bits is 32, or if the other arm of a choice takes them.
-static bool choose_kernels(qn__gpu_split_t* split, qn__ir_stmt_t* root, const shape_t* shape,
-                           plan_t* plan) {
+// Adds one kernel to the step, a narrow one if possible. If that has a guard, also adds the wide
+// kernel, for calls that fail the guard. Not if index_bits is 32, or if the other arm of a choice
+// takes them.
+static bool choose_kernels(qn__gpu_split_t* split, qn__ir_stmt_t* root, const launch_t* launch,
+                           qn__gpu_step_t* step) {
   const qn__gpu_widths_t* widths = NULL;
   qn__gpu_ops_t guard = {.arena = split->arena};
   if (split->options->index_bits != 64 && !qn__gpu_narrow(split, root, &widths, &guard)) {
     return qn__gpu_split_fail(split, qn__out_of_memory("the widths of a kernel"));
   }
   // If the guard is too deep for a plan, use the wide kernel alone, which is always right.
-  if (widths && !qn__gpu_ops_finish(&guard, &plan->guard)) {
+  if (widths && !qn__gpu_ops_finish(&guard, &step->guard)) {
     if (guard.has_failed) return qn__gpu_split_fail(split, qn__out_of_memory("a launch plan"));
     widths = NULL;
-    plan->guard = (qn__gpu_expr_t){0, NULL};
+    step->guard = (qn__gpu_expr_t){0, NULL};
   }
-  plan->wide_kernel = QN__GPU_NO_KERNEL;
-  plan->kernel = add_kernel(split, root, shape, widths);
+  step->kernel = add_kernel(split, root, launch, widths);
   bool needs_wide = split->options->index_bits == 0 && !split->has_other_arm;
-  if (widths && plan->guard.op_count != 0 && needs_wide) {
-    plan->wide_kernel = add_kernel(split, root, shape, NULL);
+  if (widths && step->guard.op_count != 0 && needs_wide) {
+    step->wide_kernel = add_kernel(split, root, launch, NULL);
   }
   return qn_ok(split->status);
 }
 
 bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__ir_stmt_t* root) {
+  assert(root->kind == QN__STMT_LOOP && qn__loop_is_block(root->loop.kind));
   uses_t uses;
-  launch_args_t* args = QN__ARENA_NEW(split->arena, launch_args_t);
-  if (!args || !find_uses(split, root, &uses)) {
+  launch_t* launch = QN__ARENA_NEW(split->arena, launch_t);
+  if (!launch || !find_uses(split, root, &uses)) {
     return qn__gpu_split_fail(split, qn__out_of_memory("a launch"));
   }
   for (uint32_t i = 0; i < split->function->buffer_count; i++) {
-    if (!add_buffer(split, &uses, i, args)) return false;
+    if (!add_buffer(split, &uses, i, launch)) return false;
   }
   for (uint32_t i = 0; i < split->function->var_count; i++) {
-    if (!add_var(split, &uses, i, args)) return false;
+    if (!add_var(split, &uses, i, launch)) return false;
   }
-  shape_t shape = {
-      .args = args, .items = args->items, .nodes = args->nodes, .has_record = uses.has_site};
+  launch->has_record = uses.has_site;
   split->ir->has_record |= uses.has_site;
-  plan_t plan = {.kernel = QN__GPU_NO_KERNEL};
-  if (!find_threads(split, root, &shape.thread_count, &plan.threads)) return false;
+  qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_LAUNCH);
+  if (!step || !find_threads(split, root, &launch->thread_count, &step->b)) return false;
   qn__gpu_ops_t blocks = {.arena = split->arena};
   if (!put_product(split, root, &blocks)) {
     // Only the device knows the bounds: launch one block, which strides over all iterations.
     blocks = (qn__gpu_ops_t){.arena = split->arena};
     qn__gpu_put_const(&blocks, 1);
   }
-  if (!qn__gpu_split_finish(split, &blocks, &plan.blocks)) return false;
-  if (!choose_kernels(split, root, &shape, &plan)) return false;
-  qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_LAUNCH);
-  if (!step) return false;
-  step->a = plan.blocks;
-  step->b = plan.threads;
-  step->guard = plan.guard;
-  step->kernel = plan.kernel;
-  step->wide_kernel = plan.wide_kernel;
+  if (!qn__gpu_split_finish(split, &blocks, &step->a)) return false;
+  if (!choose_kernels(split, root, launch, step)) return false;
   split->ir->launch_count++;
   return true;
 }

@@ -65,90 +65,60 @@ static bool is_proven(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
   return qn__gpu_narrow_prove(self, &interval);
 }
 
-static void visit_wide_op(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
-  bool is_select = expr->op == QN_OP_SELECT;
-  bool is_narrow = !qn__expr_is_exchange(expr) && (is_low || is_proven(self, expr));
-  if (is_narrow) mark(self, expr);
-  for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
-    bool is_operand_low = is_narrow && (is_select ? i > 0 : qn__gpu_is_low_bits_op(expr));
-    // The language takes a shift count modulo the width, so the low bits of a literal are enough.
-    bool is_shift = expr->op == QN_OP_SHL || expr->op == QN_OP_SHR;
-    if (is_shift && i == 1 && expr->args[1]->kind == QN__EXPR_INT) is_operand_low = true;
-    visit(self, expr->args[i], is_operand_low);
-  }
-}
-
-// Visits an expression of dtype i64.
-static void visit_wide(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
+// Returns whether an i64 expression is narrow.
+static bool is_narrow_value(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
   switch (expr->kind) {
     case QN__EXPR_INT:
-      if (is_low || qn__gpu_is_within_32_bits(expr->int_value)) mark(self, expr);
-      break;
+      return is_low || qn__gpu_is_within_32_bits(expr->int_value);
     case QN__EXPR_VAR:
       // A narrow variable of the kernel is proven. A variable of the host needs the guard where its
       // value counts.
-      if (is_low || (qn__gpu_is_narrow_var(self->widths, expr->var) &&
-                     (self->is_inside[expr->var->id] || is_proven(self, expr)))) {
-        mark(self, expr);
-      }
-      break;
-    case QN__EXPR_LOAD:
-      visit_access(self, expr->load.buffer, expr->load.indices);
-      break;
+      return is_low || (qn__gpu_is_narrow_var(self->widths, expr->var) &&
+                        (self->is_inside[expr->var->id] || is_proven(self, expr)));
     case QN__EXPR_CAST: {
       qn_dtype_t from = expr->args[0]->dtype;
-      bool is_int = qn__dtype_is_int(from) || from == QN_DTYPE_BOOL;
-      bool is_small = is_int && qn__dtype_bits(from) <= 32;
-      if (is_small && (is_low || from != QN_DTYPE_U32)) mark(self, expr);
-      visit(self, expr->args[0], false);
-      break;
+      bool is_small = !qn__dtype_is_float(from) && qn__dtype_bits(from) <= 32;
+      return is_small && (is_low || from != QN_DTYPE_U32);
     }
-    case QN__EXPR_COND: {
-      bool is_narrow = is_low || is_proven(self, expr);
-      if (is_narrow) mark(self, expr);
-      visit(self, expr->args[0], false);
-      visit(self, expr->args[1], is_narrow);
-      visit(self, expr->args[2], is_narrow);
-      break;
-    }
+    case QN__EXPR_COND:
+      return is_low || is_proven(self, expr);
     case QN__EXPR_OP:
-      visit_wide_op(self, expr, is_low);
-      break;
-    case QN__EXPR_REDUCE:
-      visit_reduce(self, expr);
-      break;
-    case QN__EXPR_BITCAST:
-      visit(self, expr->args[0], false);
-      break;
-    case QN__EXPR_FLOAT:
-      break;
+      return !qn__expr_is_exchange(expr) && (is_low || is_proven(self, expr));
+    default:
+      return false;
   }
 }
 
+// Returns whether only the low bits of an operand count, for an operator whose result is narrow or
+// not.
+static bool is_operand_low(const qn__ir_expr_t* expr, uint32_t operand, bool is_narrow) {
+  // The language takes a shift count modulo the width, so the low bits of a literal are enough.
+  bool is_shift = expr->op == QN_OP_SHL || expr->op == QN_OP_SHR;
+  if (is_shift && operand == 1 && expr->args[1]->kind == QN__EXPR_INT) return true;
+  return is_narrow && (expr->op == QN_OP_SELECT ? operand > 0 : qn__gpu_is_low_bits_op(expr));
+}
+
 static void visit(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low) {
-  if (expr->dtype == QN_DTYPE_I64) {
-    visit_wide(self, expr, is_low);
-    return;
-  }
+  bool is_narrow = expr->dtype == QN_DTYPE_I64 && is_narrow_value(self, expr, is_low);
+  if (is_narrow) mark(self, expr);
   switch (expr->kind) {
     case QN__EXPR_LOAD:
       visit_access(self, expr->load.buffer, expr->load.indices);
       break;
-    case QN__EXPR_CAST: {
+    case QN__EXPR_CAST:
       // A conversion to 32 bits or fewer takes the low bits.
-      bool is_cut = qn__dtype_is_int(expr->dtype) && qn__dtype_bits(expr->dtype) <= 32;
-      visit(self, expr->args[0], is_cut);
+      visit(self, expr->args[0],
+            qn__dtype_is_int(expr->dtype) && qn__dtype_bits(expr->dtype) <= 32);
       break;
-    }
     case QN__EXPR_BITCAST:
       visit(self, expr->args[0], false);
       break;
     case QN__EXPR_COND:
-      for (uint32_t i = 0; i < 3; i++) visit(self, expr->args[i], false);
+      for (uint32_t i = 0; i < 3; i++) visit(self, expr->args[i], is_narrow && i > 0);
       break;
     case QN__EXPR_OP:
       for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
-        visit(self, expr->args[i], false);
+        visit(self, expr->args[i], is_operand_low(expr, i, is_narrow));
       }
       break;
     case QN__EXPR_REDUCE:
@@ -168,9 +138,9 @@ static void visit(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, bool is_low
 static void need_span(qn__gpu_narrow_t* self, const qn__gpu_bound_t* lo,
                       const qn__gpu_bound_t* hi) {
   qn__gpu_bounds_t* bounds = &self->bounds;
-  qn__gpu_narrow_need_least(self, lo);
-  qn__gpu_narrow_need_most(self,
-                           qn__gpu_bound_op(bounds, QN_OP_ADD, hi, qn__gpu_bound_const(bounds, 1)));
+  qn__gpu_narrow_need(self, QN__GPU_NEED_MIN, lo);
+  qn__gpu_narrow_need(self, QN__GPU_NEED_MAX,
+                      qn__gpu_bound_op(bounds, QN_OP_ADD, hi, qn__gpu_bound_const(bounds, 1)));
 }
 
 // Visits the expressions that each access of the buffer computes besides its indices: extents,
@@ -253,7 +223,7 @@ static void need_count(qn__gpu_narrow_t* self, const qn__ir_stmt_t* loop) {
     if (!is_plain) extent = qn__gpu_bound_op(bounds, QN_OP_MAX, extent, zero);
     product = qn__gpu_bound_op(bounds, QN_OP_MUL, product, extent);
   }
-  qn__gpu_narrow_need_most(self, product);
+  qn__gpu_narrow_need(self, QN__GPU_NEED_MAX, product);
 }
 
 static void visit_block(qn__gpu_narrow_t* self, const qn__ir_block_t* block,

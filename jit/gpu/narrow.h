@@ -24,9 +24,6 @@ typedef struct qn__gpu_narrow {
 
 // ---- narrow_interval.c
 
-// The interval of a value of which nothing is known.
-#define QN__GPU_INTERVAL_UNKNOWN ((qn__gpu_interval_t){NULL, NULL, false})
-
 // Returns bounds of an i64 expression, UNKNOWN for any other. Assumes that values of the host are
 // not negative where that helps, and adds each assumption to the needs.
 qn__gpu_interval_t qn__gpu_narrow_interval(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr);
@@ -38,9 +35,9 @@ void qn__gpu_narrow_span(qn__gpu_narrow_t* self, const qn__ir_buffer_t* buffer,
 // Returns whether values of this interval can be proven to fit 32 bits, and adds the needs of that
 // proof.
 bool qn__gpu_narrow_prove(qn__gpu_narrow_t* self, const qn__gpu_interval_t* interval);
-// Adds the need that a bound is at most INT32_MAX, or at least INT32_MIN. Without a bound (NULL)
-// there can be no narrow kernel.
-void qn__gpu_narrow_need_most(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound);
-void qn__gpu_narrow_need_least(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound);
+// Adds the need that a bound is at most INT32_MAX (NEED_MAX), or at least INT32_MIN (NEED_MIN).
+// Without a bound (NULL) there can be no narrow kernel.
+void qn__gpu_narrow_need(qn__gpu_narrow_t* self, qn__gpu_need_kind_t kind,
+                         const qn__gpu_bound_t* bound);
 
 #endif  // QUERN_JIT_GPU_NARROW_H_

@@ -9,32 +9,31 @@
 
 // ---- needs
 
+// Returns whether the bound may fit 32 bits: it is known, and not a constant that does not.
+static bool may_fit(qn__gpu_need_kind_t kind, const qn__gpu_bound_t* bound) {
+  if (!bound) return false;
+  if (!qn__gpu_bound_is_const(bound)) return true;
+  return kind == QN__GPU_NEED_MAX ? bound->value <= INT32_MAX : bound->value >= INT32_MIN;
+}
+
+void qn__gpu_narrow_need(qn__gpu_narrow_t* self, qn__gpu_need_kind_t kind,
+                         const qn__gpu_bound_t* bound) {
+  if (!may_fit(kind, bound)) {
+    self->is_impossible = true;
+  } else if (!qn__gpu_bound_is_const(bound)) {
+    qn__gpu_needs_add(&self->needs, kind, bound);
+  }
+}
+
 bool qn__gpu_narrow_prove(qn__gpu_narrow_t* self, const qn__gpu_interval_t* interval) {
-  if (!interval->lo || !interval->hi) return false;
-  bool is_lo_const = qn__gpu_bound_is_const(interval->lo);
-  bool is_hi_const = qn__gpu_bound_is_const(interval->hi);
-  if (is_lo_const && interval->lo->value < INT32_MIN) return false;
-  if (is_hi_const && interval->hi->value > INT32_MAX) return false;
-  if (!is_hi_const) qn__gpu_needs_add_most(&self->needs, interval->hi);
+  if (!may_fit(QN__GPU_NEED_MIN, interval->lo) || !may_fit(QN__GPU_NEED_MAX, interval->hi)) {
+    return false;
+  }
+  qn__gpu_narrow_need(self, QN__GPU_NEED_MAX, interval->hi);
+  // The upper bound of a single value that is not negative says it all.
   bool is_same = interval->is_nonnegative && qn__gpu_interval_is_point(interval);
-  if (!is_lo_const && !is_same) qn__gpu_needs_add_least(&self->needs, interval->lo);
+  if (!is_same) qn__gpu_narrow_need(self, QN__GPU_NEED_MIN, interval->lo);
   return true;
-}
-
-void qn__gpu_narrow_need_most(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound) {
-  if (!bound || (qn__gpu_bound_is_const(bound) && bound->value > INT32_MAX)) {
-    self->is_impossible = true;
-  } else if (!qn__gpu_bound_is_const(bound)) {
-    qn__gpu_needs_add_most(&self->needs, bound);
-  }
-}
-
-void qn__gpu_narrow_need_least(qn__gpu_narrow_t* self, const qn__gpu_bound_t* bound) {
-  if (!bound || (qn__gpu_bound_is_const(bound) && bound->value < INT32_MIN)) {
-    self->is_impossible = true;
-  } else if (!qn__gpu_bound_is_const(bound)) {
-    qn__gpu_needs_add_least(&self->needs, bound);
-  }
 }
 
 // ---- expressions
@@ -57,7 +56,7 @@ static qn__gpu_interval_t interval_of_host(qn__gpu_narrow_t* self, const qn__ir_
     *sign = is_believed ? SIGN_NONNEGATIVE : SIGN_ANY;
   }
   bool is_nonnegative = *sign == SIGN_NONNEGATIVE;
-  if (is_nonnegative) qn__gpu_needs_add_sign(&self->needs, bound);
+  if (is_nonnegative) qn__gpu_needs_add(&self->needs, QN__GPU_NEED_SIGN, bound);
   return (qn__gpu_interval_t){bound, bound, is_nonnegative};
 }
 
@@ -69,8 +68,8 @@ static qn__gpu_interval_t interval_of_var(qn__gpu_narrow_t* self, const qn__ir_v
 
 static qn__gpu_interval_t interval_of_cast(qn__gpu_narrow_t* self, const qn__ir_expr_t* from) {
   bool is_plain = from->kind == QN__EXPR_VAR && !self->is_inside[from->var->id] &&
-                  qn__gpu_host_knows_var(&self->split->host, from->var) &&
-                  from->dtype != QN_DTYPE_U64 && from->dtype != QN_DTYPE_I64;
+                  qn__gpu_host_knows_var(&self->split->host, from->var);
+  if (is_plain && qn__dtype_bits(from->dtype) == 32) return interval_of_host(self, from->var);
   switch (from->dtype) {
     case QN_DTYPE_BOOL:
       return qn__gpu_interval_range(&self->bounds, 0, 1);
@@ -78,19 +77,23 @@ static qn__gpu_interval_t interval_of_cast(qn__gpu_narrow_t* self, const qn__ir_
       return qn__gpu_interval_range(&self->bounds, INT8_MIN, INT8_MAX);
     case QN_DTYPE_I16:
       return qn__gpu_interval_range(&self->bounds, INT16_MIN, INT16_MAX);
+    case QN_DTYPE_I32:
+      return qn__gpu_interval_range(&self->bounds, INT32_MIN, INT32_MAX);
     case QN_DTYPE_U8:
       return qn__gpu_interval_range(&self->bounds, 0, UINT8_MAX);
     case QN_DTYPE_U16:
       return qn__gpu_interval_range(&self->bounds, 0, UINT16_MAX);
-    case QN_DTYPE_I32:
-      if (is_plain) return interval_of_host(self, from->var);
-      return qn__gpu_interval_range(&self->bounds, INT32_MIN, INT32_MAX);
     case QN_DTYPE_U32:
-      if (is_plain) return interval_of_host(self, from->var);
       return qn__gpu_interval_range(&self->bounds, 0, UINT32_MAX);
     default:
       return QN__GPU_INTERVAL_UNKNOWN;
   }
+}
+
+static qn__gpu_interval_t interval_of_choice(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
+  qn__gpu_interval_t b = qn__gpu_narrow_interval(self, expr->args[2]);
+  qn__gpu_interval_t a = qn__gpu_narrow_interval(self, expr->args[1]);
+  return qn__gpu_interval_hull(&self->bounds, a, b);
 }
 
 qn__gpu_interval_t qn__gpu_narrow_interval(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
@@ -103,13 +106,9 @@ qn__gpu_interval_t qn__gpu_narrow_interval(qn__gpu_narrow_t* self, const qn__ir_
     case QN__EXPR_CAST:
       return interval_of_cast(self, expr->args[0]);
     case QN__EXPR_COND:
-      return qn__gpu_interval_hull(&self->bounds, qn__gpu_narrow_interval(self, expr->args[1]),
-                                   qn__gpu_narrow_interval(self, expr->args[2]));
+      return interval_of_choice(self, expr);
     case QN__EXPR_OP: {
-      if (expr->op == QN_OP_SELECT) {
-        return qn__gpu_interval_hull(&self->bounds, qn__gpu_narrow_interval(self, expr->args[1]),
-                                     qn__gpu_narrow_interval(self, expr->args[2]));
-      }
+      if (expr->op == QN_OP_SELECT) return interval_of_choice(self, expr);
       uint32_t arity = qn__op_info(expr->op)->arity;
       qn__gpu_interval_t a = qn__gpu_narrow_interval(self, expr->args[0]);
       qn__gpu_interval_t b =

@@ -4,26 +4,30 @@
 // need may become slightly stricter for that: the guard then refuses a few calls at the limit.
 #include "jit/gpu/needs.h"
 
+#include <assert.h>
+
 static const qn__gpu_bound_t* base_of(const qn__gpu_bound_t* bound, int64_t* out_shift) {
   bool is_sum = bound->op == QN_OP_ADD && qn__gpu_bound_is_const(bound->args[1]);
   *out_shift = is_sum ? bound->args[1]->value : 0;
   return is_sum ? bound->args[0] : bound;
 }
 
-// Adds a need. Of two needs that differ by a constant, only the stricter one is kept.
-static void add_need(qn__gpu_needs_t* self, qn__gpu_need_t** list, const qn__gpu_bound_t* bound,
-                     bool is_most) {
+// Of two needs that differ by a constant, only the stricter one is kept.
+void qn__gpu_needs_add(qn__gpu_needs_t* self, qn__gpu_need_kind_t kind,
+                       const qn__gpu_bound_t* bound) {
+  assert(!qn__gpu_bound_is_const(bound));
+  assert(kind != QN__GPU_NEED_SIGN || bound->op == QN_OP_NONE);
   // max(a, c) with a constant c that fits 32 bits needs only that a fits; likewise for min.
-  qn_op_t join = is_most ? QN_OP_MAX : QN_OP_MIN;
-  while (list != &self->signs && bound->op == join && qn__gpu_bound_is_const(bound->args[1]) &&
+  qn_op_t join = kind == QN__GPU_NEED_MAX ? QN_OP_MAX : QN_OP_MIN;
+  while (bound->op == join && qn__gpu_bound_is_const(bound->args[1]) &&
          qn__gpu_is_within_32_bits(bound->args[1]->value)) {
     bound = bound->args[0];
   }
   int64_t shift, other_shift;
   const qn__gpu_bound_t* base = base_of(bound, &shift);
-  for (qn__gpu_need_t* need = *list; need; need = need->next) {
+  for (qn__gpu_need_t* need = self->lists[kind]; need; need = need->next) {
     if (base_of(need->bound, &other_shift) != base) continue;
-    if (is_most ? shift > other_shift : shift < other_shift) need->bound = bound;
+    if (kind == QN__GPU_NEED_MAX ? shift > other_shift : shift < other_shift) need->bound = bound;
     return;
   }
   qn__gpu_need_t* need = QN__ARENA_NEW(self->bounds->arena, qn__gpu_need_t);
@@ -31,18 +35,8 @@ static void add_need(qn__gpu_needs_t* self, qn__gpu_need_t** list, const qn__gpu
     self->has_no_memory = true;
     return;
   }
-  *need = (qn__gpu_need_t){bound, *list};
-  *list = need;
-}
-
-void qn__gpu_needs_add_most(qn__gpu_needs_t* self, const qn__gpu_bound_t* bound) {
-  add_need(self, &self->most, bound, true);
-}
-void qn__gpu_needs_add_least(qn__gpu_needs_t* self, const qn__gpu_bound_t* bound) {
-  add_need(self, &self->least, bound, false);
-}
-void qn__gpu_needs_add_sign(qn__gpu_needs_t* self, const qn__gpu_bound_t* variable) {
-  add_need(self, &self->signs, variable, false);
+  *need = (qn__gpu_need_t){bound, self->lists[kind]};
+  self->lists[kind] = need;
 }
 
 // ---- needs that follow from others
@@ -52,14 +46,6 @@ enum { MAX_SHIFT = 1 << 28 };
 
 static bool is_modest(int64_t shift) {
   return shift >= -MAX_SHIFT && shift <= MAX_SHIFT;
-}
-
-static qn__gpu_need_t* find_base(qn__gpu_need_t* needs, const qn__gpu_bound_t* base) {
-  int64_t shift;
-  for (; needs; needs = needs->next) {
-    if (base_of(needs->bound, &shift) == base && is_modest(shift)) return needs;
-  }
-  return NULL;
 }
 
 // Returns whether the bound is x / k, rounded up or down, with a constant k of at least 2.
@@ -80,10 +66,10 @@ static bool is_rounded(const qn__gpu_bound_t* bound) {
 
 // Returns whether the need of x + c follows from one of ceildiv(x, k) * k + d, which is at least x
 // + d. Raises d to c if it is smaller.
-static bool moves_into_rounded(qn__gpu_needs_t* self, const qn__gpu_need_t* need) {
+static bool moves_into_rounded(const qn__gpu_needs_t* self, const qn__gpu_need_t* need) {
   int64_t shift, other_shift;
   const qn__gpu_bound_t* base = base_of(need->bound, &shift);
-  for (qn__gpu_need_t* other = self->most; other; other = other->next) {
+  for (qn__gpu_need_t* other = self->lists[QN__GPU_NEED_MAX]; other; other = other->next) {
     const qn__gpu_bound_t* rounded = base_of(other->bound, &other_shift);
     if (!is_rounded(rounded) || rounded->args[0]->args[0] != base) continue;
     if (other_shift < shift) {
@@ -113,33 +99,32 @@ static bool follows_from_dividend(const qn__gpu_need_t* needs, const qn__gpu_nee
   return false;
 }
 
+static bool upper_follows(const qn__gpu_needs_t* self, const qn__gpu_need_t* need) {
+  return moves_into_rounded(self, need) ||
+         follows_from_dividend(self->lists[QN__GPU_NEED_MAX], need);
+}
+
+static bool lower_follows(const qn__gpu_needs_t* self, const qn__gpu_need_t* need) {
+  return follows_from_dividend(self->lists[QN__GPU_NEED_MIN], need);
+}
+
 // Returns whether a lower bound follows because its symbol is not negative.
 static bool follows_from_sign(const qn__gpu_needs_t* self, const qn__gpu_need_t* need) {
   int64_t shift;
   const qn__gpu_bound_t* base = base_of(need->bound, &shift);
-  return is_modest(shift) && find_base(self->signs, base) != NULL;
+  if (!is_modest(shift)) return false;
+  const qn__gpu_need_t* sign = self->lists[QN__GPU_NEED_SIGN];
+  while (sign && sign->bound != base) sign = sign->next;
+  return sign != NULL;
 }
 
-static void drop_needs(qn__gpu_needs_t* self, qn__gpu_need_t** list, bool is_most) {
-  for (qn__gpu_need_t** at = list; *at;) {
-    qn__gpu_need_t* need = *at;
-    bool follows = is_most ? moves_into_rounded(self, need) : false;
-    follows = follows || follows_from_dividend(*list, need);
-    if (follows) {
-      *at = need->next;
+static void drop(qn__gpu_needs_t* self, qn__gpu_need_kind_t kind,
+                 bool (*follows)(const qn__gpu_needs_t* self, const qn__gpu_need_t* need)) {
+  for (qn__gpu_need_t** at = &self->lists[kind]; *at;) {
+    if (follows(self, *at)) {
+      *at = (*at)->next;
     } else {
-      at = &need->next;
-    }
-  }
-}
-
-static void drop_what_signs_give(qn__gpu_needs_t* self) {
-  for (qn__gpu_need_t** at = &self->least; *at;) {
-    qn__gpu_need_t* need = *at;
-    if (follows_from_sign(self, need)) {
-      *at = need->next;
-    } else {
-      at = &need->next;
+      at = &(*at)->next;
     }
   }
 }
@@ -164,11 +149,11 @@ enum { MAX_GUARD_OPS = 400 };
 
 bool qn__gpu_needs_put_guard(qn__gpu_needs_t* self, const qn__gpu_host_t* host,
                              qn__gpu_ops_t* out) {
-  drop_needs(self, &self->most, true);
-  drop_needs(self, &self->least, false);
-  drop_what_signs_give(self);
-  put_extreme(host, out, self->signs, QN_OP_OR, QN_OP_GE, 0);
-  put_extreme(host, out, self->most, QN_OP_MAX, QN_OP_LE, INT32_MAX);
-  put_extreme(host, out, self->least, QN_OP_MIN, QN_OP_GE, INT32_MIN);
+  drop(self, QN__GPU_NEED_MAX, upper_follows);
+  drop(self, QN__GPU_NEED_MIN, lower_follows);
+  drop(self, QN__GPU_NEED_MIN, follows_from_sign);
+  put_extreme(host, out, self->lists[QN__GPU_NEED_SIGN], QN_OP_OR, QN_OP_GE, 0);
+  put_extreme(host, out, self->lists[QN__GPU_NEED_MAX], QN_OP_MAX, QN_OP_LE, INT32_MAX);
+  put_extreme(host, out, self->lists[QN__GPU_NEED_MIN], QN_OP_MIN, QN_OP_GE, INT32_MIN);
   return out->count <= MAX_GUARD_OPS;
 }

@@ -50,17 +50,13 @@ void qn__kprint_table(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
 
 static void print_shared(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   (void)qn__kprint_buffer(p, buffer);
-  if (p->shared_count == p->shared_capacity) {
-    uint32_t capacity = 2 * p->shared_capacity + 8;
-    const qn__ir_buffer_t** grown = qn__arena_alloc_array(p->arena, capacity, sizeof *grown);
-    if (!grown) {
-      qn__kprint_no_memory(p);
-      return;
-    }
-    for (uint32_t i = 0; i < p->shared_count; ++i) grown[i] = p->shared[i];
-    p->shared = grown;
-    p->shared_capacity = capacity;
+  const qn__ir_buffer_t** shared =
+      qn__arena_grow(p->arena, p->shared, p->shared_count, &p->shared_capacity, sizeof *shared);
+  if (!shared) {
+    qn__kprint_no_memory(p);
+    return;
   }
+  p->shared = shared;
   p->shared[p->shared_count++] = buffer;
 }
 

@@ -13,16 +13,10 @@ uint32_t qn__gpu_site(qn__gpu_program_t* program, qn__gpu_function_ir_t* functio
   for (uint32_t i = 0; i < function->site_count; i++) {
     if (is_same(&function->sites[i], &site)) return i;
   }
-  if (function->site_count == function->site_capacity) {
-    uint32_t capacity = 2 * function->site_capacity + 8;
-    qn_artifact_site_t* grown = qn__arena_alloc_array(program->arena, capacity, sizeof *grown);
-    if (!grown) return QN__GPU_NO_SITE;
-    if (function->site_count) {
-      memcpy(grown, function->sites, function->site_count * sizeof *grown);
-    }
-    function->sites = grown;
-    function->site_capacity = capacity;
-  }
+  qn_artifact_site_t* sites = qn__arena_grow(program->arena, function->sites, function->site_count,
+                                             &function->site_capacity, sizeof *sites);
+  if (!sites) return QN__GPU_NO_SITE;
+  function->sites = sites;
   function->sites[function->site_count] = site;
   return function->site_count++;
 }

@@ -36,18 +36,13 @@ static bool no_memory(qn__gpu_split_t* split) {
 
 qn__gpu_step_t* qn__gpu_split_step(qn__gpu_split_t* split, qn__gpu_step_kind_t kind) {
   qn__gpu_function_t* plan = split->plan;
-  if (plan->step_count == split->step_capacity) {
-    uint32_t capacity = 2 * split->step_capacity + 8;
-    qn__gpu_step_t* grown = qn__arena_alloc_array(split->arena, capacity, sizeof *grown);
-    if (!grown) {
-      (void)no_memory(split);
-      return NULL;
-    }
-    if (plan->step_count) memcpy(grown, split->steps, plan->step_count * sizeof *grown);
-    split->steps = grown;
-    split->step_capacity = capacity;
-    plan->steps = grown;
+  qn__gpu_step_t* steps = qn__arena_grow(split->arena, split->steps, plan->step_count,
+                                         &split->step_capacity, sizeof *steps);
+  if (!steps) {
+    (void)no_memory(split);
+    return NULL;
   }
+  plan->steps = split->steps = steps;
   qn__gpu_step_t* step = &split->steps[plan->step_count++];
   *step = (qn__gpu_step_t){.kind = kind,
                            .site = QN__GPU_NO_SITE,
@@ -84,16 +79,16 @@ static uint32_t add_site(qn__gpu_split_t* split, qn_site_kind_t kind, uint32_t b
 
 // ---- divisions of the host, in checked builds
 
-enum { MAX_CONDITIONS = 32 };
-
-// The conditions under which an expression is evaluated. `is_inverse`: the negation of a condition.
+// A condition under which an expression is evaluated, and those around it. `is_inverse`: the
+// negation of the condition.
 typedef struct path {
-  uint32_t count;
-  const qn__ir_expr_t* conditions[MAX_CONDITIONS];
-  bool is_inverse[MAX_CONDITIONS];
+  const struct path* outer;
+  const qn__ir_expr_t* condition;
+  bool is_inverse;
 } path_t;
 
-// Adds a step that asserts: the divisor is not 0, or a condition of the path does not hold.
+// Adds a step that asserts: the divisor is not 0, or a condition of the path (NULL: none) does not
+// hold.
 static bool check_division(qn__gpu_split_t* split, const path_t* path,
                            const qn__ir_expr_t* divisor) {
   if (divisor->kind == QN__EXPR_INT && divisor->int_value != 0) return true;
@@ -101,9 +96,9 @@ static bool check_division(qn__gpu_split_t* split, const path_t* path,
   qn__gpu_put_expr(&split->host, &ops, divisor);
   qn__gpu_put_const(&ops, 0);
   qn__gpu_put_apply(&ops, QN_OP_NE);
-  for (uint32_t i = 0; i < path->count; i++) {
-    qn__gpu_put_expr(&split->host, &ops, path->conditions[i]);
-    if (!path->is_inverse[i]) qn__gpu_put_apply(&ops, QN_OP_LOGIC_NOT);
+  for (; path; path = path->outer) {
+    qn__gpu_put_expr(&split->host, &ops, path->condition);
+    if (!path->is_inverse) qn__gpu_put_apply(&ops, QN_OP_LOGIC_NOT);
     qn__gpu_put_apply(&ops, QN_OP_LOGIC_OR);
   }
   uint32_t site = add_site(split, QN_SITE_DIVISION, UINT32_MAX, 0, NULL);
@@ -113,22 +108,21 @@ static bool check_division(qn__gpu_split_t* split, const path_t* path,
   return qn__gpu_split_finish(split, &ops, &step->a);
 }
 
-static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* condition,
-                        bool is_inverse, const qn__ir_expr_t* expr);
-
 // Checks all divisions in an expression, each under the conditions of its evaluation. For example
 // `c ? a / b : d` asserts `b != 0 || !c`.
-static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* expr) {
+static bool check_divisions(qn__gpu_split_t* split, const path_t* path, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_CAST) return check_divisions(split, path, expr->args[0]);
   if (expr->kind == QN__EXPR_COND) {
+    const path_t then_path = {path, expr->args[0], false}, else_path = {path, expr->args[0], true};
     return check_divisions(split, path, expr->args[0]) &&
-           check_under(split, path, expr->args[0], false, expr->args[1]) &&
-           check_under(split, path, expr->args[0], true, expr->args[2]);
+           check_divisions(split, &then_path, expr->args[1]) &&
+           check_divisions(split, &else_path, expr->args[2]);
   }
   if (expr->kind != QN__EXPR_OP) return true;
   if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) {
+    const path_t right_path = {path, expr->args[0], expr->op == QN_OP_LOGIC_OR};
     return check_divisions(split, path, expr->args[0]) &&
-           check_under(split, path, expr->args[0], expr->op == QN_OP_LOGIC_OR, expr->args[1]);
+           check_divisions(split, &right_path, expr->args[1]);
   }
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
     if (!check_divisions(split, path, expr->args[i])) return false;
@@ -136,24 +130,10 @@ static bool check_divisions(qn__gpu_split_t* split, path_t* path, const qn__ir_e
   return !qn__op_is_division(expr->op) || check_division(split, path, expr->args[1]);
 }
 
-static bool check_under(qn__gpu_split_t* split, path_t* path, const qn__ir_expr_t* condition,
-                        bool is_inverse, const qn__ir_expr_t* expr) {
-  if (path->count == MAX_CONDITIONS) {
-    return qn__gpu_split_unsupported(split, "choices nest more than %d deep in an expression",
-                                     (int)MAX_CONDITIONS);
-  }
-  path->conditions[path->count] = condition;
-  path->is_inverse[path->count++] = is_inverse;
-  bool is_good = check_divisions(split, path, expr);
-  path->count--;
-  return is_good;
-}
-
 // Adds the checks before the step that evaluates `expr`.
 static bool put_checks(qn__gpu_split_t* split, const qn__ir_expr_t* expr) {
   if (!split->options->passes.is_checked || !qn__gpu_host_knows(&split->host, expr)) return true;
-  path_t path = {.count = 0};
-  return check_divisions(split, &path, expr);
+  return check_divisions(split, NULL, expr);
 }
 
 // ---- steps
