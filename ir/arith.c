@@ -3,6 +3,8 @@
 //
 // Not here: integers (base/integer.c), floats and conversions (arith_float.c), operators that
 // exchange values among threads (interpret.c).
+#include <assert.h>
+
 #include "ir/arith.h"
 
 #include <math.h>
@@ -87,6 +89,7 @@ qn__ir_scalar_t qn__reduce_step(qn_reduce_kind_t kind, qn_dtype_t dtype, qn__ir_
       [QN_REDUCE_MIN] = QN_OP_MIN,
       [QN_REDUCE_MAX] = QN_OP_MAX,
   };
+  assert(qn__reduce_text(kind));
   qn__ir_scalar_t result;
   (void)qn__scalar_op(steps[kind], dtype, (qn__ir_scalar_t[3]){a, b}, &result);
   return result;

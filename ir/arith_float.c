@@ -5,6 +5,7 @@
 // double and then rounded. f16 and bf16 have no arithmetic of their own: operands are widened to
 // f32 and the f32 result is rounded once more. Conversions to them are rounded once, whatever they
 // come from.
+#include <assert.h>
 #include <math.h>
 
 #include "ir/arith.h"
@@ -55,6 +56,7 @@ static double bits_double(uint64_t bits) {
 
 // `value` is representable. NaNs keep their sign and the leading bits of their payload.
 static uint64_t narrow_to_bits(qn_dtype_t dtype, double value) {
+  assert(isnan(value) || qn__round_float(dtype, value) == value);
   qn__float_format_t layout = qn__float_format(dtype);
   uint32_t m = (uint32_t)layout.precision - 1;
   uint64_t wide = double_bits(value);
@@ -296,6 +298,7 @@ double qn__float_op(qn_op_t op, qn_dtype_t dtype, double a, double b, double c) 
   double result;
   if (exact_op(op, a, b, &result)) return result;
   if (op == QN_OP_NEXTAFTER) return next_after(dtype, a, b);
+  assert(qn__dtype_is_float(dtype));
   bool is_f64 = dtype == QN_DTYPE_F64;
   const reference_t* reference = &references[op];
   if (reference->one) {

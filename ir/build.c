@@ -2,6 +2,7 @@
 //
 // Each call reports the errors that it can see at once; the verifier finds the rest. Not here:
 // statements (build_stmt.c) and expressions (build_expr.c).
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -223,6 +224,7 @@ static void end_function(qn_builder_t* builder) {
   function->param_count = builder->param_count;
   qn__ir_walker_t walker = {.on_expr = collect_symbol, .self = function};
   (void)qn__walk_extents(&walker, function);
+  assert(function->symbol_count <= builder->symbol_count);
   qn__body_append(&builder->body, function);
   builder->function = NULL;
 }
@@ -234,6 +236,8 @@ void qn_build_end(qn_builder_t* builder) {
     (void)qn__build_fail(builder, "a reduction is open; close it with qn_build_reduce_end");
     return;
   }
+  // The function's frame is the outermost.
+  assert((frame->kind == QN__FRAME_FUNCTION) == !frame->outer);
   if (frame->kind == QN__FRAME_FUNCTION) end_function(builder);
   builder->frame = frame->outer;
 }

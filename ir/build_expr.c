@@ -4,6 +4,7 @@
 // each later use a copy. A tree with a reduction is never copied, because the copy would compute it
 // again: the error suggests a let. Copies are counted, so that a program that doubles an expression
 // in a loop gets an error instead of exhausting memory.
+#include <assert.h>
 #include <math.h>
 
 #include "ir/builder.h"
@@ -63,6 +64,7 @@ qn__ir_expr_t* qn__build_take(qn_builder_t* builder, const char* what, qn__ir_ex
     }
   }
   if (expr->kind == QN__EXPR_VAR) declare_result(expr->var);
+  assert(built->height > 0 && built->weight > 0);
   if (!built->is_used) {
     built->is_used = true;
     return expr;
@@ -271,6 +273,7 @@ qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value) {
     return qn__build_fail(builder, "the innermost open block is not a reduction");
   }
   qn__ir_expr_t* expr = frame->reduce;
+  assert(expr && frame->outer);
   expr->reduce.value = qn__build_take(builder, "the value", value, &frame->reduce_built);
   if (!expr->reduce.value) return NULL;
   expr->dtype = expr->reduce.value->dtype;

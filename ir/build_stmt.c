@@ -1,4 +1,6 @@
 // ir/build_stmt.c: statements, blocks and buffers of the builder.
+#include <assert.h>
+
 #include "ir/builder.h"
 
 static qn__ir_stmt_t* new_stmt(qn_builder_t* builder, qn__ir_stmt_kind_t kind) {
@@ -186,6 +188,7 @@ void qn_build_else(qn_builder_t* builder) {
     (void)qn__build_fail(builder, "the innermost open block is not an if");
     return;
   }
+  assert(frame->stmt->kind == QN__STMT_IF && !frame->stmt->if_.else_block.first);
   frame->kind = QN__FRAME_ELSE;
   frame->block = &frame->stmt->if_.else_block;
 }

@@ -2,6 +2,8 @@
 //
 // Variables and buffers that the copied piece declares get new nodes; a map from old to new lasts
 // for one copy. The original is only read, so several threads may copy one sealed module.
+#include <assert.h>
+
 #include "ir/ir.h"
 #include "ir/ptrmap.h"
 
@@ -21,6 +23,7 @@ static const char* clone_name(cloner_t* cloner, const char* name) {
 }
 
 static bool remember(cloner_t* cloner, const void* from, void* to) {
+  assert(!qn__ptrmap_get(&cloner->map, from));  // a tree declares a thing once
   if (qn__ptrmap_put(&cloner->map, from, to)) return true;
   cloner->arena->is_exhausted = true;
   return false;

@@ -4,6 +4,8 @@
 // bits of the quotient and whether anything is left decide the rounding, once, straight to the
 // precision of the dtype (going through double first would round twice). Literals are rare and
 // short, so the plain method is fast enough: one word each for "0.1".
+#include <assert.h>
+
 #include "ir/decimal.h"
 
 #include <math.h>
@@ -62,8 +64,8 @@ static int big_compare(const big_t* a, const big_t* b) {
   return 0;
 }
 
-// a -= b, where a >= b.
 static void big_subtract(big_t* a, const big_t* b) {
+  assert(big_compare(a, b) >= 0);
   uint64_t borrow = 0;
   for (uint32_t i = 0; i < a->count; i++) {
     uint64_t take = (i < b->count ? b->words[i] : 0) + borrow;
@@ -75,6 +77,7 @@ static void big_subtract(big_t* a, const big_t* b) {
 
 // Rounds bits * 2^(exponent - 63) with something more below when is_sticky; the top bit is set.
 static double round_to(qn__float_format_t format, uint64_t bits, int exponent, bool is_sticky) {
+  assert(bits >> 63 == 1);
   int keep = format.precision;
   if (exponent < format.min_exponent) keep -= format.min_exponent - exponent;  // subnormal
   if (keep < 0) return 0.0;
@@ -136,6 +139,7 @@ double qn__decimal_parse(qn_dtype_t dtype, qn_str_t text) {
     big_shift_left(&number, 1);
     power--;
   }
+  assert(big_compare(&number, &divisor) >= 0);
   uint64_t bits = 0;
   for (int bit = 0; bit < 64; bit++) {
     bits <<= 1;
@@ -192,18 +196,10 @@ static void write_digits(qn__buffer_t* out, const char* digits, int exponent) {
 }
 
 void qn__decimal_print(qn_dtype_t dtype, double value, qn__buffer_t* out) {
-  if (isnan(value)) {
-    qn__buffer_cstr(out, "nan");
-    return;
-  }
-  if (signbit(value)) qn__buffer_char(out, '-');
+  if (!isnan(value) && signbit(value)) qn__buffer_char(out, '-');
   value = fabs(value);
-  if (isinf(value)) {
-    qn__buffer_cstr(out, "inf");
-    return;
-  }
-  if (value == 0.0) {
-    qn__buffer_cstr(out, "0.0");
+  if (!isfinite(value) || value == 0.0) {
+    qn__buffer_cstr(out, isnan(value) ? "nan" : isinf(value) ? "inf" : "0.0");
     return;
   }
   char digits[20] = "";

@@ -134,6 +134,7 @@ static qn__ir_buffer_t* declare_buffer(decoder_t* d, qn__ir_buffer_t* buffer) {
                 sizeof *d->buffers)) {
     return fail_memory(d);
   }
+  assert(d->buffer_count < d->buffer_capacity && d->buffer_count < UINT32_MAX);
   d->buffers = items;
   buffer->id = buffer->origin_id = (uint32_t)d->buffer_count;
   return d->buffers[d->buffer_count++] = buffer;
@@ -189,7 +190,7 @@ static qn__ir_expr_t* read_op(decoder_t* d) {
 
 static qn__ir_expr_t* read_reduce(decoder_t* d, qn__ir_expr_t* expr) {
   uint8_t kind = qn__read_u8(&d->reader);
-  if (!qn__reduce_text((qn_reduce_kind_t)kind)) return fail(d, "reduction %u", (unsigned)kind);
+  if (!qn__reduce_text(kind)) return fail(d, "reduction %u", (unsigned)kind);
   expr->reduce.reduce_kind = (qn_reduce_kind_t)kind;
   size_t number = reserve_var(d);
   bool is_done =
@@ -274,7 +275,7 @@ static bool read_elements(decoder_t* d, qn__ir_buffer_t* buffer) {
 
 static bool read_alloc(decoder_t* d, qn__ir_stmt_t* stmt) {
   uint8_t scope = qn__read_u8(&d->reader);
-  if (!qn__scope_text((qn__ir_scope_t)scope) || scope == QN__SCOPE_PARAM) {
+  if (!qn__scope_text(scope) || scope == QN__SCOPE_PARAM) {
     return fail(d, "scope %u", (unsigned)scope);
   }
   qn_dtype_t dtype = read_dtype(d);
@@ -305,7 +306,7 @@ static bool read_let(decoder_t* d, qn__ir_stmt_t* stmt) {
 
 static bool read_atomic(decoder_t* d, qn__ir_stmt_t* stmt) {
   uint8_t op = qn__read_u8(&d->reader);
-  if (!qn__atomic_text((qn_atomic_op_t)op)) return fail(d, "atomic operation %u", (unsigned)op);
+  if (!qn__atomic_text(op)) return fail(d, "atomic operation %u", (unsigned)op);
   stmt->atomic.op = (qn_atomic_op_t)op;
   bool has_result = read_flag(d);
   size_t number = has_result ? reserve_var(d) : 0;
@@ -322,7 +323,7 @@ static bool read_atomic(decoder_t* d, qn__ir_stmt_t* stmt) {
 
 static bool read_loop(decoder_t* d, qn__ir_stmt_t* stmt) {
   uint8_t kind = qn__read_u8(&d->reader);
-  if (!qn__loop_kind_text((qn_loop_kind_t)kind)) return fail(d, "loop %u", (unsigned)kind);
+  if (!qn__loop_kind_text(kind)) return fail(d, "loop %u", (unsigned)kind);
   stmt->loop.kind = (qn_loop_kind_t)kind;
   size_t number = reserve_var(d);
   return (stmt->loop.begin = read_expr(d)) && (stmt->loop.end = read_expr(d)) &&
@@ -390,7 +391,7 @@ static bool read_param(decoder_t* d, qn__ir_param_t* param) {
   uint32_t rank = read_rank(d);
   uint64_t align_bytes = qn__read_varint(&d->reader);
   if (is_failed(d)) return false;
-  if (!qn__access_text((qn_access_t)access)) return fail(d, "access %u", (unsigned)access);
+  if (!qn__access_text(access)) return fail(d, "access %u", (unsigned)access);
   if (align_bytes > UINT32_MAX) return fail(d, "alignment %" PRIu64, align_bytes);
   qn__ir_buffer_t* buffer = qn__buf_new(d->arena, QN__SCOPE_PARAM, dtype, name, rank);
   if (!buffer) return fail_memory(d);
@@ -438,6 +439,7 @@ static bool read_function(decoder_t* d, qn__ir_body_t* body) {
   function->name = read_text(d);
   function->is_fast = read_flag(d);
   if (is_failed(d) || !read_params(d, function) || !read_block(d, &function->body)) return false;
+  assert(d->depth == 0);
   if (d->reader.offset != end) return fail(d, "the size of a function is not what it holds");
   function->var_count = (uint32_t)d->var_count;
   function->buffer_count = (uint32_t)d->buffer_count;

@@ -13,6 +13,8 @@
 // characters (qn__is_control) and bytes that are not UTF-8 become '?', and a line that is too long
 // is cut to a window around the caret, so that the caret always stands under its character. Not
 // here: which mistakes there are (codes.inc, verify*.c).
+#include <assert.h>
+
 #include "ir/diag.h"
 
 #include <stdarg.h>
@@ -94,6 +96,7 @@ static place_t find_place(qn_str_t source, qn__ir_loc_t loc) {
   place.text = (qn_str_t){source.data + line_begin, line_end - line_begin};
   place.caret_offset = begin - line_begin;
   place.caret_end = end - line_begin;
+  assert(place.caret_offset <= place.caret_end && place.caret_end <= place.text.size);
   place.end_column = place.column;
   for (size_t i = begin; i < end; i++) {
     if (!is_continuation(source.data[i])) place.end_column++;
@@ -105,12 +108,7 @@ static place_t find_place(qn_str_t source, qn__ir_loc_t loc) {
 // ------------------------------------------------------------------------------------ rendering
 
 static uint32_t digit_count(uint32_t value) {
-  uint32_t count = 1;
-  while (value >= 10) {
-    value /= 10;
-    count++;
-  }
-  return count;
+  return (uint32_t)snprintf(NULL, 0, "%" PRIu32, value);
 }
 
 static void spaces(qn__buffer_t* out, uint32_t count) {
@@ -167,6 +165,7 @@ static void choose_window(const place_t* place, size_t* out_begin, size_t* out_e
     end++;
   }
   while (end < text.size && is_continuation(text.data[end])) end++;
+  assert(begin <= place->caret_offset && place->caret_offset <= end && end <= text.size);
   *out_begin = begin;
   *out_end = end;
 }
@@ -199,15 +198,8 @@ static void render_place(qn__diag_t* diag, const place_t* place) {
 }
 
 static const char* severity_text(qn_severity_t severity) {
-  switch (severity) {
-    case QN_SEVERITY_ERROR:
-      return "error";
-    case QN_SEVERITY_WARNING:
-      return "warning";
-    case QN_SEVERITY_NOTE:
-      break;
-  }
-  return "note";
+  if (severity == QN_SEVERITY_ERROR) return "error";
+  return severity == QN_SEVERITY_WARNING ? "warning" : "note";
 }
 
 void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code, qn__ir_loc_t loc,

@@ -33,6 +33,8 @@
 // Variables and buffers have no names here but the numbers of qn__function_number, which are those
 // of their order in the bytes; whatever follows from the rest (the dtype of an operator or a let)
 // is not written. All NaNs are written as one.
+#include <assert.h>
+
 #include "ir/encode.h"
 
 #include <math.h>
@@ -108,6 +110,7 @@ static void encode_shape(const qn__ir_buffer_t* buffer, qn__buffer_t* out) {
 }
 
 static void encode_alloc(const qn__ir_buffer_t* buffer, qn__buffer_t* out) {
+  assert(buffer->scope != QN__SCOPE_PARAM && buffer->rank <= QN__LARGEST_RANK);
   qn__buffer_u8(out, (uint8_t)buffer->scope);
   qn__buffer_u8(out, (uint8_t)buffer->dtype);
   qn__buffer_varint(out, buffer->rank);
@@ -180,6 +183,7 @@ static void encode_param(const qn__ir_param_t* param, qn__buffer_t* out) {
     return;
   }
   const qn__ir_buffer_t* buffer = param->buffer;
+  assert(buffer && buffer->scope == QN__SCOPE_PARAM);
   qn__buffer_u8(out, QN__TAG_BUFFER);
   encode_name(buffer->name, out);
   qn__buffer_u8(out, (uint8_t)buffer->dtype);
@@ -203,6 +207,7 @@ static void encode_function(const qn__ir_func_t* function, qn__buffer_t* out) {
     if (function->params[i].buffer) encode_shape(function->params[i].buffer, out);
   }
   encode_block(&function->body, out);
+  assert(out->has_failed || begin == size_offset + 4);
   size_t size = out->size - begin;
   if (size > UINT32_MAX) out->has_failed = true;
   if (out->has_failed) return;

@@ -12,6 +12,8 @@
 // At the end the tokens of the result are compared with those of the text. A difference would be a
 // bug of this file: it becomes an error, and the program is not changed.
 // Not here: wrapping (layout.c), trees (printer.c).
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "base/struct_size.h"
@@ -292,6 +294,7 @@ static void format_tokens(formatter_t* f) {
     if (kind == QN__TOKEN_RIGHT_BRACE && f->brace_count > 0) {
       closed = f->braces[f->brace_count - 1];
       if (closed != BRACE_INLINE) {
+        assert(f->indent > 0);
         f->indent--;
         f->is_statement_open = false;
       }
@@ -370,7 +373,6 @@ qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options
   qn__body_deinit(&body);
   qn__diag_deinit(&diag);
   if (!qn_ok(status)) return status;
-  // qn_text_free has no allocator at hand: the text comes from the default one.
   qn__buffer_t out;
   qn__buffer_init(&out, qn_allocator_default());
   status = qn__text_format(source, allocator, &out);
@@ -378,9 +380,5 @@ qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options
     qn__buffer_deinit(&out);
     return status;
   }
-  size_t written;
-  size_t capacity;
-  *out_text = (char*)qn__buffer_take(&out, &written, &capacity);
-  if (out_size) *out_size = written;
-  return QN_OK;
+  return qn__text_give(&out, "formatting a text", out_text, out_size);
 }

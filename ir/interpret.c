@@ -19,19 +19,20 @@
 
 enum { max_threads = 1 << 20 };
 
-void qn__machine_fail(qn__interpret_machine_t* machine, qn_status_code_t code, const char* format,
-                      ...) {
-  if (machine->status) return;
+void* qn__machine_fail(qn__interpret_machine_t* machine, qn_status_code_t code, const char* format,
+                       ...) {
+  if (machine->status) return NULL;
   char text[512];
   va_list arguments;
   va_start(arguments, format);
   (void)vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   machine->status = qn_status_make(code, "function '%s': %s", machine->function->name, text);
+  return NULL;
 }
 
 static void no_memory(qn__interpret_machine_t* machine) {
-  qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for the threads");
+  (void)qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for the threads");
 }
 
 // Returns memory for `count` items, which is `single` for one. NULL without memory.
@@ -247,9 +248,9 @@ static void run_threads(qn__interpret_machine_t* machine, const qn__ir_stmt_t* s
   if (__builtin_sub_overflow(end, begin, &extent) ||
       __builtin_mul_overflow(extent, (int64_t)machine->levels[machine->level].count, &count) ||
       count > max_threads || machine->level + 1 == qn__interpret_max_levels) {
-    qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
-                     "thread loop '%s' makes more than %d threads in a block", stmt->loop.var->name,
-                     max_threads);
+    (void)qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                           "thread loop '%s' makes more than %d threads in a block",
+                           stmt->loop.var->name, max_threads);
     return;
   }
   push_level(machine, stmt->loop.kind, (uint32_t)extent);
@@ -299,14 +300,15 @@ static void run_assert(qn__interpret_machine_t* machine, const qn__ir_stmt_t* st
     if (qn__machine_failed(machine)) return;
     const char* message = stmt->assert_.message;
     if (message && message[0]) {
-      qn__machine_fail(machine, QN_STATUS_ASSERTION, "assert failed: %s", message);
+      (void)qn__machine_fail(machine, QN_STATUS_ASSERTION, "assert failed: %s", message);
       return;
     }
     qn__buffer_t text;
     qn__buffer_init(&text, machine->allocator);
     qn__text_print_expr(stmt->assert_.condition, &text);
     qn_str_t condition = qn__buffer_as_str(&text);
-    qn__machine_fail(machine, QN_STATUS_ASSERTION, "assert failed: %.*s", QN_STR_ARG(condition));
+    (void)qn__machine_fail(machine, QN_STATUS_ASSERTION, "assert failed: %.*s",
+                           QN_STR_ARG(condition));
     qn__buffer_deinit(&text);
   }
 }
@@ -314,9 +316,9 @@ static void run_assert(qn__interpret_machine_t* machine, const qn__ir_stmt_t* st
 static void run_barrier(qn__interpret_machine_t* machine, const qn__interpret_set_t* active) {
   uint32_t count = machine->levels[machine->level].count;
   if (active->count == count) return;
-  qn__machine_fail(machine, QN_STATUS_ASSERTION,
-                   "barrier reached by %" PRIu32 " of %" PRIu32 " threads of the block",
-                   active->count, count);
+  (void)qn__machine_fail(machine, QN_STATUS_ASSERTION,
+                         "barrier reached by %" PRIu32 " of %" PRIu32 " threads of the block",
+                         active->count, count);
 }
 
 static void run_stmt(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,

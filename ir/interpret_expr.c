@@ -18,8 +18,8 @@ bool qn__machine_declare_var(qn__interpret_machine_t* machine, const qn__ir_var_
   if (held->capacity < count) {
     qn__ir_scalar_t* values = qn__alloc_zero(machine->allocator, count, sizeof *values);
     if (!values) {
-      qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for variable '%s'", var->name);
-      return false;
+      return qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for variable '%s'",
+                              var->name);
     }
     qn__free(machine->allocator, held->values, held->capacity * sizeof *values);
     held->values = values;
@@ -48,6 +48,7 @@ static grid_t grid_of(const qn__interpret_machine_t* machine) {
   for (uint32_t level = 1; level <= machine->level; ++level) {
     const qn__interpret_level_t* at = &machine->levels[level];
     uint32_t axis = (uint32_t)at->kind - QN_LOOP_THREAD_X;
+    assert(axis < 3 && grid.strides[axis] == 0);  // each axis once
     grid.extents[axis] = at->extent;
     grid.strides[axis] = at->per_thread;
     grid.total *= at->extent;
@@ -68,6 +69,7 @@ static uint32_t linear_of(const grid_t* grid, uint32_t thread) {
 }
 
 static uint32_t thread_of(const grid_t* grid, uint32_t linear) {
+  assert(linear < grid->total);
   uint32_t thread = 0;
   for (int axis = 0; axis < 3; ++axis) {
     thread += linear % grid->extents[axis] * grid->strides[axis];
@@ -134,7 +136,7 @@ static qn__ir_scalar_t eval_lane(qn__interpret_machine_t* machine, const qn__ir_
   if (!is_inside || (expr->op == QN_OP_SHUFFLE_XOR && target >= warp_size)) {
     char message[QN__LANE_MESSAGE_BYTES];
     qn__lane_message(expr->op, warp_size, message);
-    qn__machine_fail(machine, QN_STATUS_ASSERTION, "assert failed: %s", message);
+    (void)qn__machine_fail(machine, QN_STATUS_ASSERTION, "assert failed: %s", message);
     return (qn__ir_scalar_t){0};
   }
   uint32_t other = thread;
@@ -191,8 +193,8 @@ static qn__ir_scalar_t eval_op(qn__interpret_machine_t* machine, const qn__ir_ex
   }
   qn__ir_scalar_t result;
   if (!qn__scalar_op(expr->op, qn__expr_operand_dtype(expr), args, &result)) {
-    qn__machine_fail(machine, QN_STATUS_DIVISION_BY_ZERO, "integer division by zero in '%s'",
-                     info->text);
+    (void)qn__machine_fail(machine, QN_STATUS_DIVISION_BY_ZERO, "integer division by zero in '%s'",
+                           info->text);
     return (qn__ir_scalar_t){0};
   }
   return result;
@@ -221,6 +223,7 @@ static qn__ir_scalar_t eval_reduce(qn__interpret_machine_t* machine, const qn__i
     qn__ir_scalar_t value = qn__machine_eval(machine, expr->reduce.value, thread);
     result = qn__reduce_step(kind, expr->dtype, result, value);
   }
+  assert(machine->frame == &frame);
   machine->frame = frame.outer;
   return result;
 }
@@ -236,7 +239,9 @@ qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_
       return (qn__ir_scalar_t){.f = expr->float_value};
     case QN__EXPR_VAR: {
       const qn__interpret_var_t* held = &machine->vars[expr->var->id];
-      return held->values[qn__machine_ancestor(machine, held->level, thread)];
+      uint32_t owner = qn__machine_ancestor(machine, held->level, thread);
+      assert(owner < held->capacity);
+      return held->values[owner];
     }
     case QN__EXPR_LOAD: {
       const uint8_t* address =

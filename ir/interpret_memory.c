@@ -41,8 +41,8 @@ static bool prepare(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buf
   held->slots = qn__alloc_zero(machine->allocator, count, sizeof *held->slots);
   held->dims = qn__alloc_zero(machine->allocator, held->dim_count, sizeof *held->dims);
   if (held->slots && held->dims) return true;
-  qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for buffer '%s'", buffer->name);
-  return false;
+  return qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for buffer '%s'",
+                          buffer->name);
 }
 
 // Computes extents and strides for one thread, and the number of elements from the lowest to the
@@ -57,10 +57,9 @@ static bool measure(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buf
     extents[d] = qn__machine_eval(machine, buffer->shape[d], thread).i;
     if (qn__machine_failed(machine)) return false;
     if (extents[d] < 0) {
-      qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
-                       "buffer '%s' dim %" PRIu32 ": extent %" PRId64 " is negative", buffer->name,
-                       d, extents[d]);
-      return false;
+      return qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                              "buffer '%s' dim %" PRIu32 ": extent %" PRId64 " is negative",
+                              buffer->name, d, extents[d]);
     }
     if (extents[d] == 0) is_empty = true;
     strides[d] = stride;
@@ -80,10 +79,9 @@ static bool measure(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buf
   if (is_empty) return true;
   int64_t limit = MAX_BYTES / (int64_t)qn_dtype_size_bytes(buffer->dtype);
   if (overflows || high > limit || low < -limit) {
-    qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
-                     "buffer '%s' is too large, limit %" PRId64 " bytes", buffer->name,
-                     (int64_t)MAX_BYTES);
-    return false;
+    return qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                            "buffer '%s' is too large, limit %" PRId64 " bytes", buffer->name,
+                            (int64_t)MAX_BYTES);
   }
   return true;
 }
@@ -136,15 +134,16 @@ void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
   }
   int64_t bytes;
   if (__builtin_mul_overflow(element_count * size, (int64_t)count, &bytes) || bytes > MAX_BYTES) {
-    qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
-                     "buffer '%s' is too large, limit %" PRId64 " bytes", buffer->name,
-                     (int64_t)MAX_BYTES);
+    (void)qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                           "buffer '%s' is too large, limit %" PRId64 " bytes", buffer->name,
+                           (int64_t)MAX_BYTES);
     return;
   }
   held->memory_bytes = (size_t)bytes + 1;
   held->memory = qn__alloc(machine->allocator, held->memory_bytes);
   if (!held->memory) {
-    qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for buffer '%s'", buffer->name);
+    (void)qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "no memory for buffer '%s'",
+                           buffer->name);
     return;
   }
   memset(held->memory, 0xff, held->memory_bytes);
@@ -170,11 +169,11 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
   const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
   int64_t offset = 0;
   if (!held->slots) {
-    qn__machine_fail(machine, QN_STATUS_INTERNAL, "buffer '%s' is used before it is declared",
-                     buffer->name);
-    return NULL;
+    return qn__machine_fail(machine, QN_STATUS_INTERNAL,
+                            "buffer '%s' is used before it is declared", buffer->name);
   }
   uint32_t owner = qn__machine_ancestor(machine, held->level, thread);
+  assert(owner < held->count);
   for (uint32_t d = 0; d < buffer->rank; ++d) {
     int64_t index = qn__machine_eval(machine, indices[d], thread).i;
     if (qn__machine_failed(machine)) return NULL;
@@ -182,12 +181,11 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
     const int64_t* dims = held->dims + owner * dims_of(buffer);
     if (index < 0 || index >= dims[d]) {
       bool is_huge = index < 0 && indices[d]->dtype == QN_DTYPE_U64;
-      qn__machine_fail(
+      return qn__machine_fail(
           machine, QN_STATUS_OUT_OF_BOUNDS,
           is_huge ? "buffer '%s' dim %" PRIu32 ": index %" PRIu64 " outside of extent %" PRId64
                   : "buffer '%s' dim %" PRIu32 ": index %" PRId64 " outside of extent %" PRId64,
           buffer->name, d, index, dims[d]);
-      return NULL;
     }
     offset += index * dims[buffer->rank + d];
   }
@@ -196,10 +194,9 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
   // Compare distances, since a pointer outside of the memory is undefined.
   int64_t begin = slot->data - slot->low + offset * size;
   if (!slot->data || begin < 0 || begin + size > slot->high - slot->low) {
-    qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS,
-                     "buffer '%s': element at offset %" PRId64 " is outside of its memory",
-                     buffer->name, offset);
-    return NULL;
+    return qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS,
+                            "buffer '%s': element at offset %" PRId64 " is outside of its memory",
+                            buffer->name, offset);
   }
   return slot->data + offset * size;
 }

@@ -7,6 +7,8 @@
 #ifndef QUERN_IR_INTERPRETER_H_
 #define QUERN_IR_INTERPRETER_H_
 
+#include <assert.h>
+
 #include "ir/interpret.h"
 
 enum {
@@ -73,13 +75,14 @@ typedef struct qn__interpret_machine {
 static inline bool qn__machine_failed(const qn__interpret_machine_t* machine) {
   return machine->status != NULL;
 }
-// Records an error, unless there is one already: "function 'f': ...".
-void qn__machine_fail(qn__interpret_machine_t* machine, qn_status_code_t code, const char* format,
-                      ...) QN_PRINTF(3, 4);
+// Records an error, unless there is one already: "function 'f': ...". Returns NULL.
+void* qn__machine_fail(qn__interpret_machine_t* machine, qn_status_code_t code, const char* format,
+                       ...) QN_PRINTF(3, 4);
 
 // Returns the thread of `level` that `thread` of the current level descends from.
 static inline uint32_t qn__machine_ancestor(const qn__interpret_machine_t* machine, uint32_t level,
                                             uint32_t thread) {
+  assert(level <= machine->level && thread < machine->levels[machine->level].count);
   return thread / machine->levels[level].per_thread;
 }
 

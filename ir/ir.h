@@ -425,11 +425,15 @@ const qn__ir_rule_info_t* qn__rule_info(qn__ir_op_rule_t rule);
 // (op_rules.c).
 qn_dtype_t qn__op_result(qn_op_t op, const qn_dtype_t dtypes[3], uint32_t* out_index,
                          const char** out_expected);
-const char* qn__loop_kind_text(qn_loop_kind_t kind);  // "block.x"; NULL if none
-const char* qn__scope_text(qn__ir_scope_t scope);
-const char* qn__access_text(qn_access_t access);
-const char* qn__reduce_text(qn_reduce_kind_t kind);
-const char* qn__atomic_text(qn_atomic_op_t op);
+// The texts of the enumerations of tables.inc, whose values count from 1. NULL for other values.
+typedef const char* (*qn__ir_text_fn_t)(uint32_t value);
+const char* qn__loop_kind_text(uint32_t kind);  // "block.x"
+const char* qn__scope_text(uint32_t scope);
+const char* qn__access_text(uint32_t access);
+const char* qn__reduce_text(uint32_t kind);
+const char* qn__atomic_text(uint32_t op);
+// Returns the value with the text `word`; 0 for none.
+uint32_t qn__word_find(qn__ir_text_fn_t text_of, qn_str_t word);
 uint32_t qn__atomic_operand_count(qn_atomic_op_t op);
 static inline bool qn__loop_is_block(qn_loop_kind_t kind) {
   return kind >= QN_LOOP_BLOCK_X && kind <= QN_LOOP_BLOCK_Z;

@@ -4,6 +4,8 @@
 // a comment. It divides exactly where an operand has just ended on the same line (a name, a number,
 // `)` or `]`); everywhere else a comment starts. So `r // s` divides, and a comment after `;`, `{`,
 // `}`, `,` or on its own line is a comment.
+#include <assert.h>
+
 #include "ir/lexer.h"
 
 #include <stdio.h>
@@ -277,6 +279,7 @@ static bool divides_here(const qn__lexer_t* lexer, uint32_t newline_count) {
 
 static qn__token_t finish(qn__lexer_t* lexer, qn__token_kind_t kind, uint32_t begin,
                           uint32_t newline_count) {
+  assert(begin <= lexer->offset && lexer->offset <= lexer->text.size);
   if (kind != QN__TOKEN_COMMENT) lexer->last = kind;
   return (qn__token_t){kind, {begin, lexer->offset - begin}, newline_count};
 }

@@ -3,6 +3,8 @@
 //
 // Not here: the text (parser.c, printer.c), the rules (verify.c), the bytes (encode.c, decode.c),
 // the builder (build.c). Thread rule: a sealed module is only read, except for its count.
+#include <assert.h>
+
 #include "ir/diag.h"
 
 #include "base/argument.h"
@@ -47,6 +49,7 @@ static bool describe(qn_module_t* module) {
     is_done = function->signature != NULL;
   }
   qn__buffer_deinit(&text);
+  assert(!is_done || count == body->function_count);
   return is_done;
 }
 
@@ -102,6 +105,7 @@ void qn_module_retain(qn_module_t* module) {
 }
 
 void qn_module_release(qn_module_t* module) {
+  assert(!module || module->reference_count > 0);
   if (!module || --module->reference_count > 0) return;
   qn_allocator_t allocator = module->allocator;
   if (module->bytes) qn__free(allocator, module->bytes, module->byte_capacity);
@@ -179,25 +183,28 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
 
 // ------------------------------------------------------------------------------------ describing
 
+qn_status_t qn__text_give(qn__buffer_t* text, const char* what, char** out_text, size_t* out_size) {
+  if (text->has_failed) {
+    qn__buffer_deinit(text);
+    return qn__out_of_memory(what);
+  }
+  size_t size;
+  size_t capacity;
+  *out_text = (char*)qn__buffer_take(text, &size, &capacity);
+  if (out_size) *out_size = size;
+  return QN_OK;
+}
+
 qn_status_t qn_module_print(const qn_module_t* module, char** out_text, size_t* out_size) {
   QN_REQUIRE(out_text);
   *out_text = NULL;
   if (out_size) *out_size = 0;
   QN_REQUIRE(module);
-  // qn_text_free has no allocator at hand: the text comes from the default one.
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
   qn__buffer_cstr(&text, "");
   qn__text_print(&module->body, &text);
-  if (text.has_failed) {
-    qn__buffer_deinit(&text);
-    return qn__out_of_memory("the text of a module");
-  }
-  size_t size;
-  size_t capacity;
-  *out_text = (char*)qn__buffer_take(&text, &size, &capacity);
-  if (out_size) *out_size = size;
-  return QN_OK;
+  return qn__text_give(&text, "the text of a module", out_text, out_size);
 }
 
 void qn_text_free(char* text) {

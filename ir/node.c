@@ -2,6 +2,8 @@
 //
 // Checks nothing: the verifier does. Not here: copies of trees (clone.c), walks and comparison
 // (walk.c).
+#include <assert.h>
+
 #include "ir/ir.h"
 
 qn__ir_expr_t* qn__expr_new(qn__arena_t* arena, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
@@ -87,12 +89,14 @@ qn__ir_buffer_t* qn__buf_new(qn__arena_t* arena, qn__ir_scope_t scope, qn_dtype_
 }
 
 void qn__block_append(qn__ir_block_t* block, qn__ir_stmt_t* stmt) {
+  assert(!block->first == !block->last && (!block->last || !block->last->next));
   stmt->next = NULL;
   *(block->last ? &block->last->next : &block->first) = stmt;
   block->last = stmt;
 }
 
 void qn__body_append(qn__ir_body_t* body, qn__ir_func_t* function) {
+  assert(!body->first == !body->last && !body->first == (body->function_count == 0));
   function->next = NULL;
   *(body->last ? &body->last->next : &body->first) = function;
   body->last = function;

@@ -1,6 +1,8 @@
 // ir/parser.c: the driver of the parser: tokens, messages, recovery, lists, and the entry point.
 //
 // Not here: the grammar (parser_expr.c, parser_stmt.c, parser_func.c).
+#include <assert.h>
+
 #include "ir/parser.h"
 
 #include <stdarg.h>
@@ -221,6 +223,7 @@ bool qn__parser_enter(qn__parser_t* p) {
 }
 
 void qn__parser_leave(qn__parser_t* p) {
+  assert(p->nesting > 0);
   p->nesting--;
 }
 
@@ -266,7 +269,9 @@ void qn__parser_push(qn__parser_t* p, void* item) {
 }
 
 void** qn__parser_pop_list(qn__parser_t* p, size_t mark, size_t* out_count) {
-  size_t count = p->list_size > mark ? p->list_size - mark : 0;
+  // Lists that were begun later are finished.
+  assert(p->list_size >= mark);
+  size_t count = p->list_size - mark;
   void** items = qn__arena_alloc_array(p->arena, count, sizeof(void*));
   if (!items) count = 0;
   if (count) memcpy(items, p->list + mark, count * sizeof(void*));
@@ -313,6 +318,7 @@ bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
   p->token = qn__lexer_next(&p->lexer);
   p->ahead = qn__lexer_next(&p->lexer);
   parse_module(p);
+  assert(p->list_size == 0 && p->nesting == 0 && p->depth == 0);
   if (out_body->arena.is_exhausted) qn__parser_out_of_memory(p);
   qn__map_deinit(&p->names);
   qn__map_deinit(&p->functions);

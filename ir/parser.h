@@ -174,6 +174,7 @@ qn__parser_suggestion_t qn__suggest_start(qn_str_t wanted);
 void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate);
 void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
                        bool wants_buffers_only);
+void qn__suggest_words(qn__parser_suggestion_t* suggestion, qn__ir_text_fn_t text_of);
 void qn__suggest_ops(qn__parser_suggestion_t* suggestion);
 void qn__suggest_dtypes(qn__parser_suggestion_t* suggestion);
 // Returns "did you mean 'x'?", or `otherwise` (may be NULL).
@@ -251,8 +252,14 @@ void qn__parse_function(qn__parser_t* p);
 
 // Return NONE or 0 for any other word.
 qn_op_t qn__op_from_word(qn_str_t word);
-qn_reduce_kind_t qn__reduce_from_word(qn_str_t word);
-qn_atomic_op_t qn__atomic_from_word(qn_str_t word);
-qn_loop_kind_t qn__loop_from_word(qn_str_t word);
+static inline qn_reduce_kind_t qn__reduce_from_word(qn_str_t word) {
+  return (qn_reduce_kind_t)qn__word_find(qn__reduce_text, word);
+}
+static inline qn_atomic_op_t qn__atomic_from_word(qn_str_t word) {
+  return (qn_atomic_op_t)qn__word_find(qn__atomic_text, word);
+}
+static inline qn_loop_kind_t qn__loop_from_word(qn_str_t word) {
+  return (qn_loop_kind_t)qn__word_find(qn__loop_kind_text, word);
+}
 
 #endif  // QUERN_IR_PARSER_H_

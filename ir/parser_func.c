@@ -208,10 +208,10 @@ static void declare_scalars(qn__parser_t* p) {
 }
 
 static qn_access_t parse_access(qn__parser_t* p) {
-  for (int access = QN_ACCESS_IN; access <= QN_ACCESS_INOUT; access++) {
-    if (qn__parser_take_word(p, qn__access_text((qn_access_t)access))) return (qn_access_t)access;
-  }
-  return QN_ACCESS_NONE;
+  if (!qn__parser_at(p, QN__TOKEN_NAME)) return QN_ACCESS_NONE;
+  qn_access_t access = (qn_access_t)qn__word_find(qn__access_text, qn__parser_word(p));
+  if (access != QN_ACCESS_NONE) qn__parser_advance(p);
+  return access;
 }
 
 // Parses the optional `"align" integer`.
@@ -242,9 +242,7 @@ static qn__ir_param_t* parse_param(qn__parser_t* p) {
   if (!p->is_lost && access == QN_ACCESS_NONE && is_name) {
     qn_str_t word = qn__lexer_slice(p->text, name_loc);
     qn__parser_suggestion_t suggestion = qn__suggest_start(word);
-    for (int a = QN_ACCESS_IN; a <= QN_ACCESS_INOUT; a++) {
-      qn__suggest(&suggestion, qn__access_text((qn_access_t)a));
-    }
+    qn__suggest_words(&suggestion, qn__access_text);
     qn__parser_syntax(p, QN__CODE_EXPECTED, name_loc,
                       qn__suggest_help(p, &suggestion, "a parameter is declared as name: dtype"),
                       "expected in, out or inout before the name of a parameter, found '%.*s'",

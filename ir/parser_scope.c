@@ -3,6 +3,8 @@
 // Each name has a stack of declarations. A block removes its declarations when it ends. Inner
 // blocks may shadow locals of outer blocks. Parameters, symbols and names of the same block must
 // not be declared again.
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "ir/parser.h"
 
@@ -13,7 +15,12 @@ void qn__parser_open_block(qn__parser_t* p, qn__parser_scope_t* scope) {
 }
 
 void qn__parser_close_block(qn__parser_t* p) {
-  for (qn__parser_binding_t* b = p->scope->bindings; b; b = b->next) b->name->top = b->hidden;
+  assert(p->scope && p->depth > 0);
+  for (qn__parser_binding_t* b = p->scope->bindings; b; b = b->next) {
+    // Inner blocks are closed, so that the last declaration of a name is of this block.
+    assert(b->name->top == b && b->depth == p->depth);
+    b->name->top = b->hidden;
+  }
   p->scope = p->scope->outer;
   p->depth--;
 }
@@ -150,6 +157,10 @@ void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
       *suggestion = one;
     }
   }
+}
+
+void qn__suggest_words(qn__parser_suggestion_t* suggestion, qn__ir_text_fn_t text_of) {
+  for (uint32_t value = 1; text_of(value); value++) qn__suggest(suggestion, text_of(value));
 }
 
 void qn__suggest_ops(qn__parser_suggestion_t* suggestion) {

@@ -368,12 +368,8 @@ static void report_statement(qn__parser_t* p) {
   if (qn__parser_at(p, QN__TOKEN_NAME)) {
     qn__parser_suggestion_t suggestion = qn__suggest_start(found);
     for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) qn__suggest(&suggestion, keywords[i].word);
-    for (int kind = QN_LOOP_SERIAL; kind <= QN_LOOP_THREAD_Z; kind++) {
-      qn__suggest(&suggestion, qn__loop_kind_text((qn_loop_kind_t)kind));
-    }
-    for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; op++) {
-      qn__suggest(&suggestion, qn__atomic_text((qn_atomic_op_t)op));
-    }
+    qn__suggest_words(&suggestion, qn__loop_kind_text);
+    qn__suggest_words(&suggestion, qn__atomic_text);
     help = qn__parser_habit(QN__HABIT_STMT, found);
     if (!help) help = qn__suggest_help(p, &suggestion, NULL);
   }

@@ -105,7 +105,9 @@ static bool settle_expr(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) 
 bool qn__type_settle(qn__parser_t* p, qn__parser_operand_t* operand, qn_dtype_t dtype) {
   if (is_poison(*operand)) return false;
   if (!is_open(*operand)) return true;
+  assert(operand->expr->dtype == QN_DTYPE_NONE);
   if (dtype != QN_DTYPE_NONE && settle_expr(p, operand->expr, dtype)) {
+    assert(operand->expr->dtype == dtype);
     operand->flex = QN__FLEX_TYPED;
     return true;
   }
@@ -158,6 +160,7 @@ static bool unify(qn__parser_t* p, const char* what, qn__parser_operand_t** oper
     }
   }
   if (!typed) return true;
+  assert(typed->expr->dtype != QN_DTYPE_NONE);
   *out_flex = QN__FLEX_TYPED;
   for (uint32_t i = 0; i < count; i++) {
     if (!qn__type_settle(p, operands[i], typed->expr->dtype)) return false;

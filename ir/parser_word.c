@@ -17,33 +17,6 @@ qn_op_t qn__op_from_word(qn_str_t word) {
   return QN_OP_NONE;
 }
 
-qn_reduce_kind_t qn__reduce_from_word(qn_str_t word) {
-  for (int kind = QN_REDUCE_SUM; kind <= QN_REDUCE_MAX; kind++) {
-    if (qn__str_equal(word, qn__str(qn__reduce_text((qn_reduce_kind_t)kind)))) {
-      return (qn_reduce_kind_t)kind;
-    }
-  }
-  return (qn_reduce_kind_t)0;
-}
-
-qn_atomic_op_t qn__atomic_from_word(qn_str_t word) {
-  for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; op++) {
-    if (qn__str_equal(word, qn__str(qn__atomic_text((qn_atomic_op_t)op)))) {
-      return (qn_atomic_op_t)op;
-    }
-  }
-  return (qn_atomic_op_t)0;
-}
-
-qn_loop_kind_t qn__loop_from_word(qn_str_t word) {
-  for (int kind = QN_LOOP_SERIAL; kind <= QN_LOOP_THREAD_Z; kind++) {
-    if (qn__str_equal(word, qn__str(qn__loop_kind_text((qn_loop_kind_t)kind)))) {
-      return (qn_loop_kind_t)kind;
-    }
-  }
-  return (qn_loop_kind_t)0;
-}
-
 qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
   if (p->is_lost) return QN_DTYPE_NONE;
   qn_str_t found = qn__parser_found(p);

@@ -6,6 +6,8 @@
 // _1, _2 and so on. So a printed text never shadows a name. Marks of the vectorise pass are printed
 // as comments, since they do not change the meaning. Not here: expressions (printer_expr.c), texts
 // with the user's comments (format.c).
+#include <assert.h>
+
 #include "ir/printer.h"
 
 #include "ir/layout.h"
@@ -63,6 +65,8 @@ void qn__print_declare(qn__printer_t* p, const void* entity, const char* name,
 
 void qn__print_close_names(qn__printer_t* p, qn__printed_name_t* outer) {
   for (qn__printed_name_t* name = p->block; name; name = name->next) {
+    // No name is declared while another of the same text is visible.
+    assert(qn__map_get(&p->visible, qn__str(name->text)) == name);
     (void)qn__map_remove(&p->visible, qn__str(name->text));
   }
   p->block = outer;
@@ -285,6 +289,7 @@ static void print_params(qn__printer_t* p, const qn__ir_func_t* function) {
 static void print_function(qn__printer_t* p, const qn__ir_func_t* function) {
   qn__printed_name_t* outer = p->block;
   p->block = NULL;
+  assert(!outer && p->indent == 0);
   // Parameters and symbols first: they keep their names.
   for (size_t i = 0; i < function->symbol_count; i++) {
     qn__print_declare(p, function->symbols[i], function->symbols[i]->name, "s");

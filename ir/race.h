@@ -6,19 +6,19 @@
 #ifndef QUERN_IR_RACE_H_
 #define QUERN_IR_RACE_H_
 
+#include <assert.h>
+
 #include "ir/affine.h"
 #include "ir/verifier.h"
 
 enum {
-  QN__RACE_LOOPS = QN__LARGEST_NESTING,
+  QN__RACE_LOOPS = 64,       // concurrent loops inside each other; deeper ones count as serial
   QN__RACE_PAIRS = 1 << 16,  // of accesses that are compared in a function
 };
 
 // A set of concurrent loops, by level (0: outermost). A value has the levels of the loops between
 // whose iterations it may differ.
-typedef struct qn__race_levels {
-  uint64_t words[QN__RACE_LOOPS / 64];
-} qn__race_levels_t;
+typedef uint64_t qn__race_levels_t;
 
 // Facts about an allocation or view.
 typedef struct qn__race_place {
@@ -49,7 +49,7 @@ typedef struct qn__race {
   qn__verifier_t* v;
   qn__ptrmap_t known;  // variable -> known_t, buffer -> qn__race_place_t
   qn__ir_affine_lets_t lets;
-  qn__race_loop_t* loops;  // QN__RACE_LOOPS
+  qn__race_loop_t loops[QN__RACE_LOOPS];
   uint32_t level;
   qn__race_levels_t guards;  // of all conditions around
   uint32_t condition_count;  // around
@@ -60,12 +60,9 @@ typedef struct qn__race {
   size_t pairs_left;  // comparisons left: bounds the time for one function
 } qn__race_t;
 
-static inline bool qn__race_has_level(const qn__race_levels_t* set, uint32_t level) {
-  return (set->words[level / 64] >> (level % 64) & 1) != 0;
-}
-
-static inline void qn__race_join(qn__race_levels_t* into, qn__race_levels_t other) {
-  for (size_t i = 0; i < QN_COUNT_OF(into->words); i++) into->words[i] |= other.words[i];
+static inline qn__race_levels_t qn__race_level_bit(uint32_t level) {
+  assert(level < QN__RACE_LOOPS);
+  return UINT64_C(1) << level;
 }
 
 // Returns the facts about a buffer. Parameters lie outside of every loop.

@@ -18,61 +18,57 @@ const qn__ir_op_info_t* qn__op_info(qn_op_t op) {
   return &ops[op];
 }
 
-const char* qn__loop_kind_text(qn_loop_kind_t kind) {
-  switch (kind) {
-#define QN_LOOP_KIND(name, value, text, doc) \
-  case QN_LOOP_##name:                       \
-    return text;
+#define TEXT_OF(texts, value) ((value) < QN_COUNT_OF(texts) ? (texts)[value] : NULL)
+
+const char* qn__loop_kind_text(uint32_t kind) {
+  static const char* const texts[] = {
+#define QN_LOOP_KIND(name, value, text, doc) [value] = text,
 #include "ir/tables.inc"
 #undef QN_LOOP_KIND
-  }
-  return NULL;
+  };
+  return TEXT_OF(texts, kind);
 }
 
-const char* qn__scope_text(qn__ir_scope_t scope) {
-  switch (scope) {
-#define QN_SCOPE(name, value, text, doc) \
-  case QN__SCOPE_##name:                 \
-    return text;
+const char* qn__scope_text(uint32_t scope) {
+  static const char* const texts[] = {
+#define QN_SCOPE(name, value, text, doc) [value] = text,
 #include "ir/tables.inc"
 #undef QN_SCOPE
-  }
-  return NULL;
+  };
+  return TEXT_OF(texts, scope);
 }
 
-const char* qn__access_text(qn_access_t access) {
-  switch (access) {
-    case QN_ACCESS_NONE:
-      break;
-#define QN_ACCESS(name, value, text) \
-  case QN_ACCESS_##name:             \
-    return text;
+const char* qn__access_text(uint32_t access) {
+  static const char* const texts[] = {
+#define QN_ACCESS(name, value, text) [value] = text,
 #include "ir/tables.inc"
 #undef QN_ACCESS
-  }
-  return NULL;
+  };
+  return TEXT_OF(texts, access);
 }
 
-const char* qn__reduce_text(qn_reduce_kind_t kind) {
-  switch (kind) {
-#define QN_REDUCE(name, value, text, doc) \
-  case QN_REDUCE_##name:                  \
-    return text;
+const char* qn__reduce_text(uint32_t kind) {
+  static const char* const texts[] = {
+#define QN_REDUCE(name, value, text, doc) [value] = text,
 #include "ir/tables.inc"
 #undef QN_REDUCE
-  }
-  return NULL;
+  };
+  return TEXT_OF(texts, kind);
 }
 
-const char* qn__atomic_text(qn_atomic_op_t op) {
-  switch (op) {
-#define QN_ATOMIC(name, value, text, operands, doc) \
-  case QN_ATOMIC_##name:                            \
-    return text;
+const char* qn__atomic_text(uint32_t op) {
+  static const char* const texts[] = {
+#define QN_ATOMIC(name, value, text, operands, doc) [value] = text,
 #include "ir/tables.inc"
 #undef QN_ATOMIC
-  }
-  return NULL;
+  };
+  return TEXT_OF(texts, op);
+}
+
+uint32_t qn__word_find(qn__ir_text_fn_t text_of, qn_str_t word) {
+  uint32_t value = 1;
+  while (text_of(value) && !qn__str_equal(word, qn__str(text_of(value)))) value++;
+  return text_of(value) ? value : 0;
 }
 
 uint32_t qn__atomic_operand_count(qn_atomic_op_t op) {

@@ -32,6 +32,10 @@ void qn__text_print_expr(const qn__ir_expr_t* expr, qn__buffer_t* out);
 // "softmax(x: f32[n, m], out y: f32[n, m])".
 void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out);
 
+// Hands the text in `text` (of the default allocator, as qn_text_free has no other) to the caller
+// of a public function, or its failure.
+qn_status_t qn__text_give(qn__buffer_t* text, const char* what, char** out_text, size_t* out_size);
+
 // Canonical layout for a text that parses, its comments kept. Errors: OUT_OF_MEMORY (of `allocator`
 // or of `out`), INTERNAL.
 qn_status_t qn__text_format(qn_str_t text, qn_allocator_t allocator, qn__buffer_t* out);

@@ -63,7 +63,8 @@ typedef struct qn__verifier {
 
 // ---- verify.c
 
-void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
+// Reports an error, and returns false.
+bool qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
 // Adds a note to the previous error. Does nothing if `loc` has no place.
 void qn__verify_note(qn__verifier_t* v, qn__ir_loc_t loc, const char* format, ...) QN_PRINTF(3, 4);

@@ -1,6 +1,8 @@
 // ir/verify.c: the verifier's driver: messages, functions, parameters, names.
 //
 // Not here: checks inside a body (verifier.h lists their files).
+#include <assert.h>
+
 #include "ir/verify.h"
 
 #include <stdarg.h>
@@ -20,13 +22,14 @@ static const char* code_text(qn__verify_code_t code) {
 #include "ir/verify_codes.inc"
 #undef QN_VERIFY_CODE
   };
+  assert((size_t)code < QN_COUNT_OF(codes));
   return codes[code];
 }
 
-void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
+bool qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) {
   v->error_count++;
-  if (qn__verify_stopped(v)) return;
+  if (qn__verify_stopped(v)) return false;
   char message[400];
   va_list arguments;
   va_start(arguments, format);
@@ -37,6 +40,7 @@ void qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t lo
   qn__diag_report(v->diag, QN_SEVERITY_ERROR, code_text(code), loc, help, "%s%s%s%s",
                   is_named ? "function '" : "", is_named ? v->function->name : "",
                   is_named ? "': " : "", message);
+  return false;
 }
 
 void qn__verify_note(qn__verifier_t* v, qn__ir_loc_t loc, const char* format, ...) {
@@ -54,8 +58,7 @@ void qn__verify_out_of_memory(qn__verifier_t* v) {
 bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__ir_loc_t loc) {
   // The map is used as a set: any value but NULL marks a member.
   if (qn__ptrmap_get(&v->seen, node)) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, loc, NULL, "one node is used in two places");
-    return false;
+    return qn__verify_error(v, QN__VERIFY_MALFORMED, loc, NULL, "one node is used in two places");
   }
   if (!qn__ptrmap_put(&v->seen, node, v)) qn__verify_out_of_memory(v);
   return !v->has_failed;
@@ -64,15 +67,15 @@ bool qn__verify_visit(qn__verifier_t* v, const void* node, qn__ir_loc_t loc) {
 bool qn__verify_enter(qn__verifier_t* v, qn__ir_loc_t loc) {
   uint32_t limit = v->is_lowered ? LOWERED_NESTING : QN__LARGEST_NESTING;
   if (v->depth >= limit) {
-    qn__verify_error(v, QN__VERIFY_NESTING, loc, "use a let for the inner part",
-                     "nesting is deeper than %" PRIu32 " levels", limit);
-    return false;
+    return qn__verify_error(v, QN__VERIFY_NESTING, loc, "use a let for the inner part",
+                            "nesting is deeper than %" PRIu32 " levels", limit);
   }
   v->depth++;
   return true;
 }
 
 void qn__verify_leave(qn__verifier_t* v) {
+  assert(v->depth > 0);
   v->depth--;
 }
 
@@ -83,13 +86,13 @@ void qn__verify_leave(qn__verifier_t* v) {
 static void check_name(qn__verifier_t* v, qn__map_t* names, const char* name, const char* what,
                        qn__ir_loc_t loc) {
   if (!name || !qn__text_is_name(qn__str(name))) {
-    qn__verify_error(v, QN__VERIFY_NAME, loc, "a letter or '_', then letters, digits and '_'",
-                     "'%s' cannot be the name of %s", name ? name : "", what);
+    (void)qn__verify_error(v, QN__VERIFY_NAME, loc, "a letter or '_', then letters, digits and '_'",
+                           "'%s' cannot be the name of %s", name ? name : "", what);
     return;
   }
   if (qn__map_get(names, qn__str(name))) {
-    qn__verify_error(v, QN__VERIFY_TWICE, loc, "choose another name", "two %ss are named '%s'",
-                     what[0] == 'a' ? what + 2 : what, name);
+    (void)qn__verify_error(v, QN__VERIFY_TWICE, loc, "choose another name",
+                           "two %ss are named '%s'", what[0] == 'a' ? what + 2 : what, name);
     return;
   }
   // The map is used as a set.
@@ -103,9 +106,9 @@ static bool is_param_expr(qn__verifier_t* v, qn__ir_expr_t* expr) {
   const char* problem = "the shape of a parameter depends on more than symbols and scalars";
   if (qn__verify_is_host(v, expr) && !qn__expr_has_target(expr)) return true;
   if (qn__expr_has_target(expr)) problem = "the shape of a parameter depends on the target";
-  qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, expr->loc,
-                   "use symbols, integer scalars of the function and literals", "%s", problem);
-  return false;
+  return qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, expr->loc,
+                          "use symbols, integer scalars of the function and literals", "%s",
+                          problem);
 }
 
 static void check_param_extents(qn__verifier_t* v, qn__ir_expr_t* const* extents, uint32_t rank,
@@ -114,16 +117,16 @@ static void check_param_extents(qn__verifier_t* v, qn__ir_expr_t* const* extents
     qn__ir_scalar_t value;
     if (!is_param_expr(v, extents[i]) || !qn__expr_fold(extents[i], &value)) continue;
     if (value.i < 0) {
-      qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, extents[i]->loc, NULL,
-                       "%s %" PRIu32 " is %" PRId64 ", less than 0", what, i, value.i);
+      (void)qn__verify_error(v, QN__VERIFY_PARAM_SHAPE, extents[i]->loc, NULL,
+                             "%s %" PRIu32 " is %" PRId64 ", less than 0", what, i, value.i);
     }
   }
 }
 
 static void check_buffer_param(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   if (buffer->scope != QN__SCOPE_PARAM || !qn__access_text(buffer->access)) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
-                     "parameter '%s' has no access of a parameter", buffer->name);
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
+                           "parameter '%s' has no access of a parameter", buffer->name);
     return;
   }
   uint32_t errors = v->error_count;
@@ -135,10 +138,10 @@ static void check_buffer_param(qn__verifier_t* v, const qn__ir_buffer_t* buffer)
   uint32_t align = buffer->align_bytes;
   size_t size_bytes = qn_dtype_size_bytes(buffer->dtype);
   if ((align & (align - 1)) != 0 || align < size_bytes || align > LARGEST_ALIGN_BYTES) {
-    qn__verify_error(v, QN__VERIFY_ALIGN, buffer->loc, NULL,
-                     "parameter '%s' asks for an alignment of %" PRIu32
-                     " bytes; it must be a power of two from %zu to %d",
-                     buffer->name, align, size_bytes, LARGEST_ALIGN_BYTES);
+    (void)qn__verify_error(v, QN__VERIFY_ALIGN, buffer->loc, NULL,
+                           "parameter '%s' asks for an alignment of %" PRIu32
+                           " bytes; it must be a power of two from %zu to %d",
+                           buffer->name, align, size_bytes, LARGEST_ALIGN_BYTES);
   }
 }
 
@@ -157,13 +160,18 @@ static void check_param_names(qn__verifier_t* v, const qn__ir_func_t* function) 
   qn__map_deinit(&names);
 }
 
+static void declare_host(qn__verifier_t* v, const qn__ir_var_t* var) {
+  qn__verify_decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
+  if (decl) decl->is_host = true;
+}
+
 // Checks the parameters. Declares symbols and scalars first, since any shape may use them.
 static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_param_t* param = &function->params[i];
     if (!param->buffer == !param->scalar) {
-      qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
-                       "parameter %zu must be a buffer or a scalar", i);
+      (void)qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
+                             "parameter %zu must be a buffer or a scalar", i);
       return;
     }
   }
@@ -171,21 +179,19 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
   for (size_t i = 0; i < function->symbol_count; i++) {
     const qn__ir_var_t* symbol = function->symbols[i];
     if (symbol->kind != QN__VAR_SYMBOL || symbol->dtype != QN_DTYPE_I64) {
-      qn__verify_error(v, QN__VERIFY_MALFORMED, symbol->loc, NULL, "symbol '%s' is not an i64",
-                       symbol->name);
+      (void)qn__verify_error(v, QN__VERIFY_MALFORMED, symbol->loc, NULL,
+                             "symbol '%s' is not an i64", symbol->name);
     }
-    qn__verify_decl_t* decl = qn__verify_declare(v, symbol, symbol->name, symbol->loc);
-    if (decl) decl->is_host = true;
+    declare_host(v, symbol);
   }
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_var_t* scalar = function->params[i].scalar;
     if (!scalar) continue;
     if (scalar->kind != QN__VAR_SCALAR || qn_dtype_size_bytes(scalar->dtype) == 0) {
-      qn__verify_error(v, QN__VERIFY_MALFORMED, scalar->loc, NULL, "scalar '%s' has no dtype",
-                       scalar->name);
+      (void)qn__verify_error(v, QN__VERIFY_MALFORMED, scalar->loc, NULL, "scalar '%s' has no dtype",
+                             scalar->name);
     }
-    qn__verify_decl_t* decl = qn__verify_declare(v, scalar, scalar->name, scalar->loc);
-    if (decl) decl->is_host = true;
+    declare_host(v, scalar);
   }
   for (size_t i = 0; i < function->param_count; i++) {
     if (function->params[i].buffer) check_buffer_param(v, function->params[i].buffer);
@@ -237,13 +243,13 @@ static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
   }
   if (order.has_failed) qn__verify_out_of_memory(v);
   if (!order.is_sorted || order.next != function->symbol_count) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
-                     "symbols are not in the order of their first appearance");
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
+                           "symbols are not in the order of their first appearance");
   }
   for (size_t i = 0; i < function->symbol_count && !v->has_failed; i++) {
     const qn__ir_var_t* symbol = function->symbols[i];
     if (qn__ptrmap_get(&bound, symbol)) continue;
-    qn__verify_error(
+    (void)qn__verify_error(
         v, QN__VERIFY_UNBOUND, symbol->loc,
         "let it be the whole extent or stride of some parameter, or pass it as a scalar",
         "symbol '%s' cannot be bound: it stands alone in no shape", symbol->name);
@@ -267,6 +273,7 @@ static void verify_function(qn__verifier_t* v, const qn__ir_func_t* function) {
   check_params(v, function);
   if (v->error_count == errors && !v->has_failed) check_symbols(v, function);
   qn__verify_block(v, &function->body);
+  assert(v->depth == 0 && v->lane_depth == 0 && v->local_bytes == 0 && v->place == &place);
   if (v->error_count == errors && !v->has_failed) {
     qn__verify_uniform(v, function);
     // Passes never introduce races, so lowered bodies are not checked again.
@@ -293,8 +300,8 @@ static bool verify(const qn__ir_body_t* body, qn__diag_t* diag, bool is_lowered)
   }
   v.function = NULL;
   if (v.error_count == 0 && !v.has_failed && count != body->function_count) {
-    qn__verify_error(&v, QN__VERIFY_MALFORMED, (qn__ir_loc_t){0, 0}, NULL,
-                     "%zu functions are counted, %zu are there", body->function_count, count);
+    (void)qn__verify_error(&v, QN__VERIFY_MALFORMED, (qn__ir_loc_t){0, 0}, NULL,
+                           "%zu functions are counted, %zu are there", body->function_count, count);
   }
   qn__map_deinit(&names);
   qn__ptrmap_deinit(&v.decls);

@@ -8,35 +8,23 @@
 #include "ir/arith.h"
 #include "ir/verifier.h"
 
-static bool is_any(qn_dtype_t dtype) {
-  return qn_dtype_size_bytes(dtype) > 0;
-}
-static bool is_bool(qn_dtype_t dtype) {
-  return dtype == QN_DTYPE_BOOL;
-}
-static bool is_float(qn_dtype_t dtype) {
-  return qn__dtype_is_float(dtype);
-}
-
 // ------------------------------------------------------------------------------------ literals
 
 bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr) {
-  if (expr->kind == QN__EXPR_INT && is_any(expr->dtype) && !is_float(expr->dtype)) {
+  if (expr->kind == QN__EXPR_INT && qn_dtype_size_bytes(expr->dtype) > 0 &&
+      !qn__dtype_is_float(expr->dtype)) {
     if (qn__wrap_int(expr->dtype, expr->int_value) == expr->int_value) return true;
-    qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%" PRId64 " is outside of %s",
-                     expr->int_value, qn_dtype_text(expr->dtype));
-    return false;
+    return qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%" PRId64 " is outside of %s",
+                            expr->int_value, qn_dtype_text(expr->dtype));
   }
-  if (expr->kind == QN__EXPR_FLOAT && is_float(expr->dtype)) {
+  if (expr->kind == QN__EXPR_FLOAT && qn__dtype_is_float(expr->dtype)) {
     double rounded = qn__round_float(expr->dtype, expr->float_value);
     if (isnan(expr->float_value) || rounded == expr->float_value) return true;
-    qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%.17g is not a value of %s",
-                     expr->float_value, qn_dtype_text(expr->dtype));
-    return false;
+    return qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%.17g is not a value of %s",
+                            expr->float_value, qn_dtype_text(expr->dtype));
   }
-  qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "a literal of dtype %s",
-                   qn_dtype_text(expr->dtype));
-  return false;
+  return qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "a literal of dtype %s",
+                          qn_dtype_text(expr->dtype));
 }
 
 // ------------------------------------------------------------------------------------ operators
@@ -44,9 +32,8 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr) {
 static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (!info) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "operator %d does not exist",
-                     (int)expr->op);
-    return false;
+    return qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "operator %d does not exist",
+                            (int)expr->op);
   }
   if (!qn__verify_exprs(v, expr->args, info->arity)) return false;
   qn_dtype_t dtypes[3] = {QN_DTYPE_NONE, QN_DTYPE_NONE, QN_DTYPE_NONE};
@@ -55,24 +42,21 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   const char* expected;
   qn_dtype_t result = qn__op_result(expr->op, dtypes, &index, &expected);
   if (result == QN_DTYPE_NONE) {
-    qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc, NULL,
-                     "operand %" PRIu32 " of '%s' is %s, expected %s", index + 1, info->text,
-                     qn_dtype_text(dtypes[index]), expected);
-    return false;
+    return qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc, NULL,
+                            "operand %" PRIu32 " of '%s' is %s, expected %s", index + 1, info->text,
+                            qn_dtype_text(dtypes[index]), expected);
   }
   if (qn__expr_is_exchange(expr)) {
     if (v->lane_depth == 0) {
-      qn__verify_error(
+      return qn__verify_error(
           v, QN__VERIFY_EXCHANGE, expr->loc, "put it into a thread.x, thread.y or thread.z loop",
           "'%s' exchanges values among threads, but there is no thread loop around it", info->text);
-      return false;
     }
     qn__verify_sync(v, expr->loc);
   }
   if (expr->dtype == result) return true;
-  qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "the result of '%s' is typed %s",
-                   info->text, qn_dtype_text(expr->dtype));
-  return false;
+  return qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL,
+                          "the result of '%s' is typed %s", info->text, qn_dtype_text(expr->dtype));
 }
 
 // ------------------------------------------------------------------------------------ the rest
@@ -80,16 +64,15 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
 static bool verify_conversion(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (!qn__verify_expr(v, expr->args[0])) return false;
   qn_dtype_t from = expr->args[0]->dtype;
-  bool is_possible = is_any(expr->dtype) && is_any(from);
+  bool is_possible = qn_dtype_size_bytes(expr->dtype) > 0 && qn_dtype_size_bytes(from) > 0;
   if (is_possible && expr->kind == QN__EXPR_BITCAST) {
     is_possible = qn_dtype_size_bytes(expr->dtype) == qn_dtype_size_bytes(from) &&
-                  !is_bool(expr->dtype) && !is_bool(from);
+                  expr->dtype != QN_DTYPE_BOOL && from != QN_DTYPE_BOOL;
   }
   if (is_possible) return true;
-  qn__verify_error(v, QN__VERIFY_CONVERSION, expr->loc, NULL, "no %s from %s to %s",
-                   expr->kind == QN__EXPR_CAST ? "conversion" : "bitcast", qn_dtype_text(from),
-                   qn_dtype_text(expr->dtype));
-  return false;
+  return qn__verify_error(v, QN__VERIFY_CONVERSION, expr->loc, NULL, "no %s from %s to %s",
+                          expr->kind == QN__EXPR_CAST ? "conversion" : "bitcast",
+                          qn_dtype_text(from), qn_dtype_text(expr->dtype));
 }
 
 static bool verify_cond(qn__verifier_t* v, const qn__ir_expr_t* expr) {
@@ -100,17 +83,16 @@ static bool verify_cond(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (expr->args[1]->dtype == expr->args[2]->dtype && expr->dtype == expr->args[1]->dtype) {
     return true;
   }
-  qn__verify_error(v, QN__VERIFY_OPERAND, expr->loc, NULL, "the choices of '?' are %s and %s",
-                   qn_dtype_text(expr->args[1]->dtype), qn_dtype_text(expr->args[2]->dtype));
-  return false;
+  return qn__verify_error(v, QN__VERIFY_OPERAND, expr->loc, NULL,
+                          "the choices of '?' are %s and %s", qn_dtype_text(expr->args[1]->dtype),
+                          qn_dtype_text(expr->args[2]->dtype));
 }
 
 static bool verify_reduce(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   const char* text = qn__reduce_text(expr->reduce.reduce_kind);
   const qn__ir_var_t* var = expr->reduce.reduce_var;
   if (!text || !var || var->kind != QN__VAR_REDUCE || var->dtype != QN_DTYPE_I64) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "a reduction lacks a part");
-    return false;
+    return qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL, "a reduction lacks a part");
   }
   if (!qn__verify_i64(v, expr->reduce.begin, "the begin of a reduction") ||
       !qn__verify_i64(v, expr->reduce.end, "the end of a reduction") ||
@@ -126,11 +108,11 @@ static bool verify_reduce(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   qn__verify_close_scope(v, outer);
   if (!is_valid) return false;
   qn_dtype_t dtype = expr->reduce.value->dtype;
-  if ((qn__dtype_is_int(dtype) || is_float(dtype)) && dtype == expr->dtype) return true;
-  qn__verify_error(v, QN__VERIFY_OPERAND, expr->reduce.value->loc,
-                   is_bool(dtype) ? "convert it, as in i32(...)" : NULL,
-                   "'%s' reduces %s, expected an integer or a float", text, qn_dtype_text(dtype));
-  return false;
+  if ((qn__dtype_is_int(dtype) || qn__dtype_is_float(dtype)) && dtype == expr->dtype) return true;
+  return qn__verify_error(v, QN__VERIFY_OPERAND, expr->reduce.value->loc,
+                          dtype == QN_DTYPE_BOOL ? "convert it, as in i32(...)" : NULL,
+                          "'%s' reduces %s, expected an integer or a float", text,
+                          qn_dtype_text(dtype));
 }
 
 static bool verify_kind(qn__verifier_t* v, const qn__ir_expr_t* expr) {
@@ -165,16 +147,14 @@ static bool verify_kind(qn__verifier_t* v, const qn__ir_expr_t* expr) {
     case QN__EXPR_REDUCE:
       return verify_reduce(v, expr);
   }
-  qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL,
-                   "an expression of kind %d lacks a part", (int)expr->kind);
-  return false;
+  return qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL,
+                          "an expression of kind %d lacks a part", (int)expr->kind);
 }
 
 bool qn__verify_expr(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (!expr) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, (qn__ir_loc_t){0, 0}, NULL,
-                     "an expression is missing");
-    return false;
+    return qn__verify_error(v, QN__VERIFY_MALFORMED, (qn__ir_loc_t){0, 0}, NULL,
+                            "an expression is missing");
   }
   if (!qn__verify_visit(v, expr, expr->loc) || !qn__verify_enter(v, expr->loc)) return false;
   bool is_valid = verify_kind(v, expr);
@@ -191,18 +171,16 @@ bool qn__verify_exprs(qn__verifier_t* v, qn__ir_expr_t* const* exprs, size_t cou
 
 bool qn__verify_condition(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* what) {
   if (!qn__verify_expr(v, expr)) return false;
-  if (is_bool(expr->dtype)) return true;
-  qn__verify_error(v, QN__VERIFY_CONDITION, expr->loc, "compare it, as in x != 0",
-                   "%s is %s, expected bool", what, qn_dtype_text(expr->dtype));
-  return false;
+  if (expr->dtype == QN_DTYPE_BOOL) return true;
+  return qn__verify_error(v, QN__VERIFY_CONDITION, expr->loc, "compare it, as in x != 0",
+                          "%s is %s, expected bool", what, qn_dtype_text(expr->dtype));
 }
 
 bool qn__verify_i64(qn__verifier_t* v, const qn__ir_expr_t* expr, const char* what) {
   if (!qn__verify_expr(v, expr)) return false;
   if (expr->dtype == QN_DTYPE_I64) return true;
-  qn__verify_error(v, QN__VERIFY_INDEX, expr->loc, "convert it, as in i64(x)",
-                   "%s is %s, expected i64", what, qn_dtype_text(expr->dtype));
-  return false;
+  return qn__verify_error(v, QN__VERIFY_INDEX, expr->loc, "convert it, as in i64(x)",
+                          "%s is %s, expected i64", what, qn_dtype_text(expr->dtype));
 }
 
 bool qn__verify_indices(qn__verifier_t* v, qn__ir_expr_t* const* indices,
@@ -212,9 +190,9 @@ bool qn__verify_indices(qn__verifier_t* v, qn__ir_expr_t* const* indices,
   for (uint32_t i = 0; i < buffer->rank; i++) {
     if (qn__dtype_is_int(indices[i]->dtype)) continue;
     is_valid = false;
-    qn__verify_error(v, QN__VERIFY_INDEX, indices[i]->loc, NULL,
-                     "index %" PRIu32 " of '%s' is %s, expected an integer", i, buffer->name,
-                     qn_dtype_text(indices[i]->dtype));
+    (void)qn__verify_error(v, QN__VERIFY_INDEX, indices[i]->loc, NULL,
+                           "index %" PRIu32 " of '%s' is %s, expected an integer", i, buffer->name,
+                           qn_dtype_text(indices[i]->dtype));
   }
   return is_valid;
 }

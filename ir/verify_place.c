@@ -1,6 +1,8 @@
 // ir/verify_place.c: checks the places of loops, allocations and barriers, and their sizes.
 //
 // Not here: control flow that divides threads (verify_uniform.c).
+#include <assert.h>
+
 #include "ir/verifier.h"
 
 enum {
@@ -43,8 +45,9 @@ static void check_axis(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__loop_kind_text(stmt->loop.kind);
   for (qn__verify_place_t* place = v->place; place; place = place->outer) {
     if (!is_loop(place) || place->stmt->loop.kind != stmt->loop.kind) continue;
-    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "each of x, y and z may be used once",
-                     "'%s' inside another '%s'", text, text);
+    (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
+                           "each of x, y and z may be used once", "'%s' inside another '%s'", text,
+                           text);
     qn__verify_note(v, loc_of(place), "the outer one is here");
     return;
   }
@@ -55,10 +58,10 @@ static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (int i = 0; i < 2; i++) {
     const qn__ir_expr_t* bound = i == 0 ? stmt->loop.begin : stmt->loop.end;
     if (qn__verify_is_host(v, bound)) continue;
-    qn__verify_error(v, QN__VERIFY_GRID, bound->loc,
-                     "use a bound of symbols, scalars and literals, and an 'if' inside",
-                     "the extent of '%s' is not known before the launch",
-                     qn__loop_kind_text(stmt->loop.kind));
+    (void)qn__verify_error(v, QN__VERIFY_GRID, bound->loc,
+                           "use a bound of symbols, scalars and literals, and an 'if' inside",
+                           "the extent of '%s' is not known before the launch",
+                           qn__loop_kind_text(stmt->loop.kind));
     return;
   }
 }
@@ -69,9 +72,9 @@ static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     // Skip a loop of the host around launches.
     if (v->is_lowered && is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL) continue;
     const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
-    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
-                     "block loops are outermost, or inside other block loops",
-                     "'%s' inside of '%s'", qn__loop_kind_text(stmt->loop.kind), text);
+    (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
+                           "block loops are outermost, or inside other block loops",
+                           "'%s' inside of '%s'", qn__loop_kind_text(stmt->loop.kind), text);
     qn__verify_note(v, loc_of(place), "'%s' is here", text);
     return;
   }
@@ -85,15 +88,15 @@ static void check_constant_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) 
   bool has_begin = qn__expr_fold(stmt->loop.begin, &begin);
   if (!has_begin || !qn__expr_fold(stmt->loop.end, &end)) {
     const qn__ir_expr_t* bound = has_begin ? stmt->loop.end : stmt->loop.begin;
-    qn__verify_error(v, QN__VERIFY_EXTENT, bound->loc,
-                     "use literals; a loop of any length is a 'for' around it",
-                     "the bounds of '%s' must be constants", text);
+    (void)qn__verify_error(v, QN__VERIFY_EXTENT, bound->loc,
+                           "use literals; a loop of any length is a 'for' around it",
+                           "the bounds of '%s' must be constants", text);
     return;
   }
   int64_t extent;
   if (__builtin_sub_overflow(end.i, begin.i, &extent) || extent > limit) {
-    qn__verify_error(v, QN__VERIFY_EXTENT, stmt->loop.end->loc, NULL,
-                     "'%s' has more than %" PRId64 " iterations", text, limit);
+    (void)qn__verify_error(v, QN__VERIFY_EXTENT, stmt->loop.end->loc, NULL,
+                           "'%s' has more than %" PRId64 " iterations", text, limit);
   }
 }
 
@@ -107,8 +110,8 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (qn__loop_is_block(kind)) check_block_place(v, stmt);
   qn__verify_place_t* vector = qn__loop_is_thread(kind) ? find_loop(v, is_vector) : NULL;
   if (vector) {
-    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "put the vector loop inside",
-                     "'%s' inside of 'vector'", qn__loop_kind_text(kind));
+    (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "put the vector loop inside",
+                           "'%s' inside of 'vector'", qn__loop_kind_text(kind));
     qn__verify_note(v, loc_of(vector), "'vector' is here");
   }
   if (kind == QN_LOOP_VECTOR || kind == QN_LOOP_UNROLL) check_constant_extent(v, stmt);
@@ -129,18 +132,19 @@ static void check_grid_body(qn__verifier_t* v, const qn__ir_stmt_t* loop) {
         (stmt->kind == QN__STMT_ALLOC && (stmt->alloc.buffer->scope == QN__SCOPE_CONST ||
                                           stmt->alloc.buffer->scope == QN__SCOPE_VIEW));
     if (is_harmless || (is_inner && loop_count++ == 0)) continue;
-    qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
-                     "move it into the inner block loop, or make it a launch of its own",
-                     "a block loop that holds another one may hold only lets beside it");
+    (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
+                           "move it into the inner block loop, or make it a launch of its own",
+                           "a block loop that holds another one may hold only lets beside it");
     return;
   }
 }
 
 void qn__verify_leave_loop(qn__verifier_t* v, const qn__verify_place_t* place) {
+  assert(is_loop(place));
   qn_loop_kind_t kind = place->stmt->loop.kind;
   if (qn__loop_is_block(kind) && place->has_inner_block) check_grid_body(v, place->stmt);
   if (qn__loop_is_thread(kind) && place->has_inner_thread && place->has_sync) {
-    qn__verify_error(
+    (void)qn__verify_error(
         v, QN__VERIFY_BARRIER, place->sync_loc,
         "move it into the inner thread loop, or remove it: threads synchronize at its end",
         "threads cannot synchronize here: there is another thread loop beside it");
@@ -153,12 +157,12 @@ void qn__verify_leave_loop(qn__verifier_t* v, const qn__verify_place_t* place) {
 void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc) {
   qn__verify_place_t* thread = find_loop(v, qn__loop_is_thread);
   qn__verify_place_t* unordered = find_loop(v, is_free);
-  if (!thread) return;
+  if (QN_NEVER(!thread)) return;
   for (qn__verify_place_t* place = unordered; place; place = place->outer) {
     if (place != thread) continue;
-    qn__verify_error(v, QN__VERIFY_BARRIER, loc, "make that loop a 'for'",
-                     "threads cannot synchronize inside of '%s'",
-                     qn__loop_kind_text(unordered->stmt->loop.kind));
+    (void)qn__verify_error(v, QN__VERIFY_BARRIER, loc, "make that loop a 'for'",
+                           "threads cannot synchronize inside of '%s'",
+                           qn__loop_kind_text(unordered->stmt->loop.kind));
     qn__verify_note(v, loc_of(unordered), "'%s' is here",
                     qn__loop_kind_text(unordered->stmt->loop.kind));
     break;
@@ -169,7 +173,7 @@ void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc) {
 
 void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (v->lane_depth == 0) {
-    qn__verify_error(
+    (void)qn__verify_error(
         v, QN__VERIFY_BARRIER, stmt->loc,
         "a barrier stands inside thread.x, thread.y or thread.z; launches are in order "
         "without one",
@@ -188,17 +192,16 @@ static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uin
   for (uint32_t i = 0; i < buffer->rank; i++) {
     qn__ir_scalar_t extent;
     if (!qn__expr_fold(buffer->shape[i], &extent)) {
-      qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
-                       "use literals, or allocate it in global at the top of the function",
-                       "the shape of '%s' in %s must be constant", buffer->name,
-                       qn__scope_text(buffer->scope));
-      return false;
+      return qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
+                              "use literals, or allocate it in global at the top of the function",
+                              "the shape of '%s' in %s must be constant", buffer->name,
+                              qn__scope_text(buffer->scope));
     }
     if (extent.i <= 0 || __builtin_mul_overflow(count, (uint64_t)extent.i, &count)) {
-      qn__verify_error(v, QN__VERIFY_ALLOC_SIZE, buffer->shape[i]->loc, NULL,
-                       "extent %" PRIu32 " of '%s' is %" PRId64 "%s", i, buffer->name, extent.i,
-                       extent.i <= 0 ? ", expected at least 1" : ": too many elements");
-      return false;
+      return qn__verify_error(v, QN__VERIFY_ALLOC_SIZE, buffer->shape[i]->loc, NULL,
+                              "extent %" PRIu32 " of '%s' is %" PRId64 "%s", i, buffer->name,
+                              extent.i,
+                              extent.i <= 0 ? ", expected at least 1" : ": too many elements");
     }
   }
   *out_count = count;
@@ -216,10 +219,10 @@ static bool bounded_bytes(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uint
     *out_bytes = bytes;
     return true;
   }
-  qn__verify_error(v, QN__VERIFY_ALLOC_SIZE, buffer->loc, "use smaller tiles, or global memory",
-                   "'%s' in %s exceeds the limit of %" PRIu64 " bytes %s", buffer->name,
-                   qn__scope_text(buffer->scope), limit, whose);
-  return false;
+  return qn__verify_error(v, QN__VERIFY_ALLOC_SIZE, buffer->loc,
+                          "use smaller tiles, or global memory",
+                          "'%s' in %s exceeds the limit of %" PRIu64 " bytes %s", buffer->name,
+                          qn__scope_text(buffer->scope), limit, whose);
 }
 
 static void check_shared(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
@@ -232,10 +235,11 @@ static void check_shared(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
     problem = "inside of a loop whose iterations are concurrent";
   }
   if (problem) {
-    qn__verify_error(v, QN__VERIFY_ALLOC_PLACE, buffer->loc,
-                     "shared memory is allocated inside the block loops and outside of the thread "
-                     "loops",
-                     "'%s' is allocated in shared %s", buffer->name, problem);
+    (void)qn__verify_error(
+        v, QN__VERIFY_ALLOC_PLACE, buffer->loc,
+        "shared memory is allocated inside the block loops and outside of the thread "
+        "loops",
+        "'%s' is allocated in shared %s", buffer->name, problem);
     return;
   }
   uint64_t bytes;
@@ -245,16 +249,17 @@ static void check_shared(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
 static void check_global(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   // The body itself is the first level.
   if (v->depth != 1) {
-    qn__verify_error(v, QN__VERIFY_ALLOC_PLACE, buffer->loc,
-                     "move it to the top of the function; give it one more dimension for the loop",
-                     "'%s' is allocated in global inside of another statement", buffer->name);
+    (void)qn__verify_error(
+        v, QN__VERIFY_ALLOC_PLACE, buffer->loc,
+        "move it to the top of the function; give it one more dimension for the loop",
+        "'%s' is allocated in global inside of another statement", buffer->name);
     return;
   }
   for (uint32_t i = 0; i < buffer->rank; i++) {
     if (qn__verify_is_host(v, buffer->shape[i])) continue;
-    qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
-                     "use symbols, scalars and literals",
-                     "the shape of '%s' is not known before the launch", buffer->name);
+    (void)qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
+                           "use symbols, scalars and literals",
+                           "the shape of '%s' is not known before the launch", buffer->name);
   }
 }
 
@@ -262,23 +267,25 @@ static void check_table(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   uint64_t count;
   if (!constant_count(v, buffer, &count)) return;
   if (count != buffer->element_count || !buffer->elements) {
-    qn__verify_error(v, QN__VERIFY_TABLE, buffer->loc, NULL,
-                     "table '%s' has %zu elements, its shape has %" PRIu64, buffer->name,
-                     buffer->element_count, count);
+    (void)qn__verify_error(v, QN__VERIFY_TABLE, buffer->loc, NULL,
+                           "table '%s' has %zu elements, its shape has %" PRIu64, buffer->name,
+                           buffer->element_count, count);
     return;
   }
   for (size_t i = 0; i < buffer->element_count && !qn__verify_stopped(v); i++) {
     const qn__ir_expr_t* element = buffer->elements[i];
     if (!element || !qn__verify_literal(v, element)) return;
     if (element->dtype == buffer->dtype) continue;
-    qn__verify_error(v, QN__VERIFY_TABLE, element->loc, NULL, "element %zu of '%s' is %s, not %s",
-                     i, buffer->name, qn_dtype_text(element->dtype), qn_dtype_text(buffer->dtype));
+    (void)qn__verify_error(v, QN__VERIFY_TABLE, element->loc, NULL,
+                           "element %zu of '%s' is %s, not %s", i, buffer->name,
+                           qn_dtype_text(element->dtype), qn_dtype_text(buffer->dtype));
     return;
   }
 }
 
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
+  assert(buffer->scope == QN__SCOPE_VIEW || !buffer->strides);
   uint64_t bytes = 0;
   switch (buffer->scope) {
     case QN__SCOPE_LOCAL:

@@ -39,13 +39,7 @@ typedef struct race_known {
 
 static void visit_block(qn__race_t* r, const qn__ir_block_t* block);
 
-static const qn__race_levels_t no_levels;
-
-static qn__race_levels_t all_levels(void) {
-  qn__race_levels_t set;
-  memset(&set, 0xFF, sizeof set);
-  return set;
-}
+static const qn__race_levels_t all_levels = UINT64_MAX;
 
 static const race_known_t* known_of(const qn__race_t* r, const qn__ir_var_t* var) {
   return qn__ptrmap_get(&r->known, var);
@@ -75,7 +69,7 @@ typedef struct condition_state {
 
 static condition_state_t enter_condition(qn__race_t* r, qn__race_levels_t levels) {
   condition_state_t before = {r->guards, r->condition_count};
-  qn__race_join(&r->guards, levels);
+  r->guards |= levels;
   r->condition_count++;
   return before;
 }
@@ -103,8 +97,8 @@ static void record(qn__race_t* r, const qn__ir_buffer_t* buffer, qn__ir_expr_t* 
 // ------------------------------------------------------------------------------------ expressions
 
 static qn__race_levels_t visit_all(qn__race_t* r, qn__ir_expr_t* const* exprs, size_t count) {
-  qn__race_levels_t levels = no_levels;
-  for (size_t i = 0; i < count; i++) qn__race_join(&levels, qn__race_visit(r, exprs[i]));
+  qn__race_levels_t levels = 0;
+  for (size_t i = 0; i < count; i++) levels |= qn__race_visit(r, exprs[i]);
   return levels;
 }
 
@@ -113,7 +107,7 @@ static qn__race_levels_t visit_all(qn__race_t* r, qn__ir_expr_t* const* exprs, s
 static qn__race_levels_t visit_guarded(qn__race_t* r, qn__race_levels_t condition,
                                        qn__ir_expr_t* const* exprs, size_t count) {
   condition_state_t before = enter_condition(r, condition);
-  qn__race_join(&condition, visit_all(r, exprs, count));
+  condition |= visit_all(r, exprs, count);
   leave_condition(r, before);
   return condition;
 }
@@ -126,20 +120,20 @@ static qn__race_levels_t visit_load(qn__race_t* r, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* root = qn__buf_root(buffer);
   bool is_constant = root->scope == QN__SCOPE_CONST ||
                      (root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN);
-  if (!is_constant) return all_levels();
-  qn__race_join(&levels, qn__race_place_of(r, buffer).levels);
+  if (!is_constant) return all_levels;
+  levels |= qn__race_place_of(r, buffer).levels;
   return levels;
 }
 
 // Visits a reduction. Its bounds are a condition around its lets and value (R4).
 static qn__race_levels_t visit_reduce(qn__race_t* r, const qn__ir_expr_t* expr) {
   qn__race_levels_t levels = qn__race_visit(r, expr->reduce.begin);
-  qn__race_join(&levels, qn__race_visit(r, expr->reduce.end));
+  levels |= qn__race_visit(r, expr->reduce.end);
   (void)declare(r, expr->reduce.reduce_var, levels);
   qn__race_levels_t guards = r->guards;
-  qn__race_join(&r->guards, levels);
+  r->guards |= levels;
   visit_block(r, &expr->reduce.lets);
-  qn__race_join(&levels, qn__race_visit(r, expr->reduce.value));
+  levels |= qn__race_visit(r, expr->reduce.value);
   r->guards = guards;
   return levels;
 }
@@ -151,7 +145,7 @@ qn__race_levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
       break;
     case QN__EXPR_VAR: {
       const race_known_t* known = known_of(r, expr->var);
-      return known ? known->levels : no_levels;
+      return known ? known->levels : 0;
     }
     case QN__EXPR_LOAD:
       return visit_load(r, expr);
@@ -160,7 +154,7 @@ qn__race_levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
         return visit_guarded(r, qn__race_visit(r, expr->args[0]), expr->args + 1, 1);
       }
       qn__race_levels_t levels = visit_all(r, expr->args, qn__op_info(expr->op)->arity);
-      return qn__expr_is_exchange(expr) ? all_levels() : levels;
+      return qn__expr_is_exchange(expr) ? all_levels : levels;
     }
     case QN__EXPR_CAST:
     case QN__EXPR_BITCAST:
@@ -170,7 +164,7 @@ qn__race_levels_t qn__race_visit(qn__race_t* r, const qn__ir_expr_t* expr) {
     case QN__EXPR_REDUCE:
       return visit_reduce(r, expr);
   }
-  return no_levels;
+  return 0;
 }
 
 // ------------------------------------------------------------------------------------ statements
@@ -192,6 +186,7 @@ static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__ir_affine_t end = qn__affine_of(stmt->loop.end, &r->lets);
   qn__ir_affine_t extent = qn__affine_add(&end, &begin, -1);
   bool is_constant = qn__affine_is_constant(&extent);
+  assert(r->level < QN__RACE_LOOPS);
   r->loops[r->level++] = (qn__race_loop_t){
       .stmt = stmt,
       .is_single = is_constant && extent.constant <= 1,
@@ -205,14 +200,14 @@ static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
 
 static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__race_levels_t levels = qn__race_visit(r, stmt->loop.begin);
-  qn__race_join(&levels, qn__race_visit(r, stmt->loop.end));
+  levels |= qn__race_visit(r, stmt->loop.end);
   qn__race_levels_t guards = r->guards;
   // Only some iterations of the outer loops may enter this one: its bounds are a condition (R4).
-  qn__race_join(&r->guards, levels);
+  r->guards |= levels;
   bool is_open = is_concurrent(stmt->loop.kind) && r->level < QN__RACE_LOOPS;
   if (is_open) {
     enter_loop(r, stmt);
-    levels.words[(r->level - 1) / 64] |= UINT64_C(1) << ((r->level - 1) % 64);
+    levels |= qn__race_level_bit(r->level - 1);
   }
   (void)declare(r, stmt->loop.var, levels);
   visit_block(r, &stmt->loop.body);
@@ -236,9 +231,9 @@ static void visit_alloc(qn__race_t* r, const qn__ir_buffer_t* buffer) {
   (void)visit_all(r, buffer->shape, buffer->rank);
   if (buffer->scope != QN__SCOPE_VIEW) return;
   *place = qn__race_place_of(r, buffer->base);
-  qn__race_join(&place->levels, visit_all(r, buffer->base_indices, buffer->base->rank));
-  if (buffer->strides) qn__race_join(&place->levels, visit_all(r, buffer->strides, buffer->rank));
-  qn__race_join(&place->levels, visit_all(r, buffer->shape, buffer->rank));
+  place->levels |= visit_all(r, buffer->base_indices, buffer->base->rank);
+  if (buffer->strides) place->levels |= visit_all(r, buffer->strides, buffer->rank);
+  place->levels |= visit_all(r, buffer->shape, buffer->rank);
 }
 
 static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
@@ -258,7 +253,7 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
       (void)visit_all(r, stmt->atomic.indices, stmt->atomic.buffer->rank);
       (void)qn__race_visit(r, stmt->atomic.operand);
       if (stmt->atomic.operand2) (void)qn__race_visit(r, stmt->atomic.operand2);
-      if (stmt->atomic.result) (void)declare(r, stmt->atomic.result, all_levels());
+      if (stmt->atomic.result) (void)declare(r, stmt->atomic.result, all_levels);
       return;
     case QN__STMT_IF: {
       condition_state_t before = enter_condition(r, qn__race_visit(r, stmt->if_.condition));
@@ -299,12 +294,8 @@ void qn__verify_races(qn__verifier_t* v, const qn__ir_func_t* function) {
   qn__race_t r = {.v = v, .pairs_left = QN__RACE_PAIRS};
   r.lets = (qn__ir_affine_lets_t){value_of, &r};
   qn__ptrmap_init(&r.known, v->scratch.allocator);
-  r.loops = qn__arena_alloc_array(&v->scratch, QN__RACE_LOOPS, sizeof *r.loops);
-  if (!r.loops) {
-    qn__verify_out_of_memory(v);
-  } else {
-    visit_block(&r, &function->body);
-  }
+  visit_block(&r, &function->body);
+  assert(r.level == 0 && r.condition_count == 0 && r.guards == 0);
   qn__free(v->scratch.allocator, r.accesses, r.access_capacity * sizeof *r.accesses);
   qn__ptrmap_deinit(&r.known);
 }

@@ -5,10 +5,10 @@
 
 // Returns whether every iteration of the loop reaches an access with these conditions around it
 // (R4).
-static bool is_certain(const qn__race_t* r, uint32_t level, const qn__race_levels_t* guards,
+static bool is_certain(const qn__race_t* r, uint32_t level, qn__race_levels_t guards,
                        uint32_t condition_count) {
   const qn__race_loop_t* loop = &r->loops[level];
-  if (loop->is_single || qn__race_has_level(guards, level)) return false;
+  if (loop->is_single || (guards & qn__race_level_bit(level)) != 0) return false;
   return loop->is_constant || condition_count == loop->condition_count;
 }
 
@@ -22,14 +22,14 @@ static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
 void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir_buffer_t* buffer,
                           qn__race_levels_t levels) {
   qn__race_place_t place = qn__race_place_of(r, buffer);
-  qn__race_join(&levels, place.levels);
+  levels |= place.levels;
   for (uint32_t level = r->level; level-- > place.level;) {
-    if (qn__race_has_level(&levels, level) ||
-        !is_certain(r, level, &r->guards, r->condition_count)) {
+    if ((levels & qn__race_level_bit(level)) != 0 ||
+        !is_certain(r, level, r->guards, r->condition_count)) {
       continue;
     }
     const qn__race_loop_t* loop = &r->loops[level];
-    qn__verify_error(
+    (void)qn__verify_error(
         r->v, QN__VERIFY_RACE_STORE, stmt->loc,
         "use the loop's variable in an index, an atomic, or a 'for'",
         "two iterations of '%s' store to one element of '%s': no index depends on '%s'",
@@ -45,10 +45,11 @@ static bool is_steady(qn__race_t* r, const qn__ir_affine_t* affine, uint32_t lev
   for (uint32_t i = 0; i < affine->count; i++) {
     const qn__ir_expr_t* atom = affine->terms[i].atom;
     if (atom->kind == QN__EXPR_VAR && atom->var == own) continue;
+    // Visiting records loads of the atom a second time: drop them.
     size_t mark = r->access_count;
     qn__race_levels_t levels = qn__race_visit(r, atom);
     r->access_count = mark;
-    if (qn__race_has_level(&levels, level)) return false;
+    if ((levels & qn__race_level_bit(level)) != 0) return false;
   }
   return true;
 }
@@ -89,8 +90,8 @@ static void check_pair(qn__race_t* r, const qn__race_access_t* store,
   const qn__race_loop_t* loop = &r->loops[level];
   int64_t apart = 0;
   if (store->buffer != other->buffer ||
-      !is_certain(r, level, &store->guards, store->condition_count) ||
-      !is_certain(r, level, &other->guards, other->condition_count) ||
+      !is_certain(r, level, store->guards, store->condition_count) ||
+      !is_certain(r, level, other->guards, other->condition_count) ||
       !distance(r, store, other, level, &apart)) {
     return;
   }
@@ -98,16 +99,16 @@ static void check_pair(qn__race_t* r, const qn__race_access_t* store,
   const char* name = store->buffer->name;
   const char* kind = qn__loop_kind_text(loop->stmt->loop.kind);
   if (other->is_store) {
-    qn__verify_error(r->v, QN__VERIFY_RACE_STORE, store->loc, "make the loop a 'for'",
-                     "two iterations of '%s' store to one element of '%s'", kind, name);
+    (void)qn__verify_error(r->v, QN__VERIFY_RACE_STORE, store->loc, "make the loop a 'for'",
+                           "two iterations of '%s' store to one element of '%s'", kind, name);
     qn__verify_note(r->v, other->loc,
                     "the same element is stored to here, %" PRId64 " iteration%s apart",
                     apart < 0 ? -apart : apart, apart == 1 || apart == -1 ? "" : "s");
   } else {
-    qn__verify_error(r->v, QN__VERIFY_RACE_READ, other->loc,
-                     "read from another buffer, or make the loop a 'for'",
-                     "an iteration of '%s' reads the element of '%s' that another one stores", kind,
-                     name);
+    (void)qn__verify_error(r->v, QN__VERIFY_RACE_READ, other->loc,
+                           "read from another buffer, or make the loop a 'for'",
+                           "an iteration of '%s' reads the element of '%s' that another one stores",
+                           kind, name);
     qn__verify_note(r->v, store->loc, "it is stored here");
   }
   note_loop(r, loop);
@@ -115,6 +116,7 @@ static void check_pair(qn__race_t* r, const qn__race_access_t* store,
 
 void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
   const qn__race_loop_t* loop = &r->loops[level];
+  assert(level + 1 == r->level && loop->access_count <= r->access_count);
   size_t begin = loop->access_count;
   size_t store_count = 0;
   for (size_t i = begin; i < r->access_count; i++) store_count += r->accesses[i].is_store;
@@ -129,7 +131,7 @@ void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
     // Copy the record, since is_steady() may move the list.
     qn__race_access_t store = r->accesses[i];
     qn__race_place_t place = qn__race_place_of(r, store.buffer);
-    if (!store.is_store || place.level > level || qn__race_has_level(&place.levels, level))
+    if (!store.is_store || place.level > level || (place.levels & qn__race_level_bit(level)) != 0)
       continue;
     for (size_t k = begin; k < r->access_count && r->v->error_count == errors; k++) {
       qn__race_access_t other = r->accesses[k];

@@ -2,6 +2,8 @@
 // used only in its scope; each statement has all its parts.
 //
 // Not here: the places of loops, allocations and barriers (verify_place.c).
+#include <assert.h>
+
 #include "ir/verifier.h"
 
 // ------------------------------------------------------------------------------------ scopes
@@ -9,7 +11,8 @@
 qn__verify_decl_t* qn__verify_declare(qn__verifier_t* v, const void* node, const char* name,
                                       qn__ir_loc_t loc) {
   if (qn__ptrmap_get(&v->decls, node)) {
-    qn__verify_error(v, QN__VERIFY_TWICE, loc, NULL, "'%s' is declared twice", name ? name : "");
+    (void)qn__verify_error(v, QN__VERIFY_TWICE, loc, NULL, "'%s' is declared twice",
+                           name ? name : "");
     return NULL;
   }
   qn__verify_decl_t* decl = QN__ARENA_NEW(&v->scratch, qn__verify_decl_t);
@@ -27,8 +30,8 @@ qn__verify_decl_t* qn__verify_lookup(qn__verifier_t* v, const void* node, const 
                                      const char* name, qn__ir_loc_t loc, qn__ir_loc_t declared) {
   qn__verify_decl_t* decl = qn__ptrmap_get(&v->decls, node);
   if (decl && decl->is_open) return decl;
-  qn__verify_error(v, QN__VERIFY_SCOPE, loc, NULL, "%s '%s' is used where it is not declared", what,
-                   name ? name : "");
+  (void)qn__verify_error(v, QN__VERIFY_SCOPE, loc, NULL, "%s '%s' is used where it is not declared",
+                         what, name ? name : "");
   qn__verify_note(v, declared, "'%s' is declared here", name ? name : "");
   return NULL;
 }
@@ -40,7 +43,10 @@ qn__verify_decl_t* qn__verify_open_scope(qn__verifier_t* v) {
 }
 
 void qn__verify_close_scope(qn__verifier_t* v, qn__verify_decl_t* outer) {
-  for (qn__verify_decl_t* decl = v->scope; decl; decl = decl->next) decl->is_open = false;
+  for (qn__verify_decl_t* decl = v->scope; decl; decl = decl->next) {
+    assert(decl->is_open);
+    decl->is_open = false;
+  }
   v->scope = outer;
 }
 
@@ -49,10 +55,10 @@ void qn__verify_close_scope(qn__verifier_t* v, qn__verify_decl_t* outer) {
 bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   if (qn_dtype_size_bytes(buffer->dtype) == 0 || (buffer->rank > 0 && !buffer->shape) ||
       buffer->rank > QN__LARGEST_RANK) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
-                     "buffer '%s' has dtype %s and rank %" PRIu32 "; the limit is %d", buffer->name,
-                     qn_dtype_text(buffer->dtype), buffer->rank, QN__LARGEST_RANK);
-    return false;
+    return qn__verify_error(v, QN__VERIFY_MALFORMED, buffer->loc, NULL,
+                            "buffer '%s' has dtype %s and rank %" PRIu32 "; the limit is %d",
+                            buffer->name, qn_dtype_text(buffer->dtype), buffer->rank,
+                            QN__LARGEST_RANK);
   }
   for (uint32_t i = 0; i < buffer->rank; i++) {
     (void)qn__verify_i64(v, buffer->shape[i], "an extent");
@@ -64,14 +70,14 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
 static bool verify_target(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
                           const qn__ir_buffer_t* buffer, qn__ir_expr_t* const* indices) {
   if (!buffer || (buffer->rank > 0 && !indices)) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement lacks its buffer");
-    return false;
+    return qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL,
+                            "a statement lacks its buffer");
   }
   if (!qn__verify_lookup(v, buffer, "buffer", buffer->name, stmt->loc, buffer->loc)) return false;
   const qn__ir_buffer_t* root = qn__buf_root(buffer);
   bool is_in = root->scope == QN__SCOPE_PARAM && root->access == QN_ACCESS_IN;
   if (is_in || root->scope == QN__SCOPE_CONST) {
-    qn__verify_error(
+    (void)qn__verify_error(
         v, QN__VERIFY_READ_ONLY, stmt->loc,
         is_in ? "declare the parameter 'out' or 'inout'" : "copy the table into a local buffer",
         is_in ? "'%s' is an 'in' parameter and cannot be written to"
@@ -85,8 +91,9 @@ static bool verify_target(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
 static void verify_value(qn__verifier_t* v, const qn__ir_expr_t* value,
                          const qn__ir_buffer_t* buffer) {
   if (!qn__verify_expr(v, value) || value->dtype == buffer->dtype) return;
-  qn__verify_error(v, QN__VERIFY_VALUE, value->loc, NULL, "a value of dtype %s for '%s' of %s",
-                   qn_dtype_text(value->dtype), buffer->name, qn_dtype_text(buffer->dtype));
+  (void)qn__verify_error(v, QN__VERIFY_VALUE, value->loc, NULL,
+                         "a value of dtype %s for '%s' of %s", qn_dtype_text(value->dtype),
+                         buffer->name, qn_dtype_text(buffer->dtype));
 }
 
 // ------------------------------------------------------------------------------------ statements
@@ -94,13 +101,14 @@ static void verify_value(qn__verifier_t* v, const qn__ir_expr_t* value,
 static void verify_let(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_var_t* var = stmt->let.var;
   if (!var || var->kind != QN__VAR_LET) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a let lacks its variable");
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a let lacks its variable");
     return;
   }
   bool is_valid = qn__verify_expr(v, stmt->let.value);
   if (is_valid && stmt->let.value->dtype != var->dtype) {
-    qn__verify_error(v, QN__VERIFY_VALUE, stmt->loc, NULL, "'%s' is %s, its value %s", var->name,
-                     qn_dtype_text(var->dtype), qn_dtype_text(stmt->let.value->dtype));
+    (void)qn__verify_error(v, QN__VERIFY_VALUE, stmt->loc, NULL, "'%s' is %s, its value %s",
+                           var->name, qn_dtype_text(var->dtype),
+                           qn_dtype_text(stmt->let.value->dtype));
   }
   bool is_host = is_valid && qn__verify_is_host(v, stmt->let.value);
   qn__verify_decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
@@ -108,42 +116,32 @@ static void verify_let(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
 }
 
 static bool has_atomics(qn_dtype_t dtype, bool with_floats) {
-  switch (dtype) {
-    case QN_DTYPE_I32:
-    case QN_DTYPE_U32:
-    case QN_DTYPE_I64:
-    case QN_DTYPE_U64:
-      return true;
-    case QN_DTYPE_F32:
-    case QN_DTYPE_F64:
-      return with_floats;
-    default:
-      return false;
-  }
+  if (qn__dtype_bits(dtype) < 32) return false;
+  return qn__dtype_is_int(dtype) || (with_floats && qn__dtype_is_float(dtype));
 }
 
 static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__atomic_text(stmt->atomic.op);
   bool has_second = text && qn__atomic_operand_count(stmt->atomic.op) > 1;
   if (!text || has_second != (stmt->atomic.operand2 != NULL)) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an atomic lacks a part");
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an atomic lacks a part");
     return;
   }
   const qn__ir_buffer_t* buffer = stmt->atomic.buffer;
   if (!verify_target(v, stmt, buffer, stmt->atomic.indices)) return;
   if (!has_atomics(buffer->dtype, stmt->atomic.op == QN_ATOMIC_ADD)) {
-    qn__verify_error(v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
-                     "'%s' on '%s' of %s; it exists for i32, i64, u32, u64%s", text, buffer->name,
-                     qn_dtype_text(buffer->dtype),
-                     stmt->atomic.op == QN_ATOMIC_ADD ? ", f32 and f64" : "");
+    (void)qn__verify_error(v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
+                           "'%s' on '%s' of %s; it exists for i32, i64, u32, u64%s", text,
+                           buffer->name, qn_dtype_text(buffer->dtype),
+                           stmt->atomic.op == QN_ATOMIC_ADD ? ", f32 and f64" : "");
   }
   verify_value(v, stmt->atomic.operand, buffer);
   if (has_second) verify_value(v, stmt->atomic.operand2, buffer);
   const qn__ir_var_t* result = stmt->atomic.result;
   if (!result) return;
   if (result->kind != QN__VAR_ATOMIC || result->dtype != buffer->dtype) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL,
-                     "the result of an atomic is typed %s", qn_dtype_text(result->dtype));
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL,
+                           "the result of an atomic is typed %s", qn_dtype_text(result->dtype));
   }
   (void)qn__verify_declare(v, result, result->name, result->loc);
 }
@@ -164,7 +162,7 @@ static void verify_loop(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_var_t* var = stmt->loop.var;
   if (!qn__loop_kind_text(stmt->loop.kind) || !var || var->kind != QN__VAR_LOOP ||
       var->dtype != QN_DTYPE_I64) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a loop lacks a part");
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a loop lacks a part");
     return;
   }
   bool has_begin = qn__verify_i64(v, stmt->loop.begin, "the begin of a loop");
@@ -201,7 +199,7 @@ static void verify_alloc(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   if (!buffer || buffer->scope == QN__SCOPE_PARAM || !qn__scope_text(buffer->scope) ||
       (buffer->strides && buffer->scope != QN__SCOPE_VIEW)) {
-    qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an allocation lacks a part");
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an allocation lacks a part");
     return;
   }
   uint32_t errors = v->error_count;
@@ -209,15 +207,15 @@ static void verify_alloc(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (buffer->scope == QN__SCOPE_VIEW) {
     const qn__ir_buffer_t* base = buffer->base;
     if (!base || (base->rank > 0 && !buffer->base_indices)) {
-      qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a view lacks its buffer");
+      (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a view lacks its buffer");
       return;
     }
     if (!qn__verify_lookup(v, base, "buffer", base->name, stmt->loc, base->loc)) return;
     (void)qn__verify_indices(v, buffer->base_indices, base);
     if (base->dtype != buffer->dtype) {
-      qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc, "a view has the dtype of its buffer",
-                       "view '%s' is %s, '%s' is %s", buffer->name, qn_dtype_text(buffer->dtype),
-                       base->name, qn_dtype_text(base->dtype));
+      (void)qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc, "a view has the dtype of its buffer",
+                             "view '%s' is %s, '%s' is %s", buffer->name,
+                             qn_dtype_text(buffer->dtype), base->name, qn_dtype_text(base->dtype));
       qn__verify_note(v, base->loc, "'%s' is declared here", base->name);
     }
   }
@@ -258,23 +256,24 @@ static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     case QN__STMT_ASSERT:
       (void)qn__verify_condition(v, stmt->assert_.condition, "the condition of 'assert'");
       if (!stmt->assert_.message) {
-        qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an assert lacks its message");
+        (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL,
+                               "an assert lacks its message");
       }
       return;
   }
-  qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement of kind %d",
-                   (int)stmt->kind);
+  (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement of kind %d",
+                         (int)stmt->kind);
 }
 
 void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_reduction) {
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (qn__verify_stopped(v) || !qn__verify_visit(v, stmt, stmt->loc)) return;
     if (!stmt->next && block->last != stmt) {
-      qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a block has a wrong end");
+      (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a block has a wrong end");
     }
     if (is_reduction && stmt->kind != QN__STMT_LET) {
-      qn__verify_error(v, QN__VERIFY_REDUCTION, stmt->loc, "compute it before, or use a loop",
-                       "a reduction may only hold lets before its value");
+      (void)qn__verify_error(v, QN__VERIFY_REDUCTION, stmt->loc, "compute it before, or use a loop",
+                             "a reduction may only hold lets before its value");
       continue;
     }
     verify_stmt(v, stmt);

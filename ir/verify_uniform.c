@@ -8,6 +8,9 @@
 // 3. A local buffer is divergent after a divergent value, index or branch has written to it. In a
 //    loop, a store may feed a load before it, in the next iteration. The walk is thus repeated
 //    until nothing changes, and once more to report.
+#include <assert.h>
+#include <stdio.h>
+
 #include "ir/verifier.h"
 
 typedef struct uniform {
@@ -38,9 +41,9 @@ static bool is_marked(const uniform_t* u, const void* node) {
 
 static void meet(uniform_t* u, qn__ir_loc_t loc, const char* what) {
   if (!u->is_reporting || !u->cause) return;
-  qn__verify_error(u->v, QN__VERIFY_DIVERGENT, loc,
-                   "move it out of the branch or loop, so that every thread comes here",
-                   "%s under control flow that differs among threads", what);
+  (void)qn__verify_error(u->v, QN__VERIFY_DIVERGENT, loc,
+                         "move it out of the branch or loop, so that every thread comes here",
+                         "%s under control flow that differs among threads", what);
   qn__verify_note(u->v, u->cause->loc, "this differs among the threads of a block");
 }
 
@@ -68,9 +71,8 @@ static bool visit_op(uniform_t* u, const qn__ir_expr_t* expr) {
   }
   bool is_divergent = visit_all(u, expr->args, info->arity);
   if (!qn__expr_is_exchange(expr)) return is_divergent;
-  char what[64] = "'";
-  (void)strncat(what, info->text, 40);
-  (void)strcat(what, "'");
+  char what[64];
+  (void)snprintf(what, sizeof what, "'%s'", info->text);
   meet(u, expr->loc, what);
   // A reduction over the block has one value for all threads. One over a warp differs among warps.
   return expr->op != QN_OP_BLOCK_SUM && expr->op != QN_OP_BLOCK_MIN && expr->op != QN_OP_BLOCK_MAX;
@@ -148,6 +150,7 @@ static void visit_loop(uniform_t* u, const qn__ir_stmt_t* stmt) {
   const qn__ir_expr_t* before = divide(u, is_divided, cause);
   u->thread_depth += is_thread;
   visit_block(u, &stmt->loop.body);
+  assert(!is_thread || u->thread_depth > 0);
   u->thread_depth -= is_thread;
   u->cause = before;
 }
@@ -216,6 +219,7 @@ void qn__verify_uniform(qn__verifier_t* v, const qn__ir_func_t* function) {
     visit_block(&u, &function->body);
     if (!u.has_changed) break;
   }
+  assert(!u.cause && u.thread_depth == 0);
   u.has_given_up = u.has_changed;
   u.is_reporting = true;
   visit_block(&u, &function->body);

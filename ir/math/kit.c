@@ -1,6 +1,8 @@
 // ir/math/kit.c: the larger operations of kit.h, and the table of the functions.
 //
 // Not here: approximations (exp.c, log.c, pow.c, trig.c).
+#include <assert.h>
+
 #include "ir/math/kit.h"
 
 #include <math.h>
@@ -46,6 +48,8 @@ static qn__mval_t let(qn__mkit_t* k, qn__ir_expr_t* value) {
 
 // Operands are leaves that nothing rewrites, so that nodes may share them.
 static qn__ir_expr_t* as_operand(qn__mval_t value) {
+  assert(!value || value->kind == QN__EXPR_VAR || value->kind == QN__EXPR_INT ||
+         value->kind == QN__EXPR_FLOAT);
   union {
     qn__mval_t constant;
     qn__ir_expr_t* operand;
@@ -78,6 +82,7 @@ qn__mval_t qn__mk_cast(qn__mkit_t* k, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
 static qn__ir_expr_t* new_call(qn__mkit_t* k, qn__math_id_t function, qn_dtype_t dtype,
                                const qn__mval_t* args) {
   uint32_t arity = qn__math_info(function)->arity;
+  assert(arity > 0);
   return new_op(k, QN__MATH_OP_CALL + (uint32_t)function, dtype, args[0],
                 arity > 1 ? args[1] : NULL, arity > 2 ? args[2] : NULL);
 }
@@ -120,6 +125,7 @@ static qn__mval_t horner(qn__mkit_t* k, qn__mval_t x, const double* coefficients
 // less. A GPU runs other threads while it waits.
 qn__mval_t qn__mk_poly(qn__mkit_t* k, qn__mval_t x, const double* coefficients, size_t count) {
   enum { LONG = 6 };
+  assert(count > 0);
   if (count < LONG || k->is_gpu) return horner(k, x, coefficients, count, 1);
   qn__mval_t square = kmul(k, x, x);
   qn__mval_t even = horner(k, square, coefficients + 1, count - 1, 2);
@@ -264,6 +270,7 @@ static const qn__math_info_t infos[] = {
 };
 
 const qn__math_info_t* qn__math_info(qn__math_id_t id) {
+  assert((uint32_t)id < QN__MATH_ID_COUNT);
   return &infos[id];
 }
 
