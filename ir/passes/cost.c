@@ -36,6 +36,7 @@ static uint32_t compute_bytes(qn_dtype_t dtype) {
 
 // Returns the number of vector registers for the values of all lanes.
 static double registers(const qn__cost_model_t* model, qn_dtype_t dtype) {
+  assert(model->lane_count > 0 && model->options->vector_bytes > 0);
   double bytes = (double)model->lane_count * compute_bytes(dtype);
   double count = bytes / model->options->vector_bytes;
   return count < 1 ? 1 : count;

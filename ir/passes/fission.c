@@ -144,6 +144,7 @@ static void mark_var(qn__fission_unit_t* unit, const qn__ir_var_t* var) {
 static void mark_buffer(qn__fission_unit_t* unit, const qn__ir_buffer_t* buffer) {
   qn__fission_entity_t* entity = buffer->user;
   if (!entity) return;
+  assert(entity->stmt && entity->stmt->kind == QN__STMT_ALLOC);
   if (buffer->scope == QN__SCOPE_VIEW) {
     if (entity->unit != unit) (void)qn__stmt_each_expr(entity->stmt, mark_slot, unit);
     mark_buffer(unit, buffer->base);

@@ -233,10 +233,9 @@ static void keep(qn__pass_builder_t* pb, qn__fission_entity_t* entity) {
   entity->thread_count = 1;
   for (uint32_t i = 0; i < own_rank; ++i) array->shape[i] = qn__pb_copy(pb, own->shape[i]);
   for (uint32_t i = 0; i < unit->depth; ++i) {
-    int64_t end = 0;
-    (void)qn__expr_const_int(unit->levels[i]->loop.end, &end);
-    int64_t extent = end - begin_of(unit->levels[i]);
-    if (extent < 0) extent = 0;
+    const qn__ir_stmt_t* level = unit->levels[i];
+    int64_t extent = qn__const_trips(level->loop.begin, level->loop.end);
+    if (extent < 0) extent = INT64_MAX;  // their difference overflows
     array->shape[own_rank + i] = qn__pb_int(pb, extent);
     if (__builtin_mul_overflow(entity->thread_count, extent, &entity->thread_count)) {
       entity->thread_count = INT64_MAX;  // the verifier rejects such an array

@@ -43,6 +43,7 @@ void qn__fold_learn_range(qn__fold_t* fold, qn__ir_var_t* var, qn__ir_expr_t* be
   facts->range.min = qn__range_of(begin).min;
   facts->range.max = max == INT64_MIN ? max : max - 1;
   if (facts->range.max < facts->range.min) facts->range = qn__range_full(QN_DTYPE_I64);
+  assert(facts->range.min <= facts->range.max);
   // A load may give another value when it is compared later.
   facts->below = qn__expr_facts(end).has_load ? NULL : end;
 }
@@ -58,11 +59,6 @@ static qn__ir_scalar_t literal_value(const qn__ir_expr_t* expr) {
   return (qn__ir_scalar_t){.i = expr->int_value};
 }
 
-static qn__ir_expr_t* literal(qn__fold_t* fold, qn_dtype_t dtype, qn__ir_scalar_t value) {
-  if (qn__dtype_is_float(dtype)) return qn__expr_float(fold->arena, dtype, value.f);
-  return qn__expr_int(fold->arena, dtype, value.i);
-}
-
 // ---- literals
 
 static qn__ir_expr_t* fold_literals(qn__fold_t* fold, const qn__ir_expr_t* expr) {
@@ -75,7 +71,7 @@ static qn__ir_expr_t* fold_literals(qn__fold_t* fold, const qn__ir_expr_t* expr)
   }
   qn__ir_scalar_t result;
   if (!qn__scalar_op(expr->op, qn__expr_operand_dtype(expr), args, &result)) return NULL;
-  return literal(fold, expr->dtype, result);
+  return qn__expr_literal(fold->arena, expr->dtype, result);
 }
 
 // ---- logic
@@ -204,10 +200,11 @@ static qn__ir_expr_t* fold_cast(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   if (!is_literal(arg)) return NULL;
   qn__ir_scalar_t value = literal_value(arg);
   if (expr->kind == QN__EXPR_CAST) {
-    return literal(fold, expr->dtype, qn__scalar_cast(arg->dtype, value, expr->dtype));
+    return qn__expr_literal(fold->arena, expr->dtype,
+                            qn__scalar_cast(arg->dtype, value, expr->dtype));
   }
-  return literal(fold, expr->dtype,
-                 qn__scalar_from_bits(expr->dtype, qn__scalar_to_bits(arg->dtype, value)));
+  return qn__expr_literal(fold->arena, expr->dtype,
+                          qn__scalar_from_bits(expr->dtype, qn__scalar_to_bits(arg->dtype, value)));
 }
 
 static qn__ir_expr_t* fold_cond(qn__fold_t* fold, const qn__ir_expr_t* expr) {
@@ -220,8 +217,8 @@ static qn__ir_expr_t* fold_reduce(qn__fold_t* fold, const qn__ir_expr_t* expr) {
   qn__ir_range_t begin = qn__range_of(expr->reduce.begin);
   qn__ir_range_t end = qn__range_of(expr->reduce.end);
   if (end.max > begin.min) return NULL;
-  qn__ir_expr_t* neutral =
-      literal(fold, expr->dtype, qn__reduce_neutral(expr->reduce.reduce_kind, expr->dtype));
+  qn__ir_expr_t* neutral = qn__expr_literal(
+      fold->arena, expr->dtype, qn__reduce_neutral(expr->reduce.reduce_kind, expr->dtype));
   if (!qn__fold_can_drop(fold, expr->reduce.begin)) return NULL;
   return drop(fold, expr->reduce.end, neutral);
 }

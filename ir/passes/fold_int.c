@@ -38,6 +38,7 @@ static qn__terms_t take_multiples(qn__terms_t* affine, int64_t divisor) {
   if (rest < 0) rest += divisor;
   quotient.constant = (affine->constant - rest) / divisor;
   affine->constant = rest;
+  assert(rest >= 0 && rest < divisor && quotient.count + kept <= qn__terms_max);
   return quotient;
 }
 

@@ -35,6 +35,7 @@ typedef struct site {
 static bool mark_stored(void* self, const qn__ir_ref_t* ref) {
   hoist_t* hoist = self;
   if (ref->kind == QN__REF_STORE || ref->kind == QN__REF_ATOMIC) {
+    assert(qn__buf_root(*ref->buffer)->id < hoist->pb->buffer_count);
     hoist->stored_in[qn__buf_root(*ref->buffer)->id] = hoist->loop_number;
   }
   return true;

@@ -122,6 +122,7 @@ qn__ir_lane_t qn__lanes_of(const qn__lanes_t* lanes, qn__ir_expr_t* expr) {
 }
 
 void qn__lanes_let(qn__lanes_t* lanes, const qn__ir_stmt_t* let) {
+  assert(let->kind == QN__STMT_LET && let->let.var->id < lanes->var_count);
   lanes->vars[let->let.var->id] = qn__lanes_of(lanes, let->let.value);
 }
 
@@ -161,6 +162,7 @@ static void enter_block(qn__lanes_t* lanes, qn__ir_block_t* block) {
 static bool find_store(void* self, const qn__ir_ref_t* ref) {
   const qn__lanes_t* lanes = self;
   bool is_write = ref->kind == QN__REF_STORE || ref->kind == QN__REF_ATOMIC;
+  assert(qn__buf_root(*ref->buffer)->id < lanes->buffer_count);
   if (is_write) lanes->is_stored[qn__buf_root(*ref->buffer)->id] = true;
   return true;
 }

@@ -14,12 +14,6 @@ static qn__ir_expr_t* as_i64(qn__pass_builder_t* pb, qn__ir_expr_t* expr) {
   return cast;
 }
 
-static qn__ir_expr_t* add(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr_t* b) {
-  if (!a || !b) return NULL;
-  if (qn__expr_is_int(a, 0)) return b;
-  return qn__expr_is_int(b, 0) ? a : qn__expr_op(pb->arena, QN_OP_ADD, a, b, NULL);
-}
-
 // Returns true if the view stays within the extent of dimension `d` of the base. Otherwise it may
 // continue in the next row, which indices of the base must not. The first dimension has no next
 // row.
@@ -66,7 +60,7 @@ static bool redirect(void* self, const qn__ir_ref_t* ref) {
     for (uint32_t i = 0; i < view->rank; ++i) {
       uint32_t d = base_dims[i];
       assert(d < rank && (i == 0 || d > base_dims[i - 1]));
-      indices[d] = add(pb, indices[d], as_i64(pb, (*ref->indices)[i]));
+      indices[d] = qn__pb_op(pb, QN_OP_ADD, indices[d], as_i64(pb, (*ref->indices)[i]));
     }
     if (qn__pb_stopped(pb)) return false;
     *ref->buffer = view->base;

@@ -87,10 +87,12 @@ static void choose_order(qn__pass_builder_t* pb, qn__nest_t* nest) {
   for (uint32_t i = 0; i < nest->count; ++i) {
     if (i != fastest) nest->order[place++] = i;
   }
+  assert(place + 1 == nest->count);  // each loop has one place
   nest->order[place] = fastest;
 }
 
 void qn__nest_open(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t* out) {
+  assert(qn__is_independent_loop(loop));
   *out = (qn__nest_t){.count = 1, .loops = {loop}};
   for (;;) {
     qn__ir_stmt_t* last = out->loops[out->count - 1];
@@ -135,6 +137,7 @@ qn__ir_expr_t* qn__nest_extent(qn__pass_builder_t* pb, const qn__nest_t* nest) {
 }
 
 int64_t qn__nest_trips(const qn__nest_t* nest) {
+  assert(nest->count > 0 && nest->count <= qn__max_nest);
   int64_t all = 1;
   for (uint32_t i = 0; i < nest->count; ++i) {
     int64_t count = qn__const_trips(nest->loops[i]->loop.begin, nest->loops[i]->loop.end);
@@ -145,6 +148,7 @@ int64_t qn__nest_trips(const qn__nest_t* nest) {
 
 void qn__nest_place_lane(qn__pass_builder_t* pb, const qn__nest_t* nest, const qn__ir_expr_t* at,
                          qn__ir_var_t* k, int64_t count, qn__ir_block_t* out) {
+  assert(k ? count > 1 : count == 1);
   qn__ir_expr_t* rest = qn__pb_copy(pb, at);
   for (uint32_t p = nest->count; p-- > 0;) {
     const qn__ir_stmt_t* loop = nest->loops[nest->order[p]];

@@ -62,6 +62,7 @@ qn__ir_expr_t* qn__pb_copy(qn__pass_builder_t* pb, const qn__ir_expr_t* expr) {
 
 qn__ir_expr_t* qn__pb_op(qn__pass_builder_t* pb, qn_op_t op, qn__ir_expr_t* a, qn__ir_expr_t* b) {
   if (!a || !b) return NULL;
+  assert(a->dtype == b->dtype && qn__op_info(op)->arity == 2);
   if ((op == QN_OP_ADD || op == QN_OP_SUB) && qn__expr_is_int(b, 0)) return a;
   if (op == QN_OP_ADD && qn__expr_is_int(a, 0)) return b;
   if (op == QN_OP_MUL && qn__expr_is_int(b, 1)) return a;
@@ -109,6 +110,7 @@ void qn__pb_append(qn__ir_block_t* block, qn__ir_stmt_t* stmt) {
 void qn__pb_let_var(qn__pass_builder_t* pb, qn__ir_block_t* block, qn__ir_var_t* var,
                     qn__ir_expr_t* value) {
   if (!var || !value) return;
+  assert(var->dtype == value->dtype);
   qn__ir_stmt_t* let = qn__stmt_new(pb->arena, QN__STMT_LET, var->loc);
   if (!let) return;
   var->kind = QN__VAR_LET;
@@ -128,6 +130,7 @@ qn__ir_var_t* qn__pb_let(qn__pass_builder_t* pb, qn__ir_block_t* block, const ch
 qn__ir_stmt_t* qn__pb_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, qn__ir_var_t* var,
                            qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   if (!var || !begin || !end) return NULL;
+  assert(begin->dtype == QN_DTYPE_I64 && end->dtype == QN_DTYPE_I64);
   qn__ir_stmt_t* loop = qn__stmt_new(pb->arena, QN__STMT_LOOP, var->loc);
   if (!loop) return NULL;
   loop->loop.kind = kind;
@@ -139,6 +142,7 @@ qn__ir_stmt_t* qn__pb_loop(qn__pass_builder_t* pb, qn_loop_kind_t kind, qn__ir_v
 
 qn__ir_stmt_t* qn__pb_if(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_block_t body) {
   if (!condition) return NULL;
+  assert(condition->dtype == QN_DTYPE_BOOL);
   qn__ir_stmt_t* stmt = qn__stmt_new(pb->arena, QN__STMT_IF, condition->loc);
   if (!stmt) return NULL;
   stmt->if_.condition = condition;
@@ -166,6 +170,7 @@ static qn__ir_expr_t** index_list(qn__pass_builder_t* pb, const qn__ir_buffer_t*
 qn__ir_stmt_t* qn__pb_store(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__ir_expr_t* i,
                             qn__ir_expr_t* j, qn__ir_expr_t* value) {
   if (!buffer || !value) return NULL;
+  assert(value->dtype == buffer->dtype && buffer->scope != QN__SCOPE_CONST);
   qn__ir_stmt_t* store = qn__stmt_new(pb->arena, QN__STMT_STORE, value->loc);
   if (!store) return NULL;
   store->store.buffer = buffer;
@@ -187,6 +192,7 @@ qn__ir_expr_t* qn__pb_load(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__
 qn__ir_expr_t* qn__pb_cond(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_expr_t* a,
                            qn__ir_expr_t* b) {
   if (!condition || !a || !b) return NULL;
+  assert(condition->dtype == QN_DTYPE_BOOL && a->dtype == b->dtype);
   qn__ir_expr_t* cond = qn__expr_new(pb->arena, QN__EXPR_COND, a->dtype, a->loc);
   if (!cond) return NULL;
   cond->args[0] = condition;
@@ -195,17 +201,12 @@ qn__ir_expr_t* qn__pb_cond(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn_
   return cond;
 }
 
-static qn__ir_expr_t* literal(qn__pass_builder_t* pb, qn_dtype_t dtype, qn__ir_scalar_t value) {
-  return qn__dtype_is_float(dtype) ? qn__expr_float(pb->arena, dtype, value.f)
-                                   : qn__expr_int(pb->arena, dtype, value.i);
-}
-
 qn__ir_expr_t* qn__pb_zero(qn__pass_builder_t* pb, qn_dtype_t dtype) {
-  return literal(pb, dtype, (qn__ir_scalar_t){0});
+  return qn__expr_literal(pb->arena, dtype, (qn__ir_scalar_t){0});
 }
 
 qn__ir_expr_t* qn__pb_neutral(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype) {
-  return literal(pb, dtype, qn__reduce_neutral(kind, dtype));
+  return qn__expr_literal(pb->arena, dtype, qn__reduce_neutral(kind, dtype));
 }
 
 qn_op_t qn__reduce_op(qn_reduce_kind_t kind) {
@@ -221,6 +222,7 @@ qn_op_t qn__reduce_op(qn_reduce_kind_t kind) {
 qn__ir_expr_t* qn__pb_reduce(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   if (!buffer || !begin || !end) return NULL;
+  assert(buffer->rank == 1);
   qn__ir_expr_t* reduce =
       qn__expr_new(pb->arena, QN__EXPR_REDUCE, buffer->dtype, (qn__ir_loc_t){0, 0});
   qn__ir_var_t* k = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "k");

@@ -103,6 +103,10 @@ bool qn__block_has_barrier(qn__ir_block_t* block);
 bool qn__block_synchronizes(qn__ir_block_t* block);
 // Returns true for arithmetic without loads, which may be computed anywhere and more than once.
 bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr);
+// Returns true for a statement that neither lanes nor products may have.
+static inline bool qn__stmt_is_no_lane(const qn__ir_stmt_t* stmt) {
+  return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
+}
 static inline bool qn__is_block_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
 }

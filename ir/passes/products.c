@@ -25,6 +25,7 @@ int qn__product_name(const qn__product_t* product, const qn__ir_var_t* var) {
 static bool add_name(qn__product_t* product, qn__ir_var_t* var, qn__ir_stmt_t* let, uint32_t mask) {
   // qn__product_replace adds a name for the reduction and one for each operand.
   if (product->name_count + qn__product_max_operands + 1 >= qn__product_max_names) return false;
+  assert(qn__product_name(product, var) < 0);
   product->names[product->name_count++] =
       (qn__product_name_t){.var = var, .let = let, .mask = mask};
   return true;
@@ -105,9 +106,7 @@ static bool find_reduce(void* context, qn__ir_expr_t** slot) {
 // Searches for reductions. Returns false if the block has a statement that no product may have.
 static bool find_in_block(find_t* self, qn__ir_block_t* block, bool is_top) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF) {
-      return false;
-    }
+    if (qn__stmt_is_no_lane(stmt)) return false;
     self->is_top = is_top && stmt->kind != QN__STMT_IF;
     (void)qn__stmt_each_expr(stmt, find_reduce, self);
     QN__EACH_BLOCK(stmt, inner) {
@@ -173,6 +172,7 @@ static bool find_sides(qn__product_t* product) {
   (void)add_load(&loads, &reduce->reduce.value);
   if (!loads.second) return false;
   uint32_t a = loads.first & ~loads.second, b = loads.second & ~loads.first;
+  assert(a && b && !(a & b));
   // Neighbouring threads are neighbours in a row of the result.
   uint32_t fastest = 1U << product->nest->order[product->nest->count - 1];
   if (!(fastest & (a | b))) return false;
@@ -307,6 +307,7 @@ bool qn__product_find(qn__pass_builder_t* pb, qn__nest_t* nest, qn__product_t* o
   *out = (qn__product_t){.pb = pb, .nest = nest, .slot = find.found, .reduce = *find.found};
   qn__lanes_enter(lanes, nest->loops[0]->loop.var, &nest->body);  // finds what is stored
   if (!add_names(out) || !find_sides(out) || !find_operands(out)) return false;
+  assert(out->operand_count >= 2 && out->slot_count >= out->operand_count);
   for (uint32_t o = 0; o < out->operand_count; ++o) find_direction(out, &out->operands[o]);
   return !qn__pb_stopped(pb);
 }
@@ -364,6 +365,7 @@ int64_t qn__product_summand_size(const qn__product_t* product) {
 
 bool qn__product_replace(qn__product_t* product) {
   qn__pass_builder_t* pb = product->pb;
+  assert(product->name_count + product->operand_count < qn__product_max_names);  // add_name
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     qn__product_operand_t* operand = &product->operands[o];
     const char* name = operand->side == QN__PRODUCT_ROW ? "a" : "b";
@@ -373,11 +375,13 @@ bool qn__product_replace(qn__product_t* product) {
     product->names[product->name_count++] = (qn__product_name_t){.var = var};
   }
   for (uint32_t s = 0; s < product->slot_count; ++s) {
+    assert(product->slots[s].operand < product->operand_count);
     qn__product_operand_t* operand = &product->operands[product->slots[s].operand];
     qn__ir_expr_t* use = qn__pb_use(pb, product->names[operand->name].var);
     if (!use) return false;
     *product->slots[s].slot = use;
   }
+  assert(*product->slot == product->reduce);
   qn__product_needs(product, product->reduce->reduce.value, product->is_needed);
   qn__ir_var_t* total = qn__pb_var(pb, QN__VAR_LET, product->reduce->dtype, "total");
   qn__ir_expr_t* use = qn__pb_use(pb, total);

@@ -251,6 +251,7 @@ uint32_t qn__block_count(const qn__ir_block_t* block) {
 
 void qn__block_splice(qn__ir_block_t* to, qn__ir_block_t* from) {
   if (!from->first) return;
+  assert(!from->last->next && (!to->last || !to->last->next));
   if (to->last) {
     to->last->next = from->first;
   } else {

@@ -11,6 +11,7 @@
 // Makes two perfectly nested block loops one loop over the product: outer = b // n, inner = b % n.
 static void collapse(qn__pass_builder_t* pb, qn__ir_stmt_t* outer) {
   qn__ir_stmt_t* inner = outer->loop.body.first;
+  assert(inner == outer->loop.body.last);
   qn__ir_expr_t* extent = qn__pb_extent(pb, inner);
   qn__ir_expr_t* product = qn__pb_op(pb, QN_OP_MUL, qn__pb_extent(pb, outer), extent);
   qn__ir_var_t* block = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "block");

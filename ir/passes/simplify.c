@@ -102,12 +102,15 @@ typedef struct sweep {
 static bool count_vars(void* context, qn__ir_expr_t** slot) {
   sweep_t* self = context;
   const qn__ir_expr_t* expr = *slot;
+  // A use is taken back only after it was counted.
+  assert(expr->kind != QN__EXPR_VAR || self->step == 1 || self->var_uses[expr->var->id] > 0);
   if (expr->kind == QN__EXPR_VAR) self->var_uses[expr->var->id] += self->step;
   return qn__expr_each_child(*slot, count_vars, self);
 }
 
 static bool count_buffer(void* context, const qn__ir_ref_t* ref) {
   sweep_t* self = context;
+  assert(self->step == 1 || self->buffer_uses[(*ref->buffer)->id] > 0);
   self->buffer_uses[(*ref->buffer)->id] += self->step;
   return true;
 }
@@ -151,6 +154,7 @@ static void sweep_list(sweep_t* self, qn__ir_block_t* block, bool is_reduction) 
       QN__EACH_BLOCK(stmts[i], inner) sweep_list(self, inner, false);
     }
     if (is_useless(self, stmts[i])) {
+      assert(stmts[i]->kind != QN__STMT_STORE);  // it has an effect
       self->step = (size_t)-1;
       (void)qn__stmt_each_expr(stmts[i], count_vars, self);
       (void)qn__stmt_each_ref(stmts[i], count_buffer, self);

@@ -126,6 +126,7 @@ static uint32_t choose_lanes(const vectorize_t* self, uint32_t bytes, uint32_t v
     while (lanes > min_lanes && (int64_t)lanes > extent) lanes /= 2;
     if (extent < min_lanes) return 0;
   }
+  assert(lanes <= max_lanes);
   return lanes < min_lanes ? 0 : lanes;
 }
 
@@ -237,6 +238,7 @@ static double plan_loop(vectorize_t* self, qn__ir_stmt_t* loop) {
   double vector_cost = steps * (qn__cost_block(&vector, &loop->loop.body) + 1);
   if (vector_cost >= 0.95 * scalar_cost) return scalar_cost;
   clear_marks(&loop->loop.body);
+  assert(lane_count >= min_lanes && lane_count <= max_lanes && steps >= 0);
   // Several vectors at a time amortise the cost of counting. Without masks the iterations of a tail
   // run one after the other, and longer tails cost more than that saves.
   double body = vector_cost / (steps > 0 ? steps : 1);

@@ -97,6 +97,7 @@ static void place_before(placer_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* ou
     touch(self, out, qn__accesses_of_stmt(arena, stmt), false);
   } else {
     touch(self, out, qn__accesses_of_own(arena, stmt), false);
+    assert(qn__stmt_next_block(stmt, NULL));  // is_divisible
     if (stmt->kind == QN__STMT_IF) {
       place_in_if(self, stmt);
     } else {
@@ -134,6 +135,7 @@ static void clear_marks(qn__ir_block_t* block) {
 
 static void place_in_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
   qn__ir_stmt_t* threads = qn__launch_threads(launch);
+  assert(!qn__block_any(&threads->loop.body, qn__is_cooperative_loop));  // cooperative
   if (!launch->loop.launch->is_warps) {
     placer_t self = {.pb = pb};
     place_in_block(&self, &threads->loop.body);

@@ -77,6 +77,7 @@ static content_t look_into(qn__ir_stmt_t* stmt) {
 // Runs the statements of a branch or of a loop's rounds, one after the other.
 static void run_nested(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
   if (!qn__coop_split_own(coop, stmt, out)) return;
+  assert(!qn__is_block_loop(stmt) && !qn__threads_synchronize(stmt));
   if (stmt->kind == QN__STMT_LOOP) {
     stmt->loop.is_independent = false;
     if (stmt->loop.kind != QN_LOOP_UNROLL) stmt->loop.kind = QN_LOOP_SERIAL;
@@ -97,11 +98,12 @@ static void run_threads(qn__coop_t* coop, qn__ir_stmt_t* stmt, qn__ir_block_t* o
   qn__ir_expr_t* runs = NULL;  // the same for all threads
   while (body.first && body.first == body.last && qn__is_thread_loop(body.first)) {
     qn__ir_stmt_t* loop = body.first;
-    if (!qn__coop_is_never_empty(loop)) {
+    if (qn__const_trips(loop->loop.begin, loop->loop.end) <= 0) {
       qn__ir_expr_t* each = qn__pb_op(pb, QN_OP_LT, qn__pb_copy(pb, loop->loop.begin),
                                       qn__pb_copy(pb, loop->loop.end));
       runs = runs ? qn__pb_op(pb, QN_OP_LOGIC_AND, runs, each) : each;
     }
+    assert(coop->axis_vars[loop->loop.kind - QN_LOOP_THREAD_X]);  // qn__coop_init adopted the nest
     qn__pb_let_var(pb, &lets, loop->loop.var,
                    qn__pb_use(pb, coop->axis_vars[loop->loop.kind - QN_LOOP_THREAD_X]));
     body = loop->loop.body;
@@ -193,6 +195,7 @@ static void run_block(qn__coop_t* coop, qn__ir_block_t* block, qn__ir_block_t* o
 static void run_region(qn__coop_t* coop, qn__ir_stmt_t* launch, qn__ir_block_t* content,
                        qn__ir_block_t* region) {
   bool has_steps = launch->loop.launch->has_steps;
+  assert(!has_steps || (content->first == content->last && content->first->kind == QN__STMT_LOOP));
   qn__ir_block_t* out = has_steps ? &content->first->loop.body : content;
   qn__coop_number(coop, out);
   run_block(coop, region, out);
@@ -211,6 +214,7 @@ static void cooperate_in_block(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
 
 static void cooperate_in_warps(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
   int64_t warps = launch->loop.launch->threads / pb->warp_size;
+  assert(warps > 0 && !launch->loop.launch->has_steps);  // the host knows the count of iterations
   qn__ir_block_t region = qn__launch_take_region(launch);
   qn__ir_block_t content = qn__launch_take(launch), body = {NULL, NULL};
   qn__ir_expr_t* extent = launch->loop.end;

@@ -31,7 +31,6 @@ bool qn__coop_init(qn__coop_t* coop, qn__pass_builder_t* pb, qn__ir_block_t* blo
 void qn__coop_number(qn__coop_t* coop, qn__ir_block_t* out);
 // Returns the thread loops around `body`.
 qn__ir_stmt_t* qn__coop_loops(qn__coop_t* coop, qn__ir_block_t* body);
-bool qn__coop_is_never_empty(const qn__ir_stmt_t* loop);
 
 // ---- cooperative_split.c
 

@@ -89,16 +89,13 @@ bool qn__coop_init(qn__coop_t* coop, qn__pass_builder_t* pb, qn__ir_block_t* blo
     return false;
   }
   coop->count = count ? count : qn__pb_int(pb, threads);
+  assert(count || threads > 0);
   if (!count) coop->axis_vars[0] = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "t");
   return !qn__pb_stopped(pb);
 }
 
-bool qn__coop_is_never_empty(const qn__ir_stmt_t* loop) {
-  return qn__const_trips(loop->loop.begin, loop->loop.end) > 0;
-}
-
 static qn__ir_expr_t* axis_end(qn__pass_builder_t* pb, const qn__ir_stmt_t* axis) {
-  if (qn__coop_is_never_empty(axis)) return qn__pb_copy(pb, axis->loop.end);
+  if (qn__const_trips(axis->loop.begin, axis->loop.end) > 0) return qn__pb_copy(pb, axis->loop.end);
   return qn__pb_op(pb, QN_OP_ADD, axis_extent(pb, axis), qn__pb_copy(pb, axis->loop.begin));
 }
 
@@ -122,6 +119,7 @@ qn__ir_stmt_t* qn__coop_loops(qn__coop_t* coop, qn__ir_block_t* body) {
 void qn__coop_number(qn__coop_t* coop, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = coop->pb;
   if (coop->thread) return;
+  assert(!coop->is_warp);  // whose lanes have numbers
   qn__ir_expr_t* value = NULL;
   for (int i = 2; i >= 0; --i) {
     if (!coop->axis_vars[i]) continue;

@@ -38,6 +38,7 @@ static int64_t threads_of(const qn__coop_t* coop) {
 
 // Returns the rounds of a thread. Valid before and after the buffer is made local.
 static int64_t rounds_of(const qn__ir_buffer_t* row) {
+  assert(row->shape[0]->int_value % row->row_lanes == 0);
   return row->shape[0]->int_value / row->row_lanes;
 }
 
@@ -56,6 +57,7 @@ typedef struct row_place {
 static bool set_place(void* context, const qn__ir_ref_t* ref) {
   const row_place_t* self = context;
   if (!is_row(*ref->buffer)) return true;
+  assert((*ref->buffer)->scope == QN__SCOPE_LOCAL);  // qn__coop_row_declare came before
   qn__pass_builder_t* pb = self->coop->pb;
   qn__ir_expr_t* index =
       qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->first), qn__pb_use(pb, self->lane));

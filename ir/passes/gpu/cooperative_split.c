@@ -66,6 +66,7 @@ static bool exchange(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** slot
 static bool split_reduce(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_expr_t** slot) {
   qn__pass_builder_t* pb = coop->pb;
   qn__ir_expr_t* reduce = *slot;
+  assert(coop->thread && coop->count);
   reduce->reduce.is_cooperative = false;
   const qn__ir_buffer_t* row = qn__coop_row(NULL, reduce);
   if (row) {
@@ -161,6 +162,7 @@ void qn__coop_split_loop(qn__coop_t* coop, qn__ir_block_t* out, qn__ir_stmt_t* s
   qn__pass_builder_t* pb = coop->pb;
   const qn__ir_buffer_t* row = qn__coop_row(&stmt->loop.body, NULL);
   qn__nest_t nest;
+  assert(!qn__block_any(&stmt->loop.body, qn__threads_synchronize));  // marks.c
   qn__nest_open(pb, stmt, &nest);
   if (qn__pb_stopped(pb)) return;
   qn__block_serialize(&nest.body);

@@ -19,6 +19,7 @@
 
 // Records that the threads of each block run the content together.
 static void make_cooperative(qn__ir_stmt_t* launch, qn__launch_kind_t kind, int64_t threads) {
+  assert(threads > 0 && !launch->loop.launch->has_steps);
   launch->loop.launch->kind = kind;
   launch->loop.launch->threads = threads;
 }
@@ -165,7 +166,7 @@ static void place_steps(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_
 static void distribute_iterations(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
   qn__ir_block_t content = qn__launch_take(launch);
   qn__ir_stmt_t* loop = content.first;
-  assert(qn__is_independent_loop(loop) && !loop->next);
+  assert(qn__is_independent_loop(loop) && !loop->next);  // partition
   bool has_threads = qn__block_any(&loop->loop.body, qn__threads_synchronize);
   qn__nest_t nest;
   qn__nest_open(pb, loop, &nest);
@@ -186,6 +187,7 @@ static void distribute_iterations(qn__pass_builder_t* pb, qn__ir_stmt_t* launch)
     return;
   }
   bool is_warp = placement.place == QN__PLACE_WARP;
+  assert(!is_warp || placement.threads >= pb->warp_size);  // at least one warp
   make_cooperative(launch, is_warp ? QN__LAUNCH_WARPS : QN__LAUNCH_BLOCKS, placement.threads);
   if (is_host) {
     place_each(pb, launch, &nest, launch->loop.launch->kind);

@@ -149,6 +149,7 @@ static void known_grid(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t
   qn__ir_var_t* block = launch->loop.var;
   qn__ir_var_t* t = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "t");
   if (!t) return;
+  assert(threads > 0 && per_thread > 0);
   qn__ir_block_t body = is_lanes ? lanes_body(pb, nest, block, t, extent, threads, per_thread)
                                  : strided_body(pb, nest, block, t, extent, threads, per_thread);
   if (qn__pb_stopped(pb)) return;
@@ -163,14 +164,14 @@ static void fixed_grid(qn__pass_builder_t* pb, qn__ir_stmt_t* launch, qn__nest_t
   int64_t threads = pb->threads;
   qn__ir_var_t* block = launch->loop.var;
   qn__ir_var_t* t = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "t");
-  qn__ir_var_t* k = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "k");
   qn__ir_block_t body = {NULL, NULL};
   qn__ir_var_t* first = qn__pb_let(pb, &body, "first", position(pb, block, NULL, t, threads, 1));
   qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, qn__nest_extent(pb, nest), qn__pb_use(pb, first));
-  qn__ir_stmt_t* loop = qn__pb_loop(pb, QN_LOOP_SERIAL, k, qn__pb_int(pb, 0),
-                                    qn__pb_op_int(pb, QN_OP_CEILDIV, left, grid * threads));
+  qn__ir_expr_t* rounds = qn__pb_op_int(pb, QN_OP_CEILDIV, left, grid * threads);
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "k", rounds);
   if (!loop) return;
-  qn__ir_expr_t* step = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, k), grid * threads);
+  qn__ir_expr_t* step =
+      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), grid * threads);
   qn__ir_var_t* at =
       qn__pb_let(pb, &loop->loop.body, "at", qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, first), step));
   qn__ir_block_t inner = guarded(pb, at, NULL, nest);

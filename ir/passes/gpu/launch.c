@@ -76,6 +76,7 @@ void qn__launch_each(qn__pass_builder_t* pb,
 
 // Returns the body of the innermost block loop.
 static qn__ir_block_t* level_of(qn__ir_stmt_t* launch) {
+  assert(qn__is_block_loop(launch));
   while (launch->loop.body.first && qn__is_block_loop(launch->loop.body.first)) {
     launch = launch->loop.body.first;
   }
@@ -94,6 +95,8 @@ qn__ir_block_t qn__block_cut(qn__ir_block_t* block, uint32_t count) {
 }
 
 static qn__ir_block_t cut_head(qn__ir_stmt_t* launch) {
+  assert(launch->loop.launch &&
+         launch->loop.launch->head_count <= qn__block_count(level_of(launch)));
   return qn__block_cut(level_of(launch), launch->loop.launch->head_count);
 }
 
@@ -110,6 +113,7 @@ static qn__ir_stmt_t* innermost_guard(const qn__ir_stmt_t* launch, qn__ir_stmt_t
 qn__ir_block_t qn__launch_take(qn__ir_stmt_t* launch) {
   qn__ir_block_t rest = cut_head(launch);
   if (launch->loop.launch->guard_count == 0) return rest;
+  assert(rest.first);  // the guards
   qn__ir_block_t* inner = &innermost_guard(launch, rest.first)->if_.then_block;
   qn__ir_block_t content = qn__block_take(inner);
   qn__block_splice(level_of(launch), &rest);
@@ -134,6 +138,8 @@ static qn__ir_block_t* region_block(const qn__ir_stmt_t* launch, qn__ir_block_t*
 }
 
 qn__ir_block_t qn__launch_take_region(qn__ir_stmt_t* launch) {
+  assert(launch->loop.launch->kind == QN__LAUNCH_BLOCKS ||
+         launch->loop.launch->kind == QN__LAUNCH_WARPS);
   qn__ir_block_t content = qn__launch_take(launch);
   qn__ir_block_t region =
       qn__block_cut(region_block(launch, &content), launch->loop.launch->lead_count);
@@ -169,6 +175,7 @@ qn__ir_stmt_t* qn__launch_threads(qn__ir_stmt_t* launch) {
 }
 
 void qn__launch_add_threads(qn__ir_stmt_t* launch, qn__ir_stmt_t* threads) {
+  assert(qn__is_thread_loop(threads) && launch->loop.launch->kind != QN__LAUNCH_THREADS);
   qn__ir_block_t guards = cut_head(launch);
   if (launch->loop.launch->guard_count > 0) {
     qn__ir_stmt_t* innermost = innermost_threads(threads);

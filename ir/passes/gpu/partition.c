@@ -55,6 +55,7 @@ static void collect(qn__partition_t* self, qn__ir_stmt_t* stmt) {
 }
 
 static void launch(qn__partition_t* self, qn__launch_kind_t kind, qn__ir_stmt_t* stmt) {
+  assert(stmt->kind == QN__STMT_LOOP && kind != QN__LAUNCH_STATEMENTS);
   close_unit(self);
   qn__partition_unit_t* unit = open_unit(self, kind);
   if (!unit) return;
@@ -164,14 +165,6 @@ static void place_alloc(qn__partition_t* self, qn__ir_stmt_t* stmt) {
 
 // ---- control flow
 
-static const qn__partition_guard_t* add_guard(qn__partition_t* self, qn__ir_var_t* var,
-                                              bool is_negated, const qn__partition_guard_t* outer) {
-  qn__partition_guard_t* guard = QN__ARENA_NEW(self->pb->arena, qn__partition_guard_t);
-  if (!guard || !var) return NULL;
-  *guard = (qn__partition_guard_t){var, is_negated, outer};
-  return guard;
-}
-
 static bool is_concurrent(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && (stmt->loop.kind == QN_LOOP_PARALLEL ||
                                          qn__is_block_loop(stmt) || qn__is_thread_loop(stmt));
@@ -195,8 +188,9 @@ static void place_if(qn__partition_t* self, qn__ir_stmt_t* stmt) {
   qn__ir_var_t* var = stmt->if_.condition->var;
   close_unit(self);
   for (int i = 0; i < 2; ++i) {
-    const qn__partition_guard_t* inner = add_guard(self, var, i == 1, self->guards);
+    qn__partition_guard_t* inner = QN__ARENA_NEW(self->pb->arena, qn__partition_guard_t);
     if (!inner) return;
+    *inner = (qn__partition_guard_t){var, i == 1, self->guards};
     place_block(self, blocks[i], inner);
     // Device values keep the branch as their home although its statements leave it, since homes are
     // only compared.
@@ -343,6 +337,7 @@ static void write_launch(qn__pass_builder_t* pb, qn__partition_unit_t* unit) {
     qn__block_splice(&innermost->loop.body, &unit->stmts);
   }
   if (!launch) return;
+  assert(qn__is_block_loop(outermost) && !outermost->loop.launch);
   launch->kind = unit->kind;
   launch->head_count = qn__block_count(&unit->prologue);
   qn__ir_block_t content = add_guards(pb, unit, innermost->loop.body, &launch->guard_count);

@@ -14,14 +14,12 @@ enum {
 };
 
 bool qn__reduce_is_long(const qn__ir_expr_t* reduce) {
-  int64_t begin, end;
   if (reduce->reduce.reduce_kind == QN_REDUCE_PROD || !qn__host_knows(reduce->reduce.begin) ||
       !qn__host_knows(reduce->reduce.end)) {
     return false;
   }
-  return !qn__expr_const_int(reduce->reduce.begin, &begin) ||
-         !qn__expr_const_int(reduce->reduce.end, &end) ||
-         (end > begin && (uint64_t)end - (uint64_t)begin > longest_of_a_block);
+  int64_t trips = qn__const_trips(reduce->reduce.begin, reduce->reduce.end);
+  return trips < 0 || trips > longest_of_a_block;
 }
 
 qn__ir_stmt_t* qn__reduce_split(qn__pass_builder_t* pb, qn__ir_expr_t** slot) {

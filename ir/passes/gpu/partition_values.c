@@ -45,6 +45,7 @@ static qn__ir_var_t* import_var(import_t* self, qn__ir_var_t* var) {
   qn__ir_var_t* here = qn__alias_find(self->unit->aliases, var);
   if (here) return here;
   qn__ir_expr_t* value;
+  assert(device->unit != self->unit);  // its own values need no import
   if (device->is_repeated) {
     value = qn__pb_copy(pb, device->stmt->let.value);
     if (!value || !import_slot(self, &value)) return NULL;
@@ -79,6 +80,7 @@ static qn__ir_buffer_t* import_buffer(import_t* self, qn__ir_buffer_t* buffer) {
   qn__partition_value_t* device = buffer->user;
   if (!device) return buffer;
   if (device->is_repeated) return import_view(self, device);
+  assert(buffer->scope == QN__SCOPE_LOCAL || buffer->scope == QN__SCOPE_SHARED);
   if (!device->unit) device->unit = self->unit;
   bool is_here = self->unit->kind == QN__LAUNCH_STATEMENTS && self->unit->home == device->home;
   if (device->unit != self->unit || !is_here) device->is_shared_between_units = true;

@@ -265,6 +265,7 @@ qn__placement_t qn__place_nest(qn__pass_builder_t* pb, qn__nest_t* nest) {
     threads = pb->warp_size;
     while (threads < (double)coop.longest && threads < pb->threads) threads *= 2;
   }
+  assert(threads >= pb->warp_size || pb->threads < pb->warp_size);
   double exchange = is_warp ? WARP_EXCHANGE : EXCHANGE;
   double cost_single = work.total;
   double cost_shared = coop.shared + threads * (coop.each + exchange * coop.exchanges);

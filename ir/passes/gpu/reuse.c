@@ -59,13 +59,9 @@ static bool is_float_sum(const qn__ir_expr_t* reduce) {
   return reduce->reduce.reduce_kind == QN_REDUCE_SUM && qn__dtype_is_float(reduce->dtype);
 }
 
-static bool is_no_lane(const qn__ir_stmt_t* stmt) {
-  return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
-}
-
 static bool is_row_loop(const reuse_t* self, qn__ir_stmt_t* stmt) {
   return qn__is_cooperative_loop(stmt) && is_row(self, stmt->loop.begin, stmt->loop.end) &&
-         !qn__block_any(&stmt->loop.body, is_no_lane);
+         !qn__block_any(&stmt->loop.body, qn__stmt_is_no_lane);
 }
 
 static int64_t lanes_of(const reuse_t* self, qn__ir_expr_t* reduce) {
@@ -99,6 +95,7 @@ static bool find_row(void* context, qn__ir_expr_t** slot) {
     }
     rounds = (length + lanes * self->threads - 1) / (lanes * self->threads);
   }
+  assert(rounds > 0 && rounds * lanes <= elements_per_thread);
   self->end = expr->reduce.end;
   self->lanes = lanes;
   self->rounds = rounds;
@@ -218,6 +215,7 @@ static qn__ir_buffer_t* add_row(reuse_t* self, const qn__ir_expr_t* part) {
   qn__ir_expr_t* value = qn__expr_replace(pb->arena, part, reduce->reduce.reduce_var, use);
   qn__pb_append(&loop->loop.body, qn__pb_store(pb, row, use, NULL, value));
   qn__block_append(&added, loop);
+  assert((self->previous ? self->previous->next : self->block->first) == self->stmt);
   loop->next = self->stmt;
   *(self->previous ? &self->previous->next : &self->block->first) = added.first;
   self->previous = loop;
@@ -229,6 +227,7 @@ static bool cache_part(reuse_t* self, const qn__ir_expr_t* part) {
   qn__ir_buffer_t* row = copy ? add_row(self, copy) : NULL;
   if (!row) return false;
   other_t other = {.reuse = self, .part = copy, .buffer = row};
+  assert(self->row_count < max_rows);  // try_part
   self->rows[self->row_count++] = row;
   return visit_stmts(&other, self->stmt);
 }
@@ -282,6 +281,7 @@ static bool cache_rows(reuse_t* self, qn__ir_block_t* block, qn__ir_block_t* out
   }
   if (self->row_count == 0 || qn__pb_stopped(pb)) return false;
   int64_t length;
+  assert(qn__pb_is_pure(pb, (qn__ir_expr_t*)(uintptr_t)self->end));  // find_row
   if (qn__expr_const_int(self->end, &length)) return true;
   qn__ir_expr_t* fits = qn__pb_op_int(pb, QN_OP_LE, qn__pb_copy(pb, self->end),
                                       self->rounds * self->lanes * self->threads);

@@ -88,6 +88,7 @@ qn__ir_stmt_t* qn__threads_straighten(qn__pass_builder_t* pb, qn__ir_stmt_t* loo
   beside_t beside;
   if (!look_beside(pb, loop, &beside)) return NULL;
   if (!beside.inner) return loop;
+  assert(qn__is_thread_loop(loop) && qn__is_thread_loop(beside.inner));
   // Threads without barriers may be run by striding, so no barrier can be added.
   if (beside.needs_barrier && qn__is_independent_loop(beside.inner)) return NULL;
   qn__ir_stmt_t* innermost = qn__threads_straighten(pb, beside.inner);

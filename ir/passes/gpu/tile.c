@@ -36,7 +36,7 @@ static qn__ir_block_t write_variant(qn__tile_t* tile, qn__ir_stmt_t* launch,
   qn__ir_block_t own = copy_lists(pb, &alone);
   launch->next = next;
   qn__launch_t* record = QN__ARENA_NEW(pb->arena, qn__launch_t);
-  if (!own.first || !record) return out;
+  if (qn__pb_stopped(pb)) return out;
   *record = *launch->loop.launch;
   own.first->loop.launch = record;
   tile->shape = *shape;
@@ -67,6 +67,7 @@ static void write_all(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   qn__pass_builder_t* pb = tile->product.pb;
   qn__tile_shape_t shape = tile->shape;
   qn__ir_block_t launches[qn__tile_max_variants];
+  assert(tile->variant_count <= qn__tile_max_variants);
   while (tile->variant_count > 0 && is_repeated(tile, tile->variant_count - 1)) {
     --tile->variant_count;
   }
@@ -83,6 +84,7 @@ static void write_all(qn__tile_t* tile, qn__ir_stmt_t* launch) {
     qn__ir_stmt_t* test = qn__pb_if(pb, is_few, launches[v]);
     if (!other || !test) return;
     qn__ir_stmt_t* next = launch->next;
+    assert(launch->kind == QN__STMT_IF || !launch->loop.launch);  // qn__tile_write finished it
     *other = *launch;
     test->if_.else_block = qn__block_of(other);
     test->if_.is_choice = true;
@@ -105,6 +107,7 @@ static void tile_launch(qn__pass_builder_t* pb, qn__ir_stmt_t* launch) {
   if (launch->loop.launch->kind != QN__LAUNCH_ITERATIONS || pb->options->is_checked) return;
   qn__ir_block_t content = qn__launch_take(launch);
   qn__ir_stmt_t* loop = content.first;
+  assert(qn__is_independent_loop(loop) && !loop->next);  // partition
   bool is_tiled = false;
   if (!qn__block_any(&loop->loop.body, qn__threads_synchronize)) {
     qn__nest_t nest;

@@ -51,6 +51,7 @@ static inline int64_t qn__tile_group(const qn__tile_t* tile, qn__product_side_t 
 }
 // Returns the offset of output `m`: its line within the block's tile is own + offset.
 static inline int64_t qn__tile_offset(const qn__tile_t* tile, qn__product_side_t side, int64_t m) {
+  assert(m >= 0 && m < tile->shape.outputs[side]);
   int64_t group = qn__tile_group(tile, side);
   return m / group * group * tile->shape.lines[side] + m % group;
 }
@@ -109,6 +110,8 @@ qn__ir_expr_t* qn__tile_now_of(qn__ir_subst_t* subst, qn__ir_var_t* var);
 qn__ir_expr_t* qn__tile_copy_now(const qn__tile_writer_t* w, const qn__ir_expr_t* expr);
 // Sets the values of the loops in `dims`.
 void qn__tile_set_now(qn__tile_writer_t* w, uint32_t dims, qn__ir_expr_t* const* now);
+// Sets the value of the reduction's variable to that of step `step` (consumed), counted from 0.
+void qn__tile_set_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* step);
 // Appends lets for the loops in `dims` at `index`, a variable of their index space.
 void qn__tile_write_place(qn__tile_writer_t* w, qn__ir_block_t* out, uint32_t dims,
                           qn__ir_var_t* index, qn__ir_expr_t** out_now);

@@ -13,6 +13,7 @@ qn__tile_stride_t qn__tile_write_stride(qn__tile_writer_t* w, qn__ir_block_t* ou
   qn__ir_expr_t* outer = qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, w->t), fast);
   stride.step = qn__pb_let(pb, out, "step", is_along ? inner : outer);
   stride.line = qn__pb_let(pb, out, "line", is_along ? outer : inner);
+  assert(tile->shape.threads % fast == 0);  // so one of the two stays the same
   *(is_along ? &stride.line_by : &stride.step_by) = tile->shape.threads / fast;
   return stride;
 }
@@ -40,9 +41,7 @@ static qn__ir_var_t* write_element(qn__tile_writer_t* w, qn__ir_block_t* out,
         pb, QN_OP_ADD, qn__pb_use(pb, done),
         qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, stride->step), round * stride->step_by));
     if (!w->has_even_steps) step = qn__tile_at_most(pb, step, w->steps);
-    step = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->begin), step);
-    w->product->names[w->product->step].now =
-        qn__tile_named(pb, out, w->product->names[w->product->step].var->name, step);
+    qn__tile_set_step(w, out, step);
   }
   if (qn__pb_stopped(pb)) return NULL;
   qn__tile_write_lets(w, out, operand->is_needed, qn__product_both(w->product) | QN__PRODUCT_STEP,
@@ -60,6 +59,7 @@ void qn__tile_fill(qn__tile_writer_t* w, qn__ir_block_t* out, const qn__tile_str
   for (uint32_t o = 0; o < w->product->operand_count; ++o) {
     qn__product_operand_t* operand = &w->product->operands[o];
     rounds[o] = tile->shape.depth * qn__tile_extent(tile, operand->side) / tile->shape.threads;
+    assert(rounds[o] <= qn__tile_max_rounds);
     for (int64_t r = 0; r < rounds[o]; ++r) {
       elements[o][r] = write_element(w, out, operand, &strides[o], done, r);
     }

@@ -29,6 +29,7 @@ qn__ir_expr_t* qn__tile_copy_now(const qn__tile_writer_t* w, const qn__ir_expr_t
 }
 
 void qn__tile_write_let(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_name_t* name) {
+  assert(name->let && !(name->mask & QN__PRODUCT_FIXED));
   qn__ir_expr_t* value = qn__tile_copy_now(w, name->let->let.value);
   name->now = qn__pb_use(w->pb, qn__pb_let(w->pb, out, name->var->name, value));
 }
@@ -71,4 +72,10 @@ void qn__tile_set_now(qn__tile_writer_t* w, uint32_t dims, qn__ir_expr_t* const*
   for (uint32_t d = 0; d < w->product->nest->count; ++d) {
     if (dims >> d & 1) w->product->names[d].now = now[d];
   }
+}
+
+void qn__tile_set_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* step) {
+  qn__product_name_t* name = &w->product->names[w->product->step];
+  step = qn__pb_op(w->pb, QN_OP_ADD, qn__pb_copy(w->pb, w->begin), step);
+  name->now = qn__tile_named(w->pb, out, name->var->name, step);
 }

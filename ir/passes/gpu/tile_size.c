@@ -122,6 +122,7 @@ static bool choose_depth(qn__tile_t* tile, int64_t most, int64_t copies) {
   for (int64_t depth = most; depth >= least_depth; depth /= 2) {
     if (!is_even(tile, depth) || shared_bytes(tile, depth) > limit) continue;
     qn__tile_shape_t* shape = &tile->shape;
+    assert(shape->threads == shape->lines[QN__PRODUCT_ROW] * shape->lines[QN__PRODUCT_COLUMN]);
     shape->depth = depth;
     shape->is_unrolled = qn__product_summand_size(&tile->product) * depth *
                              shape->outputs[QN__PRODUCT_ROW] * shape->outputs[QN__PRODUCT_COLUMN] <=
@@ -153,6 +154,7 @@ static void choose_variants(qn__tile_t* tile, const int64_t* extents) {
   qn__tile_shape_t shape = tile->shape;
   for (int s = 0; s < qn__product_sides; ++s) {
     if (extents[s] < 0 && choose_strip(tile, (qn__product_side_t)s, -1)) {
+      assert(tile->variant_count < qn__tile_max_variants);
       tile->variants[tile->variant_count++] =
           (qn__tile_variant_t){tile->shape, (qn__product_side_t)s, strip_width};
     }

@@ -22,6 +22,7 @@ static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
   qn__ir_var_t* elements[qn__product_max_operands][qn__tile_max_outputs] = {{NULL}};
   for (uint32_t o = 0; o < w->product->operand_count; ++o) {
     const qn__product_operand_t* operand = &w->product->operands[o];
+    assert(tile->shape.outputs[operand->side] <= qn__tile_max_outputs);
     for (int64_t m = 0; m < tile->shape.outputs[operand->side]; ++m) {
       qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, w->own[operand->side]),
                                           qn__tile_offset(tile, operand->side, m));
@@ -30,10 +31,7 @@ static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
     }
   }
   if (w->product->is_needed[w->product->step]) {
-    qn__ir_expr_t* step = qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, done), qn__pb_use(pb, k));
-    step = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->begin), step);
-    w->product->names[w->product->step].now =
-        qn__tile_named(pb, out, w->product->names[w->product->step].var->name, step);
+    qn__tile_set_step(w, out, qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, done), qn__pb_use(pb, k)));
   }
   uint32_t both = qn__product_both(w->product);
   // Copies the lets of the reduction in order, for each sum if they depend on its place. Operands

@@ -91,18 +91,15 @@ static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t*
   }
   bool runs_down = tile->shape.runs_down;
   int64_t fastest = tile->shape.lines[runs_down ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN];
-  qn_op_t down = runs_down ? QN_OP_FLOORMOD : QN_OP_FLOORDIV;
-  qn_op_t across = runs_down ? QN_OP_FLOORDIV : QN_OP_FLOORMOD;
-  w->own[QN__PRODUCT_ROW] = qn__pb_let(
-      pb, out, "down",
-      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, down, qn__pb_use(pb, w->t), fastest),
-                    qn__tile_group(tile, QN__PRODUCT_ROW)));
-  w->own[QN__PRODUCT_COLUMN] = qn__pb_let(
-      pb, out, "across",
-      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, across, qn__pb_use(pb, w->t), fastest),
-                    qn__tile_group(tile, QN__PRODUCT_COLUMN)));
-  write_outputs(w, out, QN__PRODUCT_ROW);
-  write_outputs(w, out, QN__PRODUCT_COLUMN);
+  for (int s = 0; s < qn__product_sides; ++s) {
+    bool is_row = s == QN__PRODUCT_ROW;
+    qn_op_t op = is_row == runs_down ? QN_OP_FLOORMOD : QN_OP_FLOORDIV;
+    qn__ir_expr_t* group = qn__pb_op_int(pb, op, qn__pb_use(pb, w->t), fastest);
+    w->own[s] = qn__pb_let(
+        pb, out, is_row ? "down" : "across",
+        qn__pb_op_int(pb, QN_OP_MUL, group, qn__tile_group(tile, (qn__product_side_t)s)));
+  }
+  for (int s = 0; s < qn__product_sides; ++s) write_outputs(w, out, (qn__product_side_t)s);
 }
 
 // Appends the lets that are the same for the whole block, and the bounds of the reduction.
@@ -155,6 +152,7 @@ static void write_zeros(qn__tile_writer_t* w, qn__ir_block_t* out) {
 // Returns the block for the code of a line that may be outside: `out`, or a branch that tests it.
 static qn__ir_block_t* inside(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
                               int64_t m) {
+  assert(w->extent[side] && m < w->tile->shape.outputs[side]);
   if (w->is_exact[side]) return out;
   qn__pass_builder_t* pb = w->pb;
   qn__ir_expr_t* at = qn__pb_use(pb, w->places[side][m].at);
@@ -196,6 +194,7 @@ static void write_rounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
 static void write_results(qn__tile_writer_t* w, qn__ir_block_t* out) {
   qn__tile_t* tile = w->tile;
   qn__product_name_t* total = &w->product->names[w->product->name_count - 1];
+  assert(!total->let && total->var->dtype == w->acc->dtype);  // qn__product_replace
   for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
     qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_ROW], w->places[QN__PRODUCT_ROW][m].now);
     qn__ir_block_t* rows = inside(w, out, QN__PRODUCT_ROW, m);
@@ -224,6 +223,8 @@ void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   qn__pass_builder_t* pb = product->pb;
   qn__tile_writer_t* w = QN__ARENA_NEW(pb->arena, qn__tile_writer_t);
   if (!w) return;
+  assert(tile->shape.threads <= (int64_t)pb->max_threads && tile->shape.depth > 0);
+  assert(launch->loop.launch->kind == QN__LAUNCH_ITERATIONS);
   *w = (qn__tile_writer_t){.tile = tile, .product = product, .pb = pb};
   for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
   w->t = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "t");

@@ -87,14 +87,11 @@ static bool note_single_stores(void* context, const qn__ir_ref_t* ref) {
   return true;
 }
 
-static bool cannot_be_lanes(const qn__ir_stmt_t* stmt) {
-  return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
-}
-
 static int64_t lanes_of(const qn__pass_builder_t* pb, const widest_t* widest, double cost) {
   if (widest->bytes == 0 || widest->is_apart) return 1;
   int64_t count = (int64_t)(pb->options->access_bytes / widest->bytes);
   if (count > max_lanes) count = max_lanes;
+  assert((count & (count - 1)) == 0);  // so that a bit mask finds unaligned shifts
   while (count > 4 && cost * (double)count > MAX_WORK) count /= 2;
   // Accesses that are not wide are `count` elements apart in adjacent threads.
   if (widest->has_single && count > 4) count = 4;
@@ -122,7 +119,7 @@ static bool has_lanes(const qn__pass_builder_t* pb) {
 }
 
 int64_t qn__wide_nest_lanes(qn__pass_builder_t* pb, qn__nest_t* nest, int64_t extent, double cost) {
-  if (!has_lanes(pb) || qn__block_any(&nest->body, cannot_be_lanes)) return 1;
+  if (!has_lanes(pb) || qn__block_any(&nest->body, qn__stmt_is_no_lane)) return 1;
   qn__lanes_t* lanes = qn__pb_lanes(pb);
   if (!lanes) return 1;
   const qn__ir_stmt_t* fastest = qn__nest_fastest(nest);
@@ -220,6 +217,7 @@ qn__ir_block_t qn__wide_body(qn__pass_builder_t* pb, qn__nest_t* nest, qn__ir_va
                              const qn__ir_expr_t* extent, int64_t threads, int64_t count,
                              qn__ir_expr_t** out_condition) {
   qn__ir_block_t none = {NULL, NULL};
+  assert(count > 1 && threads > 0);
   *out_condition = NULL;
   int64_t constant = -1, row = -1;
   bool is_known = qn__expr_const_int(extent, &constant);
