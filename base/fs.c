@@ -14,45 +14,53 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/fs_linux.h"
+#include "base/thread.h"
 
-// Repeats a call while signals interrupt it.
-#define RETRY(type, call)                   \
-  type result;                              \
-  do {                                      \
-    result = (call);                        \
-  } while (result == -1 && errno == EINTR); \
-  return result
+// Defines posix_NAME, which repeats the call NAME while signals interrupt it.
+#define REPEATED(type, name, parameters, arguments) \
+  static type posix_##name parameters {             \
+    type result;                                    \
+    do {                                            \
+      result = name arguments;                      \
+    } while (result == -1 && errno == EINTR);       \
+    return result;                                  \
+  }
+// clang-format off
+REPEATED(int, open, (const char* path, int flags, mode_t mode), (path, flags, mode))
+REPEATED(int, openat, (int directory, const char* path, int flags, mode_t mode),
+         (directory, path, flags, mode))
+REPEATED(ssize_t, read, (int fd, void* data, size_t size), (fd, data, size))
+REPEATED(ssize_t, pread, (int fd, void* data, size_t size, off_t offset), (fd, data, size, offset))
+REPEATED(ssize_t, write, (int fd, const void* data, size_t size), (fd, data, size))
+REPEATED(int, fstat, (int fd, struct stat* out), (fd, out))
+REPEATED(int, lstat, (const char* path, struct stat* out), (path, out))
+REPEATED(int, fdatasync, (int fd), (fd))
+REPEATED(int, futimens, (int fd, const struct timespec times[2]), (fd, times))
+REPEATED(int, fchmod, (int fd, mode_t mode), (fd, mode))
+REPEATED(int, rename, (const char* from, const char* to), (from, to))
+REPEATED(int, unlink, (const char* path), (path))
+REPEATED(int, mkdir, (const char* path, mode_t mode), (path, mode))
+REPEATED(int, rmdir, (const char* path), (path))
+REPEATED(int, flock, (int fd, int operation), (fd, operation))
+REPEATED(int, statvfs, (const char* path, struct statvfs* out), (path, out))
+// clang-format on
 
-static int posix_open(const char* path, int flags, mode_t mode) {
-  RETRY(int, open(path, flags, mode));
-}
-static int posix_openat(int directory, const char* path, int flags, mode_t mode) {
-  RETRY(int, openat(directory, path, flags, mode));
-}
 // On Linux the descriptor is closed even when close returns EINTR; a repetition could close another
 // one.
 static int posix_close(int fd) {
   return close(fd);
 }
-static ssize_t posix_read(int fd, void* data, size_t size) {
-  RETRY(ssize_t, read(fd, data, size));
-}
-static ssize_t posix_pread(int fd, void* data, size_t size, off_t offset) {
-  RETRY(ssize_t, pread(fd, data, size, offset));
-}
-static ssize_t write_again(int fd, const void* data, size_t size) {
-  RETRY(ssize_t, write(fd, data, size));
-}
 // A limit on file sizes and a pipe without a reader raise signals that end the process by default.
 // The kernel sends them to the writing thread; this blocks and removes them.
-static ssize_t posix_write(int fd, const void* data, size_t size) {
+static ssize_t quiet_write(int fd, const void* data, size_t size) {
   sigset_t raised, before;
   (void)sigemptyset(&raised);
   (void)sigaddset(&raised, SIGXFSZ);
   (void)sigaddset(&raised, SIGPIPE);
   bool is_held = pthread_sigmask(SIG_BLOCK, &raised, &before) == 0;
-  ssize_t result = write_again(fd, data, size);
+  ssize_t result = posix_write(fd, data, size);
   if (!is_held) return result;
   int error = errno;
   int number = result >= 0 ? 0 : error == EFBIG ? SIGXFSZ : error == EPIPE ? SIGPIPE : 0;
@@ -66,33 +74,6 @@ static ssize_t posix_write(int fd, const void* data, size_t size) {
   (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
   errno = error;
   return result;
-}
-static int posix_fstat(int fd, struct stat* out) {
-  RETRY(int, fstat(fd, out));
-}
-static int posix_lstat(const char* path, struct stat* out) {
-  RETRY(int, lstat(path, out));
-}
-static int posix_fdatasync(int fd) {
-  RETRY(int, fdatasync(fd));
-}
-static int posix_futimens(int fd, const struct timespec times[2]) {
-  RETRY(int, futimens(fd, times));
-}
-static int posix_fchmod(int fd, mode_t mode) {
-  RETRY(int, fchmod(fd, mode));
-}
-static int posix_rename(const char* from, const char* to) {
-  RETRY(int, rename(from, to));
-}
-static int posix_unlink(const char* path) {
-  RETRY(int, unlink(path));
-}
-static int posix_mkdir(const char* path, mode_t mode) {
-  RETRY(int, mkdir(path, mode));
-}
-static int posix_rmdir(const char* path) {
-  RETRY(int, rmdir(path));
 }
 static DIR* posix_opendir(const char* path) {
   DIR* dir;
@@ -112,17 +93,11 @@ static struct dirent* posix_readdir(DIR* dir) {
 static int posix_closedir(DIR* dir) {
   return closedir(dir);
 }
-static int posix_flock(int fd, int operation) {
-  RETRY(int, flock(fd, operation));
-}
 
 static int posix_statvfs_free(const char* path, uint64_t* out_free_bytes,
                               uint64_t* out_total_bytes) {
   struct statvfs info;
-  int result;
-  do {
-    result = statvfs(path, &info);
-  } while (result == -1 && errno == EINTR);
+  int result = posix_statvfs(path, &info);
   if (result == 0) {
     *out_free_bytes = (uint64_t)info.f_bavail * info.f_frsize;
     *out_total_bytes = (uint64_t)info.f_blocks * info.f_frsize;
@@ -136,7 +111,7 @@ const qn__fs_t qn__fs_posix = {
     .close = posix_close,
     .read = posix_read,
     .pread = posix_pread,
-    .write = posix_write,
+    .write = quiet_write,
     .fstat = posix_fstat,
     .lstat = posix_lstat,
     .fdatasync = posix_fdatasync,
@@ -306,6 +281,17 @@ int qn__fs_mkdirs(const char* path, mode_t mode) {
   if (S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode)) return 0;
   errno = ENOTDIR;
   return -1;
+}
+
+void qn__fs_temporary_name(const void* owner, char out[QN__FS_TEMPORARY_NAME_BYTES]) {
+  struct {
+    int64_t wall_ns, now_ns;
+    const void* owner;
+  } seed = {qn__wall_ns(), qn__now_ns(), owner};
+  const unsigned pid = (unsigned)getpid();
+  char hex[33];
+  qn__hash128_hex(qn__xxh128((qn_span_t){(const uint8_t*)&seed, sizeof seed}, pid), hex);
+  (void)snprintf(out, QN__FS_TEMPORARY_NAME_BYTES, "%08x-%.16s", pid, hex);
 }
 
 qn_status_t qn__fs_status(int error, const char* what, const char* path) {

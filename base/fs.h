@@ -63,6 +63,11 @@ int qn__fs_write_all(int fd, const void* data, size_t size_bytes);
 qn_status_t qn__fs_write_sink(void* self, const void* data, size_t size_bytes);
 // Creates a directory and its parents with `mode`. Returns 0, or -1 with errno.
 int qn__fs_mkdirs(const char* path, mode_t mode);
+// Writes "<8 hex pid>-<16 hex>": a name for a temporary file of `owner`, any object of the caller.
+// The name needs not be secret: O_EXCL finds collisions. The digits mix thread, process, host and
+// time.
+#define QN__FS_TEMPORARY_NAME_BYTES 26u
+void qn__fs_temporary_name(const void* owner, char out[QN__FS_TEMPORARY_NAME_BYTES]);
 // True when only this machine uses the file system of `path`, so that its locks work. False if the
 // file system is unknown or cannot be determined.
 bool qn__fs_is_local(const char* path);

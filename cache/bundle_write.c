@@ -10,13 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fs.h"
-#include "base/thread.h"
 #include "cache/bundle_inner.h"
 
 // Rows in memory always have room for a hash.
@@ -98,20 +95,13 @@ qn_status_t qn__bundle_writer_add(qn__bundle_writer_t* writer, qn_span_t bytes) 
 
 // ---------------------------------------------------------------------------------------- create
 
-// "<path>.<8 hex pid>-<16 hex>.tmp". O_EXCL finds collisions.
-static char* temporary_name(qn_allocator_t allocator, const char* path, const void* object) {
-  struct {
-    int64_t wall_ns, now_ns;
-    const void* object;
-  } seed = {qn__wall_ns(), qn__now_ns(), object};
-  char hex[33], suffix[48];
-  qn__hash128_hex(qn__xxh128((qn_span_t){(const uint8_t*)&seed, sizeof seed}, (uint64_t)getpid()),
-                  hex);
-  (void)snprintf(suffix, sizeof suffix, ".%08x-%.16s.tmp", (unsigned)getpid(), hex);
+// "<path>.<8 hex pid>-<16 hex>.tmp"
+static char* temporary_name(qn_allocator_t allocator, const char* path, const void* owner) {
+  char unique[QN__FS_TEMPORARY_NAME_BYTES];
+  qn__fs_temporary_name(owner, unique);
   qn__buffer_t name;
   qn__buffer_init(&name, allocator);
-  qn__buffer_cstr(&name, path);
-  qn__buffer_cstr(&name, suffix);
+  qn__buffer_format(&name, "%s.%s.tmp", path, unique);
   char* copy = name.has_failed ? NULL : qn__copy_cstr(allocator, qn__buffer_as_str(&name));
   qn__buffer_deinit(&name);
   return copy;

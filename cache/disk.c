@@ -6,6 +6,7 @@
 #include "cache/disk.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -41,25 +42,13 @@ void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out) {
   *qn__hex(at + 4, &byte, 1) = '\0';
 }
 
-// "<root>/v1/tmp/<8 hex pid>-<16 hex>.t". The name needs not be secret: only this user may write
-// the directory, and O_EXCL finds collisions. The hash mixes thread, process, host and time.
-void qn__disk_temporary_path(qn__disk_t* disk, char* out) {
-  uint32_t pid = (uint32_t)getpid();
-  struct {
-    int64_t wall_ns, now_ns;
-    const void* address;
-    uint64_t serial;
-  } seed = {qn__wall_ns(), qn__now_ns(), disk, atomic_fetch_add(&disk->serial, 1)};
-  qn_hash128_t random = qn__xxh128((qn_span_t){(const uint8_t*)&seed, sizeof seed}, pid);
-  const uint8_t pid_bytes[4] = {(uint8_t)(pid >> 24), (uint8_t)(pid >> 16), (uint8_t)(pid >> 8),
-                                (uint8_t)pid};
+// "<root>/v1/tmp/<8 hex pid>-<16 hex>.t"
+void qn__disk_temporary_path(const qn__disk_t* disk, char* out) {
+  char name[QN__FS_TEMPORARY_NAME_BYTES];
+  qn__fs_temporary_name(disk, name);
   char* at = out + disk->root_size;
   memcpy(out, disk->root, disk->root_size);
-  memcpy(at, "/v1/tmp/", 8);
-  at = qn__hex(at + 8, pid_bytes, sizeof pid_bytes);
-  *at++ = '-';
-  at = qn__hex(at, random.bytes, 8);
-  memcpy(at, ".t", 3);
+  (void)snprintf(at, QN__DISK_SUFFIX_BYTES, "/v1/tmp/%s.t", name);
 }
 
 // ------------------------------------------------------------------------------- open and close

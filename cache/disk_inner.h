@@ -79,7 +79,6 @@ struct qn__disk {
   _Atomic int64_t latched_until_ns;  // qn__now_ns; 0: writing is on
   _Atomic bool is_closing;
   _Atomic bool has_ended_claims;  // no claim waits any more
-  _Atomic uint32_t serial;        // part of temporary names
 
   // The queue and its writer, guarded by `mutex`, which no thread holds during a file call.
   qn__mutex_t mutex;
@@ -127,7 +126,7 @@ static inline bool qn__disk_is_same_file(const struct stat* a, const struct stat
 void qn__disk_path(const qn__disk_t* disk, const char* name, char* out);
 void qn__disk_shard_path(const qn__disk_t* disk, unsigned shard, char* out);
 void qn__disk_entry_path(const qn__disk_t* disk, qn_hash128_t key, char* out);
-void qn__disk_temporary_path(qn__disk_t* disk, char* out);
+void qn__disk_temporary_path(const qn__disk_t* disk, char* out);
 // Frees everything, by the last user.
 void qn__disk_destroy(qn__disk_t* disk);
 // Tests the requirements on the queue and the lists, with the lock held. For debug builds and
