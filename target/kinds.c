@@ -4,6 +4,8 @@
 // Kinds are added and never removed, and readers take no lock. Not here: the meaning of the options
 // (resolve.c).
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "target/target.h"
@@ -281,17 +283,11 @@ const char* qn__target_tag_find(qn_str_t name) {
 }
 
 const char* qn__target_option_type_text(qn_option_type_t type) {
-  switch (type) {
-    case QN_OPTION_BOOL:
-      return "a boolean";
-    case QN_OPTION_INT:
-      return "an integer";
-    case QN_OPTION_STRING:
-      return "a string";
-    case QN_OPTION_STRING_LIST:
-      return "a list of strings";
-  }
-  return "nothing";
+  static const char* const texts[] = {[QN_OPTION_BOOL] = "a boolean",
+                                      [QN_OPTION_INT] = "an integer",
+                                      [QN_OPTION_STRING] = "a string",
+                                      [QN_OPTION_STRING_LIST] = "a list of strings"};
+  return texts[type];
 }
 
 qn__target_nearest_t qn__nearest_make(qn_str_t wanted) {
@@ -307,4 +303,15 @@ void qn__nearest_offer(qn__target_nearest_t* nearest, const char* name) {
     nearest->best_distance = distance;
     nearest->best = name;
   }
+}
+
+qn_status_t qn__nearest_status(const qn__target_nearest_t* nearest, qn_status_code_t code,
+                               const char* format, ...) {
+  char message[512];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(message, sizeof message, format, args);
+  va_end(args);
+  if (!nearest->best) return qn_status_make(code, "%s", message);
+  return qn_status_make(code, "%s; did you mean '%s'?", message, nearest->best);
 }

@@ -9,7 +9,6 @@
 // and `from_device`. A value that is given twice is an error; values beside a tag replace those of
 // the tag. Read next: value.c, resolve.c.
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "target/target.h"
@@ -26,18 +25,6 @@ static qn_status_t parse_into(parser_t* parser, qn_str_t text);
 static qn_status_t make(qn_str_t text, json_t* object, qn_allocator_t allocator, bool is_host,
                         qn_target_t** out_target);
 
-static qn_status_t with_hint(qn_status_code_t code, const char* best, const char* format, ...)
-    QN_PRINTF(3, 4);
-static qn_status_t with_hint(qn_status_code_t code, const char* best, const char* format, ...) {
-  char message[512];
-  va_list args;
-  va_start(args, format);
-  (void)vsnprintf(message, sizeof message, format, args);
-  va_end(args);
-  if (!best) return qn_status_make(code, "%s", message);
-  return qn_status_make(code, "%s; did you mean '%s'?", message, best);
-}
-
 // ------------------------------------------------------------------------------------ pieces
 
 static qn_status_t unknown_kind(qn_str_t name) {
@@ -48,8 +35,9 @@ static qn_status_t unknown_kind(qn_str_t name) {
   const char *tag, *json;
   for (size_t i = 0; qn_target_tag_at(i, &tag, &json); ++i) qn__nearest_offer(&nearest, tag);
   if (nearest.best) {
-    return with_hint(QN_STATUS_NOT_FOUND, nearest.best, "no target kind or tag is named '%.*s'",
-                     QN_STR_ARG(qn__excerpt(name)));
+    return qn__nearest_status(&nearest, QN_STATUS_NOT_FOUND,
+                              "no target kind or tag is named '%.*s'",
+                              QN_STR_ARG(qn__excerpt(name)));
   }
   char kinds[256] = "";
   for (size_t i = 0, used = 0; i < qn_target_kind_count(); ++i) {
@@ -90,9 +78,9 @@ static qn_status_t unknown_option(const qn__target_kind_t* kind, qn_str_t name) 
   }
   qn__nearest_offer(&nearest, "from_device");
   qn__nearest_offer(&nearest, "host");
-  return with_hint(QN_STATUS_INVALID_ARGUMENT, nearest.best,
-                   "target kind '%s' has no option '%.*s'", kind->info->name,
-                   QN_STR_ARG(qn__excerpt(name)));
+  return qn__nearest_status(&nearest, QN_STATUS_INVALID_ARGUMENT,
+                            "target kind '%s' has no option '%.*s'", kind->info->name,
+                            QN_STR_ARG(qn__excerpt(name)));
 }
 
 // Claims a value, which may be given once per layer.
@@ -135,24 +123,11 @@ static qn_status_t set_host(parser_t* parser, qn_str_t text, json_t* object) {
 // ------------------------------------------------------------------------------------ JSON
 
 static const char* json_type_text(const json_t* value) {
-  switch (json_typeof(value)) {
-    case JSON_OBJECT:
-      return "an object";
-    case JSON_ARRAY:
-      return "an array";
-    case JSON_STRING:
-      return "a string";
-    case JSON_INTEGER:
-      return "an integer";
-    case JSON_REAL:
-      return "a real number";
-    case JSON_TRUE:
-    case JSON_FALSE:
-      return "a boolean";
-    case JSON_NULL:
-      break;
-  }
-  return "null";
+  static const char* const texts[] = {
+      [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array",     [JSON_STRING] = "a string",
+      [JSON_INTEGER] = "an integer", [JSON_REAL] = "a real number", [JSON_TRUE] = "a boolean",
+      [JSON_FALSE] = "a boolean",    [JSON_NULL] = "null"};
+  return texts[json_typeof(value)];
 }
 
 static qn_str_t json_str(const json_t* value) {

@@ -38,10 +38,8 @@ static qn_status_t unknown_model(const qn__target_arch_t* arch, const char* opti
   qn__target_nearest_t nearest = qn__nearest_make(qn__str(name));
   for (size_t i = 0; i < arch->cpu_count; ++i) qn__nearest_offer(&nearest, arch->cpus[i].name);
   qn__nearest_offer(&nearest, "native");
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                        "option '%s': %s has no processor '%.64s'%s%s%s", option, arch->name, name,
-                        nearest.best ? "; did you mean '" : "", nearest.best ? nearest.best : "",
-                        nearest.best ? "'?" : "");
+  return qn__nearest_status(&nearest, QN_STATUS_INVALID_ARGUMENT,
+                            "option '%s': %s has no processor '%.64s'", option, arch->name, name);
 }
 
 static qn_status_t resolve_arch(qn_target_t* target, const char* mcpu) {
@@ -101,10 +99,8 @@ static qn_status_t find_feature(const qn__target_arch_t* arch, const char* optio
   for (size_t i = 0; i < arch->feature_count; ++i) {
     qn__nearest_offer(&nearest, arch->features[i].name);
   }
-  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                        "option '%s': %s has no extension '%.64s'%s%s%s", option, arch->name, name,
-                        nearest.best ? "; did you mean '" : "", nearest.best ? nearest.best : "",
-                        nearest.best ? "'?" : "");
+  return qn__nearest_status(&nearest, QN_STATUS_INVALID_ARGUMENT,
+                            "option '%s': %s has no extension '%.64s'", option, arch->name, name);
 }
 
 static qn_status_t resolve_features(qn_target_t* target, const qn__target_cpu_t* model) {

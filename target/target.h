@@ -71,6 +71,9 @@ typedef struct qn__target_nearest {
 } qn__target_nearest_t;
 qn__target_nearest_t qn__nearest_make(qn_str_t wanted);
 void qn__nearest_offer(qn__target_nearest_t* nearest, const char* name);
+// Makes a status with the message, and "; did you mean 'NAME'?" where a name is near.
+qn_status_t qn__nearest_status(const qn__target_nearest_t* nearest, qn_status_code_t code,
+                               const char* format, ...) QN_PRINTF(3, 4);
 
 // ---- devices (devices.c)
 
