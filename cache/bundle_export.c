@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "cache/bundle_write.h"
+#include "cache/entry_copy.h"
 
 typedef struct item {
   qn__source_item_t entry;
@@ -90,44 +91,28 @@ static qn_status_t write_entry(qn__bundle_writer_t* writer, const qn__hit_t* hit
   return QN_OK;
 }
 
-static void count_bad(const qn__bundle_export_options_t* options, const item_t* item,
-                      const char* reason, qn__bundle_export_report_t* report) {
-  report->bad_count++;
-  if (options->on_bad) options->on_bad(options->self, item->entry.key, reason);
-}
-
 // Writes one item. *out_is_done: no other source of its key is needed.
 static qn_status_t write_item(qn__bundle_writer_t* writer, const qn__source_t* sources,
                               const item_t* item, const qn__bundle_export_options_t* options,
                               qn__bundle_export_report_t* report, bool* out_is_done) {
+  const qn__source_t source = sources[item->source];
   qn__hit_t hit;
-  qn__get_result_t result = qn__source_read(sources[item->source], &item->entry, &hit);
+  qn__get_result_t result = qn__source_read(source, &item->entry, &hit);
   *out_is_done = result == QN__GET_HIT;
-  switch (result) {
-    case QN__GET_HIT: {
-      qn_status_t status = write_entry(writer, &hit, options, report);
-      qn__source_release(sources[item->source], &hit);
-      return status;
-    }
-    case QN__GET_BAD:
-      count_bad(options, item, qn__reason_text(hit.reason), report);
-      return QN_OK;
-    case QN__GET_UNTRUSTED:
-      count_bad(options, item, "the entry is of another user, no file, or not what was signed",
-                report);
-      return QN_OK;
-    case QN__GET_ERROR: {
-      char hex[33];
-      qn__hash128_hex(item->entry.key, hex);
-      return qn__fs_status(hit.error, "read entry", hex);
-    }
-    case QN__GET_NO_MEMORY:
-      return qn__out_of_memory("an entry of the cache");
-    case QN__GET_ABSENT:
-    case QN__GET_TIMEOUT:
-    case QN__GET_OFF:
-      break;
+  if (result == QN__GET_HIT) {
+    qn_status_t status = write_entry(writer, &hit, options, report);
+    qn__source_release(source, &hit);
+    return status;
   }
+  if (result == QN__GET_ABSENT) return QN_OK;
+  const char* reason = NULL;
+  if (result == QN__GET_BAD) reason = qn__reason_text(hit.reason);
+  if (result == QN__GET_UNTRUSTED) {
+    reason = "the entry is of another user, no file, or not what was signed";
+  }
+  if (!reason) return qn__get_status(item->entry.key, result, &hit);
+  report->bad_count++;
+  if (options->on_bad) options->on_bad(options->self, item->entry.key, reason);
   return QN_OK;
 }
 

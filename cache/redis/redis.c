@@ -47,6 +47,13 @@ static qn__store_result_t send_command(qn__redis_t* redis, int count, const qn_s
   return result;
 }
 
+// Sends a command and reads its reply.
+static qn__store_result_t ask(qn__redis_t* redis, int count, const qn_str_t* words,
+                              size_t limit_bytes, int64_t deadline_ns) {
+  qn__store_result_t result = send_command(redis, count, words, deadline_ns);
+  return result == QN__STORE_OK ? qn__redis_read_reply(redis, limit_bytes, deadline_ns) : result;
+}
+
 // Returns the first word of an error, such as "NOPERM".
 static qn_str_t code_of(const qn__redis_reply_t* reply) {
   size_t size = 0;
@@ -91,8 +98,7 @@ static qn__store_result_t authenticate(qn__redis_t* redis, int64_t deadline_ns) 
   const qn__redis_url_t* url = &redis->url;
   qn_str_t words[3] = {QN_STR("AUTH"), qn__str(url->user), qn__str(url->password)};
   if (!url->user[0]) words[1] = words[2];
-  qn__store_result_t result = send_command(redis, url->user[0] ? 3 : 2, words, deadline_ns);
-  if (result == QN__STORE_OK) result = qn__redis_read_reply(redis, 0, deadline_ns);
+  qn__store_result_t result = ask(redis, url->user[0] ? 3 : 2, words, 0, deadline_ns);
   if (result != QN__STORE_OK || is_ok(redis)) return result;
   qn__redis_reply_t reply = redis->reply;
   if (reply.type != QN__REDIS_ERROR) return refused(redis, "AUTH");
@@ -103,8 +109,7 @@ static qn__store_result_t authenticate(qn__redis_t* redis, int64_t deadline_ns) 
 
 static qn__store_result_t choose_database(qn__redis_t* redis, int64_t deadline_ns) {
   const qn_str_t words[] = {QN_STR("SELECT"), qn__str(redis->url.database)};
-  qn__store_result_t result = send_command(redis, 2, words, deadline_ns);
-  if (result == QN__STORE_OK) result = qn__redis_read_reply(redis, 0, deadline_ns);
+  qn__store_result_t result = ask(redis, 2, words, 0, deadline_ns);
   if (result != QN__STORE_OK || is_ok(redis)) return result;
   result = refused(redis, "SELECT");
   qn__redis_close_socket(redis);
@@ -132,8 +137,7 @@ static qn__store_result_t redis_get(void* connection, qn_str_t key, size_t limit
                                     int64_t deadline_ns, uint8_t** out_value, size_t* out_size) {
   qn__redis_t* redis = connection;
   const qn_str_t words[] = {QN_STR("GET"), key};
-  qn__store_result_t result = send_command(redis, 2, words, deadline_ns);
-  if (result == QN__STORE_OK) result = qn__redis_read_reply(redis, limit_bytes, deadline_ns);
+  qn__store_result_t result = ask(redis, 2, words, limit_bytes, deadline_ns);
   if (result != QN__STORE_OK) return result;
   if (redis->reply.type == QN__REDIS_NIL) return QN__STORE_ABSENT;
   if (redis->reply.type != QN__REDIS_BULK) return refused(redis, "GET");
@@ -173,8 +177,7 @@ static qn__store_result_t redis_claim(void* connection, qn_str_t key, qn_str_t o
   char ttl[24];
   (void)snprintf(ttl, sizeof ttl, "%" PRId64, ttl_ms > 0 ? ttl_ms : 1);
   const qn_str_t words[] = {QN_STR("SET"), key, owner, QN_STR("NX"), QN_STR("PX"), qn__str(ttl)};
-  qn__store_result_t result = send_command(redis, 6, words, deadline_ns);
-  if (result == QN__STORE_OK) result = qn__redis_read_reply(redis, 0, deadline_ns);
+  qn__store_result_t result = ask(redis, 6, words, 0, deadline_ns);
   if (result != QN__STORE_OK) return result;
   if (redis->reply.type == QN__REDIS_NIL) return QN__STORE_ABSENT;
   return is_ok(redis) ? QN__STORE_OK : refused(redis, "SET NX");
@@ -184,8 +187,7 @@ static qn__store_result_t redis_unclaim(void* connection, qn_str_t key, qn_str_t
                                         int64_t deadline_ns) {
   qn__redis_t* redis = connection;
   const qn_str_t words[] = {QN_STR("EVAL"), QN_STR(unclaim_script), QN_STR("1"), key, owner};
-  qn__store_result_t result = send_command(redis, 5, words, deadline_ns);
-  if (result == QN__STORE_OK) result = qn__redis_read_reply(redis, 0, deadline_ns);
+  qn__store_result_t result = ask(redis, 5, words, 0, deadline_ns);
   if (result != QN__STORE_OK) return result;
   if (redis->reply.type != QN__REDIS_INTEGER) return refused(redis, "EVAL");
   return redis->reply.integer == 1 ? QN__STORE_OK : QN__STORE_ABSENT;
