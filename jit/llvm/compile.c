@@ -42,7 +42,6 @@ typedef struct job {
   qn_allocator_t allocator;
   qn_compile_request_t request;
   form_t form;  // the last stage
-  qn_sink_t sink;
   qn_target_t* target;
   qn__arena_t arena;
   qn__ir_body_t body;
@@ -53,6 +52,7 @@ typedef struct job {
   qn__llvm_emit_result_t emitted;
   LLVMMemoryBufferRef file;
   qn__llvm_image_t image;
+  bool is_abandoned;     // LLVM failed fatally: its objects must not be disposed of
   char diagnostic[256];  // LLVM's first error; "" for none
 } job_t;
 
@@ -158,8 +158,7 @@ static qn_status_t run_llvm(void* self) {
 
 // ------------------------------------------------------------------------------------ results
 
-static qn_status_t write_form(const job_t* job) {
-  qn_sink_t sink = job->sink;
+static qn_status_t write_form(const job_t* job, qn_sink_t sink) {
   switch (job->form) {
     case FORM_IR: {
       qn__buffer_t text;
@@ -214,32 +213,29 @@ static qn_status_t make_artifact(job_t* job, qn_artifact_t** out_artifact) {
 
 // ------------------------------------------------------------------------------------ jobs
 
-static void begin(qn__llvm_t* llvm, form_t form, job_t* job) {
+// Runs the stages up to `form`. Call end() afterwards, also after an error.
+static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, form_t form,
+                       job_t* job) {
   memset(job, 0, sizeof *job);
   job->allocator = llvm->allocator;
   job->form = form;
   qn__arena_init(&job->arena, llvm->allocator);
   qn__llvm_image_init(&job->image, llvm->allocator);
-}
-
-static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, job_t* job,
-                       bool* out_is_abandoned) {
-  *out_is_abandoned = false;
   QN_STRUCT_READ(qn_compile_request_t, request, given);
   job->request = given;
   QN_TRY(prepare_body(job));
-  if (job->form == FORM_IR) return QN_OK;
+  if (form == FORM_IR) return QN_OK;
   QN_TRY(qn__llvm_worker_take(&llvm->pool, &job->worker));
-  return qn__llvm_guard_run(run_llvm, job, out_is_abandoned);
+  return qn__llvm_guard_run(run_llvm, job, &job->is_abandoned);
 }
 
-static void end(qn__llvm_t* llvm, job_t* job, bool is_abandoned) {
-  if (!is_abandoned) {
+static void end(qn__llvm_t* llvm, job_t* job) {
+  if (!job->is_abandoned) {
     if (job->file) LLVMDisposeMemoryBuffer(job->file);
     if (job->emitted.module) LLVMDisposeModule(job->emitted.module);
     if (job->context) LLVMContextDispose(job->context);
   }
-  if (job->worker) qn__llvm_worker_give_back(&llvm->pool, job->worker, is_abandoned);
+  if (job->worker) qn__llvm_worker_give_back(&llvm->pool, job->worker, job->is_abandoned);
   if (job->has_body) qn__body_deinit(&job->body);
   qn_target_release(job->target);
   qn__llvm_image_deinit(&job->image);
@@ -250,11 +246,9 @@ qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* reque
                              qn_artifact_t** out_artifact) {
   *out_artifact = NULL;
   job_t job;
-  bool is_abandoned;
-  begin(llvm, FORM_IMAGE, &job);
-  qn_status_t status = run(llvm, request, &job, &is_abandoned);
+  qn_status_t status = run(llvm, request, FORM_IMAGE, &job);
   if (qn_ok(status)) status = make_artifact(&job, out_artifact);
-  end(llvm, &job, is_abandoned);
+  end(llvm, &job);
   return status;
 }
 
@@ -269,12 +263,9 @@ qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request,
                           form);
   }
   job_t job;
-  bool is_abandoned;
-  begin(llvm, wanted, &job);
-  job.sink = sink;
-  qn_status_t status = run(llvm, request, &job, &is_abandoned);
-  if (qn_ok(status)) status = write_form(&job);
-  end(llvm, &job, is_abandoned);
+  qn_status_t status = run(llvm, request, wanted, &job);
+  if (qn_ok(status)) status = write_form(&job, sink);
+  end(llvm, &job);
   return status;
 }
 

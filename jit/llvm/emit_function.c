@@ -201,6 +201,13 @@ void qn__emit_bind(qn__llvm_emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t
   slot->owner = e->fn->serial;
 }
 
+void qn__emit_bind_index(qn__llvm_emit_t* e, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+                         qn__llvm_value_t index) {
+  qn__llvm_var_slot_t* slot = var->user;
+  slot->is_nonnegative = qn__emit_is_nonnegative(begin);
+  qn__emit_bind(e, var, index);
+}
+
 // Loads a scalar parameter or symbol, whose bits are zero-extended in its word.
 static LLVMValueRef load_param(qn__llvm_emit_t* e, uint32_t index, qn__ir_var_kind_t kind,
                                qn_dtype_t dtype) {

@@ -25,7 +25,7 @@ typedef enum qn__llvm_shape {
 } qn__llvm_shape_t;
 
 // A value of the program. An f16 or bf16 is held as the equal f32, a bool as an i1.
-typedef struct qn__value {
+typedef struct qn__llvm_value {
   LLVMValueRef v;
   LLVMValueRef stride;  // LINEAR: a scalar of v's type
   qn_dtype_t dtype;
@@ -152,6 +152,10 @@ LLVMValueRef qn__emit_splat(qn__llvm_emit_t* e, LLVMValueRef scalar, uint32_t la
 qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef stride);
+// Returns the iterations from `index` (i64) on, one for each lane.
+static inline qn__llvm_value_t qn__emit_lanes_from(const qn__llvm_emit_t* e, LLVMValueRef index) {
+  return qn__emit_linear(QN_DTYPE_I64, index, LLVMConstInt(e->i64, 1, false));
+}
 // Returns UNIFORM or VARYING.
 static inline qn__llvm_value_t qn__emit_value(qn_dtype_t dtype, LLVMValueRef v, bool is_uniform) {
   return is_uniform ? qn__emit_uniform(dtype, v) : qn__emit_varying(dtype, v);
@@ -181,6 +185,9 @@ LLVMValueRef qn__emit_first_lane(qn__llvm_emit_t* e, LLVMValueRef mask);
 LLVMValueRef qn__emit_last_lane(qn__llvm_emit_t* e, LLVMValueRef mask);
 // Returns the mask of the first `count` lanes (i64, from 1 to lanes).
 LLVMValueRef qn__emit_prefix_mask(qn__llvm_emit_t* e, LLVMValueRef count);
+// Enclose a vector region of `lanes` lanes, of which the first `count` (NULL: all) are active.
+void qn__emit_region_begin(qn__llvm_emit_t* e, uint32_t lanes, LLVMValueRef count);
+void qn__emit_region_end(qn__llvm_emit_t* e);
 // Returns the current mask; all lanes if there is none.
 LLVMValueRef qn__emit_mask(qn__llvm_emit_t* e);
 typedef struct qn__llvm_mask_state {
@@ -223,6 +230,9 @@ qn__llvm_entry_state_t qn__emit_entry_begin(qn__llvm_emit_t* e);
 void qn__emit_entry_end(qn__llvm_emit_t* e, qn__llvm_entry_state_t state);
 
 void qn__emit_bind(qn__llvm_emit_t* e, const qn__ir_var_t* var, qn__llvm_value_t value);
+// Binds the variable of a loop or reduction that starts at `begin`.
+void qn__emit_bind_index(qn__llvm_emit_t* e, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+                         qn__llvm_value_t index);
 qn__llvm_value_t qn__emit_var(qn__llvm_emit_t* e, const qn__ir_var_t* var);
 // Return the address of the first element, and extents and strides in elements (i64), as values of
 // the current function.

@@ -78,11 +78,8 @@ LLVMValueRef qn__emit_left(qn__llvm_emit_t* e, LLVMValueRef index, LLVMValueRef 
 
 // ------------------------------------------------------------------------------------ iterations
 
-static void emit_iteration(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index) {
-  qn__llvm_var_slot_t* slot = loop->loop.var->user;
-  slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
-  qn__llvm_value_t value = qn__emit_uniform(QN_DTYPE_I64, index);
-  qn__emit_bind(e, loop->loop.var, value);
+static void emit_iteration(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, qn__llvm_value_t index) {
+  qn__emit_bind_index(e, loop->loop.var, loop->loop.begin, index);
   qn__emit_block_of(e, &loop->loop.body);
 }
 
@@ -90,20 +87,13 @@ static void emit_iteration(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVa
 static void emit_lanes(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef index,
                        uint32_t lanes, LLVMValueRef count) {
   if (lanes <= 1) {
-    emit_iteration(e, loop, index);
+    assert(!count);
+    emit_iteration(e, loop, qn__emit_uniform(QN_DTYPE_I64, index));
     return;
   }
-  qn__llvm_function_t* fn = e->fn;
-  qn__llvm_var_slot_t* slot = loop->loop.var->user;
-  slot->is_nonnegative = qn__emit_is_nonnegative(loop->loop.begin);
-  assert(fn->lanes == 0 && !fn->mask);  // vector regions do not nest
-  fn->lanes = lanes;
-  fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
-  fn->can_mask_be_empty = false;
-  qn__emit_bind(e, loop->loop.var, qn__emit_linear(QN_DTYPE_I64, index, qn__emit_i64(e, 1)));
-  qn__emit_block_of(e, &loop->loop.body);
-  fn->lanes = 0;
-  fn->mask = NULL;
+  qn__emit_region_begin(e, lanes, count);
+  emit_iteration(e, loop, qn__emit_lanes_from(e, index));
+  qn__emit_region_end(e);
 }
 
 void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
@@ -113,11 +103,11 @@ void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVa
   if (is_constant && first >= last) return;
   if (is_constant &&
       (last - first == 1 || (loop->loop.kind == QN_LOOP_UNROLL && last - first <= MAX_UNROLLED))) {
-    for (int64_t i = first; i < last; ++i) emit_iteration(e, loop, qn__emit_i64(e, i));
+    for (int64_t i = first; i < last; ++i) emit_lanes(e, loop, qn__emit_i64(e, i), 1, NULL);
     return;
   }
   qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, end, 1, NULL);
-  emit_iteration(e, loop, counter.index);
+  emit_lanes(e, loop, counter.index, 1, NULL);
   (void)qn__emit_count_end(e, &counter, NULL);
 }
 

@@ -52,6 +52,20 @@ LLVMValueRef qn__emit_prefix_mask(qn__llvm_emit_t* e, LLVMValueRef count) {
   return LLVMBuildICmp(b, LLVMIntSLT, lane, qn__emit_splat(e, limit, lanes), "");
 }
 
+void qn__emit_region_begin(qn__llvm_emit_t* e, uint32_t lanes, LLVMValueRef count) {
+  qn__llvm_function_t* fn = e->fn;
+  assert(fn->lanes == 0 && !fn->mask);  // regions do not nest
+  assert(lanes > 0 && lanes <= QN__EMIT_MAX_LANES);
+  fn->lanes = lanes;
+  fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
+  fn->can_mask_be_empty = false;
+}
+
+void qn__emit_region_end(qn__llvm_emit_t* e) {
+  e->fn->lanes = 0;
+  e->fn->mask = NULL;
+}
+
 LLVMValueRef qn__emit_mask(qn__llvm_emit_t* e) {
   if (e->fn->mask) return e->fn->mask;
   return LLVMConstAllOnes(qn__emit_wide(e, e->i1));

@@ -23,6 +23,7 @@ static bool check_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 
 // The walker's `self` is not const, but the walk only reads.
 static bool walk(const qn__llvm_emit_t* e, const qn__ir_block_t* block, qn__ir_expr_t* expr) {
+  if (e->options->has_avx512 || !e->options->has_avx2) return e->options->has_avx512;
   qn__llvm_emit_t copy = *e;
   qn__ir_walker_t walker = {check_stmt, check_expr, &copy};
   qn__ir_block_t all = *block;
@@ -30,13 +31,11 @@ static bool walk(const qn__llvm_emit_t* e, const qn__ir_block_t* block, qn__ir_e
 }
 
 bool qn__emit_can_mask_loop(const qn__llvm_emit_t* e, const qn__ir_block_t* body) {
-  if (e->options->has_avx512) return true;
-  return e->options->has_avx2 && walk(e, body, NULL);
+  return walk(e, body, NULL);
 }
 
 bool qn__emit_can_mask_reduce(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
-  if (e->options->has_avx512) return true;
-  return e->options->has_avx2 && walk(e, &expr->reduce.lets, expr->reduce.value);
+  return walk(e, &expr->reduce.lets, expr->reduce.value);
 }
 
 // ------------------------------------------------------------------------------------ conditions

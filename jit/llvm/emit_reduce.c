@@ -33,9 +33,7 @@ static LLVMValueRef step(qn__llvm_emit_t* e, qn_reduce_kind_t kind, qn_dtype_t d
 // Emits the lets and the value of the current iterations.
 static LLVMValueRef value_of(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
                              qn__llvm_value_t index) {
-  qn__llvm_var_slot_t* slot = expr->reduce.reduce_var->user;
-  slot->is_nonnegative = qn__emit_is_nonnegative(expr->reduce.begin);
-  qn__emit_bind(e, expr->reduce.reduce_var, index);
+  qn__emit_bind_index(e, expr->reduce.reduce_var, expr->reduce.begin, index);
   qn__emit_block_of(e, &expr->reduce.lets);
   return qn__emit_widen(e, qn__emit_expr(e, expr->reduce.value));
 }
@@ -75,14 +73,13 @@ static LLVMValueRef step_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LL
   qn__llvm_function_t* fn = e->fn;
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
-  fn->mask = count ? qn__emit_prefix_mask(e, count) : NULL;
-  fn->can_mask_be_empty = false;
-  LLVMValueRef value = value_of(e, expr, qn__emit_linear(QN_DTYPE_I64, index, qn__emit_i64(e, 1)));
+  qn__emit_region_begin(e, qn__llvm_lane_count(LLVMTypeOf(partial)), count);
+  LLVMValueRef value = value_of(e, expr, qn__emit_lanes_from(e, index));
   if (fn->mask) {
     LLVMValueRef idle = qn__emit_splat(e, neutral(e, kind, dtype), fn->lanes);
     value = LLVMBuildSelect(fn->builder, fn->mask, value, idle, "");
   }
-  fn->mask = NULL;
+  qn__emit_region_end(e);
   return step(e, kind, dtype, partial, value);
 }
 
@@ -98,7 +95,6 @@ static LLVMValueRef run_tail(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVM
 
 static LLVMValueRef run_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef begin,
                               LLVMValueRef end, uint32_t lanes) {
-  qn__llvm_function_t* fn = e->fn;
   qn_dtype_t dtype = accumulator_dtype(expr->dtype);
   qn_reduce_kind_t kind = expr->reduce.reduce_kind;
   bool is_masked = qn__emit_can_mask_reduce(e, expr);
@@ -107,12 +103,10 @@ static LLVMValueRef run_lanes(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLV
   LLVMValueRef start = qn__emit_splat(e, neutral(e, kind, dtype), lanes);
   qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, start);
   counter.can_overrun = is_one_loop;
-  fn->lanes = lanes;
   LLVMValueRef count = is_one_loop ? qn__emit_left(e, counter.index, end, lanes) : NULL;
   LLVMValueRef partial = step_lanes(e, expr, counter.index, count, counter.carried);
   partial = qn__emit_count_end(e, &counter, partial);
   if (is_masked && !is_one_loop) partial = run_tail(e, expr, main_end, end, partial);
-  fn->lanes = 0;
   LLVMValueRef total = join_lanes(e, kind, dtype, partial, lanes);
   return is_masked ? total : run_serial(e, expr, main_end, end, total);
 }

@@ -46,16 +46,22 @@ static bool is_invariant(special_search_t* search, qn__ir_expr_t* expr) {
   return qn__walk_expr(&walker, expr);
 }
 
+// Returns whether all iterations of a loop fit into one vector.
+static bool is_short_vector(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
+  const qn__ir_expr_t* begin = loop->loop.begin;
+  const qn__ir_expr_t* end = loop->loop.end;
+  if (begin->kind != QN__EXPR_INT || end->kind != QN__EXPR_INT) return false;
+  int64_t count;
+  return !__builtin_sub_overflow(end->int_value, begin->int_value, &count) && count > 0 &&
+         count <= QN__EMIT_MAX_LANES && qn__emit_loop_lanes(e, loop) > 1;
+}
+
 static void collect(special_search_t* search, const qn__ir_block_t* block) {
   for (const qn__ir_stmt_t* stmt = block->first; stmt && !search->is_hopeless; stmt = stmt->next) {
     if (++search->statements > MAX_COPIED_STATEMENTS) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_WHILE) search->is_hopeless = true;
     if (stmt->kind == QN__STMT_LOOP) {
-      bool is_vector =
-          qn__emit_loop_lanes(search->e, stmt) > 1 && stmt->loop.begin->kind == QN__EXPR_INT &&
-          stmt->loop.end->kind == QN__EXPR_INT &&
-          stmt->loop.end->int_value - stmt->loop.begin->int_value <= QN__EMIT_MAX_LANES;
-      if (!is_vector || search->vector) search->is_hopeless = true;
+      if (!is_short_vector(search->e, stmt) || search->vector) search->is_hopeless = true;
       search->vector = stmt;
       collect(search, &stmt->loop.body);
       search->vector = NULL;
@@ -75,18 +81,14 @@ static void collect(special_search_t* search, const qn__ir_block_t* block) {
 static LLVMValueRef holds(qn__llvm_emit_t* e, const qn__ir_expr_t* condition,
                           const qn__ir_stmt_t* loop) {
   if (!loop) return qn__emit_scalar(e, condition);
-  qn__llvm_function_t* fn = e->fn;
   int64_t first = loop->loop.begin->int_value;
   int64_t count = loop->loop.end->int_value - first;
-  assert(fn->lanes == 0 && count > 0 && count <= QN__EMIT_MAX_LANES);
-  fn->lanes = (uint32_t)count;
-  fn->mask = NULL;
-  qn__emit_bind(e, loop->loop.var,
-                qn__emit_linear(QN_DTYPE_I64, qn__emit_i64(e, first), qn__emit_i64(e, 1)));
+  qn__emit_region_begin(e, (uint32_t)count, NULL);
+  qn__emit_bind(e, loop->loop.var, qn__emit_lanes_from(e, qn__emit_i64(e, first)));
   qn__llvm_value_t value = qn__emit_expr(e, condition);
   LLVMValueRef result =
       value.shape == QN__LLVM_SHAPE_UNIFORM ? value.v : qn__emit_all(e, qn__emit_widen(e, value));
-  fn->lanes = 0;
+  qn__emit_region_end(e);
   return result;
 }
 

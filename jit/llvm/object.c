@@ -88,26 +88,28 @@ static qn_status_t inspect_sections(const view_t* view, size_t* out_load_bytes) 
 
 // Returns whether a relocation uses a table of addresses.
 static bool is_got_relocation(uint16_t machine, uint32_t type) {
-  if (machine == EM_X86_64) {
-    switch (type) {
-      case R_X86_64_GOT32:
-      case R_X86_64_GOTPCREL:
-      case R_X86_64_GOTPCRELX:
-      case R_X86_64_REX_GOTPCRELX:
-      case R_X86_64_GOT64:
-      case R_X86_64_GOTPCREL64:
-      case R_X86_64_GOTOFF64:
-      case R_X86_64_GOTPC32:
-      case R_X86_64_GOTPC64:
-      case R_X86_64_GOTPLT64:
-      case R_X86_64_GOTTPOFF:
-        return true;
-      default:
-        return false;
-    }
+  static const struct {
+    uint16_t machine;
+    uint32_t type;
+  } table[] = {
+      {EM_X86_64, R_X86_64_GOT32},
+      {EM_X86_64, R_X86_64_GOTPCREL},
+      {EM_X86_64, R_X86_64_GOTPCRELX},
+      {EM_X86_64, R_X86_64_REX_GOTPCRELX},
+      {EM_X86_64, R_X86_64_GOT64},
+      {EM_X86_64, R_X86_64_GOTPCREL64},
+      {EM_X86_64, R_X86_64_GOTOFF64},
+      {EM_X86_64, R_X86_64_GOTPC32},
+      {EM_X86_64, R_X86_64_GOTPC64},
+      {EM_X86_64, R_X86_64_GOTPLT64},
+      {EM_X86_64, R_X86_64_GOTTPOFF},
+      {EM_AARCH64, R_AARCH64_ADR_GOT_PAGE},
+      {EM_AARCH64, R_AARCH64_LD64_GOT_LO12_NC},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(table); ++i) {
+    if (table[i].machine == machine && table[i].type == type) return true;
   }
-  return machine == EM_AARCH64 &&
-         (type == R_AARCH64_ADR_GOT_PAGE || type == R_AARCH64_LD64_GOT_LO12_NC);
+  return false;
 }
 
 static qn_status_t inspect_relocations(const view_t* view, size_t* inout_load_bytes) {
