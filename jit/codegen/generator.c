@@ -122,6 +122,7 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
                             "code generator '%s': %d have been registered, no more can be",
                             table->name, REGISTERED_LIMIT);
   } else {
+    assert(!registered[count].table.name);  // readers see only the first `count`
     registered[count].table = copy;
     memcpy(registered[count].identity, identity, sizeof identity);
     atomic_store_explicit(&registered_count, count + 1, memory_order_release);
@@ -339,6 +340,7 @@ static bool take_open(qn__generators_t* generators, uint32_t index, const qn_cod
   qn__mutex_lock(&generators->mutex);
   const qn__generator_t* item = &generators->items[index];
   bool is_open = item->table != NULL;
+  assert(index < generators->count);
   if (is_open) {
     *out_table = item->table;
     *out_self = item->self;
@@ -361,6 +363,7 @@ qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
     status = open_generator(generators->directory, item, &table, &self);
     if (qn_ok(status)) {
       qn__mutex_lock(&generators->mutex);
+      assert(!item->table);  // `opening` admits one thread
       (void)snprintf(item->identity, sizeof item->identity, "%s", table->identity(self));
       item->self = self;
       item->table = table;

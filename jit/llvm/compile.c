@@ -21,21 +21,19 @@
 #include "jit/llvm/image.h"
 #include "target/target.h"
 
-#define QN_LLVM_FORMS(X) \
-  X(IR, "ir")            \
-  X(LLVM_RAW, "llvm-raw") X(LLVM, "llvm") X(ASM, "asm") X(OBJ, "obj") X(IMAGE, "image")
-
 typedef enum form {
-#define AS_ENUM(name, text) FORM_##name,
-  QN_LLVM_FORMS(AS_ENUM)
-#undef AS_ENUM
-      FORM_COUNT
+  FORM_IR,
+  FORM_LLVM_RAW,
+  FORM_LLVM,
+  FORM_ASM,
+  FORM_OBJ,
+  FORM_IMAGE,
+  FORM_COUNT
 } form_t;
 
-static const char* const form_texts[] = {
-#define AS_TEXT(name, text) text,
-    QN_LLVM_FORMS(AS_TEXT)
-#undef AS_TEXT
+static const char* const form_texts[FORM_COUNT] = {
+    [FORM_IR] = "ir",   [FORM_LLVM_RAW] = "llvm-raw", [FORM_LLVM] = "llvm",
+    [FORM_ASM] = "asm", [FORM_OBJ] = "obj",           [FORM_IMAGE] = "image",
 };
 
 typedef struct job {

@@ -63,6 +63,7 @@ static bool is_inside(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
 
 // Emits one more than the offset of the last element of a buffer that is no view.
 static LLVMValueRef span_of(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
+  assert(buffer->scope != QN__SCOPE_VIEW);
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef size = qn__emit_i64(e, 1);
   for (uint32_t i = 0; i < buffer->rank; ++i) {
@@ -81,6 +82,7 @@ static LLVMValueRef span_of(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
 static qn__llvm_value_t add_scaled(qn__llvm_emit_t* e, qn__llvm_value_t a, qn__llvm_value_t b,
                                    LLVMValueRef scale) {
   LLVMBuilderRef builder = e->fn->builder;
+  assert(b.dtype == QN_DTYPE_I64 && (!a.v || a.dtype == QN_DTYPE_I64));
   int64_t factor;
   bool is_one = qn__emit_const_int(scale, &factor) && factor == 1;
   LLVMValueRef zero = qn__emit_i64(e, 0);
@@ -131,26 +133,19 @@ static qn__llvm_value_t element_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t
   return offset;
 }
 
-static bool evaluate(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
-                     qn__ir_expr_t* const* indices, qn__llvm_value_t** out_values) {
-  *out_values = qn__arena_alloc_array(e->arena, buffer->rank + 1U, sizeof **out_values);
-  if (!*out_values) {
-    e->has_failed = true;
-    return false;
-  }
+static void evaluate(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
+                     qn__ir_expr_t* const* indices, qn__llvm_value_t* out_values) {
+  assert(buffer->rank <= QN__LARGEST_RANK);
   for (uint32_t i = 0; i < buffer->rank; ++i) {
-    (*out_values)[i] = index_value(e, indices[i]);
-    if (qn__emit_checks(e)) check_index(e, buffer, i, (*out_values)[i]);
+    out_values[i] = index_value(e, indices[i]);
+    if (qn__emit_checks(e)) check_index(e, buffer, i, out_values[i]);
   }
-  return true;
 }
 
 qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                  qn__ir_expr_t* const* indices) {
-  qn__llvm_value_t* values;
-  if (!evaluate(e, buffer, indices, &values)) {
-    return qn__emit_uniform(QN_DTYPE_I64, qn__emit_i64(e, 0));
-  }
+  qn__llvm_value_t values[QN__LARGEST_RANK];
+  evaluate(e, buffer, indices, values);
   return element_offset(e, buffer, values);
 }
 
@@ -158,18 +153,15 @@ qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* b
                                     qn__ir_expr_t* const* indices) {
   const qn__ir_buffer_t* root = qn__buf_root(buffer);
   LLVMValueRef base = qn__emit_pointer(e, root);
-  qn__llvm_address_t address = {buffer, base, NULL, QN__LLVM_SHAPE_UNIFORM, false};
-  qn__llvm_value_t* values;
-  if (!evaluate(e, buffer, indices, &values)) return address;
+  qn__llvm_value_t values[QN__LARGEST_RANK];
+  evaluate(e, buffer, indices, values);
   qn__llvm_value_t offset = element_offset(e, buffer, values);
   if (qn__emit_checks(e) && buffer->scope == QN__SCOPE_VIEW) {
     // A view may have any shape, so an index within it does not prove that the element exists.
     require_below(e, root, 0, offset, span_of(e, root));
   }
   LLVMTypeRef type = qn__emit_memory_type(e, buffer->dtype);
-  address.pointer = LLVMBuildGEP2(e->fn->builder, type, base, &offset.v, 1, "");
-  address.shape = offset.shape;
-  address.stride = offset.stride;
-  address.is_harmless = e->fn->lanes > 0 && is_inside(e, buffer, values);
-  return address;
+  LLVMValueRef pointer = LLVMBuildGEP2(e->fn->builder, type, base, &offset.v, 1, "");
+  bool is_harmless = e->fn->lanes > 0 && is_inside(e, buffer, values);
+  return (qn__llvm_address_t){buffer, pointer, offset.stride, offset.shape, is_harmless};
 }

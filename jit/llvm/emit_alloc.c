@@ -70,6 +70,7 @@ static void allocate_workspace(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer
     slot->pointer = LLVMConstNull(e->pointer);
     return;
   }
+  assert(e->fn->lanes == 0);  // emit_lanes.c refuses loops that allocate
   LLVMValueRef bytes = checked_bytes(e, buffer);
   bytes = qn__emit_int_min_max(e, QN_DTYPE_I64, false, bytes, qn__emit_i64(e, 1));
   slot->pointer = qn__emit_env_call(e, ENV_ALLOCATE, e->allocate_type, &bytes, 1);
@@ -89,6 +90,7 @@ void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* 
                                 bool is_failing) {
   LLVMBuilderRef b = e->fn->builder;
   for (qn__llvm_workspace_t* w = e->fn->workspaces; w != until; w = w->previous) {
+    assert(w);  // `until` is in the list
     if (w->is_released && !is_failing) continue;
     LLVMValueRef pointer = LLVMBuildLoad2(b, e->pointer, w->slot, "");
     qn__llvm_when_t when = {NULL, NULL};

@@ -40,9 +40,10 @@ LLVMBasicBlockRef qn__emit_fail_block(qn__llvm_emit_t* e) {
 
 LLVMValueRef qn__emit_env_call(qn__llvm_emit_t* e, unsigned slot, LLVMTypeRef type,
                                LLVMValueRef* args, unsigned count) {
-  enum { MOST = 5 };
-  LLVMValueRef values[MOST + 1] = {e->fn->env};
-  for (unsigned i = 0; i < count && i < MOST; ++i) values[i + 1] = args[i];
+  enum { MAX_ARGS = 5 };
+  assert(count <= MAX_ARGS);
+  LLVMValueRef values[MAX_ARGS + 1] = {e->fn->env};
+  memcpy(values + 1, args, count * sizeof *args);
   LLVMBuilderRef b = e->fn->builder;
   // The table begins with two 32-bit words (qn_cpu_functions_t).
   LLVMValueRef functions = LLVMBuildLoad2(b, e->pointer, e->fn->env, "");
@@ -63,6 +64,7 @@ void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMVa
   enum { ENV_FAIL = 3 };
   qn__llvm_function_t* fn = e->fn;
   LLVMBuilderRef b = fn->builder;
+  assert(site < e->site_count || e->has_failed);
   int64_t constant;
   if (qn__emit_const_int(ok, &constant) && constant != 0) return;
   LLVMValueRef bad = LLVMBuildNot(b, ok, "");

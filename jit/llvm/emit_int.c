@@ -48,6 +48,7 @@ static LLVMValueRef divide_unsigned(qn__llvm_emit_t* e, bool is_mod, rounding_t 
 static LLVMValueRef divide_by_power(qn__llvm_emit_t* e, bool is_mod, int64_t divisor,
                                     LLVMValueRef a) {
   LLVMTypeRef type = LLVMTypeOf(a);
+  assert(divisor > 0 && (divisor & (divisor - 1)) == 0);
   if (is_mod) {
     return LLVMBuildAnd(e->fn->builder, a, qn__llvm_int(type, (uint64_t)divisor - 1), "");
   }

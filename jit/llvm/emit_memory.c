@@ -130,6 +130,7 @@ static LLVMValueRef load_one_by_one(qn__llvm_emit_t* e, const qn__llvm_address_t
 
 static LLVMValueRef load_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   const qn__ir_buffer_t* buffer = address->buffer;
+  assert(e->fn->lanes > 0);
   LLVMTypeRef type = qn__emit_wide(e, qn__emit_memory_type(e, buffer->dtype));
   bool is_masked = e->fn->mask && !address->is_harmless;
   if (has_step(address, 1)) {
@@ -171,6 +172,7 @@ static void masked_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, cons
 static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   const qn__ir_buffer_t* buffer = address->buffer;
+  assert(qn__llvm_lane_count(LLVMTypeOf(value)) == e->fn->lanes);
   if (has_step(address, 1)) {
     if (e->fn->mask && !address->is_harmless) {
       masked_store(e, buffer, "llvm.masked.store", value, address->pointer);

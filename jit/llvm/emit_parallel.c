@@ -35,6 +35,7 @@ static LLVMValueRef make_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* 
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef type = LLVMArrayType2(e->i64, body->capture_count);
   LLVMValueRef closure = qn__emit_alloca(e, type, 16);
+  assert(body->parent == e->fn && body->capture_count >= 1);
   LLVMBuildStore(b, e->fn->words, closure);
   int64_t index = 1;
   for (const qn__llvm_capture_t* capture = body->captures; capture; capture = capture->next) {
@@ -42,6 +43,7 @@ static LLVMValueRef make_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* 
     LLVMValueRef place = LLVMBuildGEP2(b, e->i64, closure, &offset, 1, "");
     LLVMSetAlignment(LLVMBuildStore(b, capture->outer, place), 8);
   }
+  assert(index == body->capture_count);
   return closure;
 }
 
@@ -63,6 +65,7 @@ void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef begin = qn__emit_scalar(e, loop->loop.begin);
   LLVMValueRef end = qn__emit_scalar(e, loop->loop.end);
+  assert(e->fn->depth == 0 && e->fn->lanes == 0);  // launches do not nest
   LLVMBasicBlockRef launch = qn__emit_block(e, "launch");
   LLVMBasicBlockRef here = qn__emit_block(e, "here");
   LLVMBasicBlockRef split = qn__emit_block(e, "split");

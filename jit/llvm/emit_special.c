@@ -127,6 +127,7 @@ bool qn__emit_specialised(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVal
   LLVMBasicBlockRef done = qn__emit_block(e, "endtile");
   LLVMBuildCondBr(b, holds_everywhere, inside, edge);
   qn__emit_at(e, inside);
+  assert(fn->known_count == 0 && search->count <= MAX_CONDITIONS);
   fn->known = search->found;
   fn->known_count = search->count;
   qn__emit_scalar_range(e, loop, begin, end);

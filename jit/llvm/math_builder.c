@@ -84,6 +84,7 @@ LLVMValueRef qn__llvm_math_avx512(const qn__llvm_math_builder_t* k, const char* 
   enum { MAX_ARGS = 5, CURRENT_ROUNDING = 4, SMALLEST_MASK = 8 };
   LLVMContextRef context = k->math->context;
   unsigned bits = width_bits(k);
+  assert(qn__llvm_math_has_avx512(k) && count + 3 <= MAX_ARGS);
   char full_name[64];
   snprintf(full_name, sizeof(full_name), "llvm.x86.avx512.mask.%s.%s.%u", name,
            k->is_f64 ? "pd" : "ps", bits);

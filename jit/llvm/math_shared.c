@@ -45,6 +45,7 @@ static LLVMValueRef cast(const qn__llvm_math_builder_t* k, const qn__ir_expr_t* 
 // Multiplies to the upper half. For one lane only, since its users are called lane by lane.
 static LLVMValueRef mulhi(const qn__llvm_math_builder_t* k, LLVMValueRef a, LLVMValueRef b) {
   LLVMTypeRef type = LLVMTypeOf(a);
+  assert(k->lanes == 0);
   unsigned width = LLVMGetIntTypeWidth(type);
   LLVMTypeRef wide = LLVMIntTypeInContext(k->math->context, 2 * width);
   LLVMValueRef product = LLVMBuildMul(k->builder, LLVMBuildZExt(k->builder, a, wide, ""),
@@ -56,6 +57,7 @@ static LLVMValueRef mulhi(const qn__llvm_math_builder_t* k, LLVMValueRef a, LLVM
 // Loads a word of 2/pi. For one lane of f64.
 static LLVMValueRef two_over_pi_word(const qn__llvm_math_builder_t* k, LLVMValueRef at) {
   enum { WORDS = sizeof(two_over_pi) / sizeof(two_over_pi[0]) };
+  assert(k->lanes == 0 && k->is_f64);
   LLVMValueRef global = LLVMGetNamedGlobal(k->math->module, "qn.math.two_over_pi");
   if (global == NULL) {
     LLVMValueRef words[WORDS];
@@ -231,6 +233,7 @@ static LLVMValueRef call(const qn__llvm_math_builder_t* k, qn__math_id_t id, LLV
 static LLVMValueRef each_lane(const qn__llvm_math_builder_t* k, qn__math_id_t id,
                               LLVMValueRef* args) {
   enum { MAX_ARGS = 3 };
+  assert(k->lanes > 0 && qn__math_info(id)->arity <= MAX_ARGS);
   LLVMBuilderRef b = k->builder;
   qn__llvm_math_builder_t one = qn__llvm_math_scalar(k);
   LLVMTypeRef counter = LLVMInt32TypeInContext(k->math->context);
