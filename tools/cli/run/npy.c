@@ -63,12 +63,6 @@ void npy_free(npy_array_t* array) {
   memset(array, 0, sizeof *array);
 }
 
-bool npy_reinterpret(npy_array_t* array, qn_dtype_t dtype) {
-  if (qn_dtype_size_bytes(array->dtype) != qn_dtype_size_bytes(dtype)) return false;
-  array->dtype = dtype;
-  return true;
-}
-
 // ---------------------------------------------------------------------------------- parsing
 
 typedef struct npy_parser {

@@ -1,7 +1,7 @@
 // tools/cli/run/npy.h: .npy files (NumPy format 1.0 and 2.0).
 //
 // Little-endian, C order. NumPy has no bf16: such an array is written as 16-bit unsigned integers,
-// and npy_reinterpret takes those for it. Any bytes are safe to read.
+// and value_make (values.h) takes those for it. Any bytes are safe to read.
 #ifndef QUERN_TOOLS_CLI_RUN_NPY_H_
 #define QUERN_TOOLS_CLI_RUN_NPY_H_
 
@@ -30,8 +30,6 @@ qn_status_t npy_write(const char* path, qn_dtype_t dtype, int32_t rank, const in
 // Makes an array with undefined contents. Errors: INVALID_ARGUMENT (negative or overflowing
 // extents, rank), OUT_OF_MEMORY.
 qn_status_t npy_make(qn_dtype_t dtype, int32_t rank, const int64_t* shape, npy_array_t* out_array);
-// Changes the dtype to another of the same size. False when the sizes differ.
-bool npy_reinterpret(npy_array_t* array, qn_dtype_t dtype);
 void npy_free(npy_array_t* array);
 
 #endif  // QUERN_TOOLS_CLI_RUN_NPY_H_

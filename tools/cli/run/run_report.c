@@ -51,9 +51,8 @@ static void print_small(const npy_array_t* array) {
     if (size > width) width = size;
   }
   for (int64_t i = 0; i < count; i++) {
-    bool is_last = (i + 1) % row == 0;
-    print(stdout, "%s%*s%s", i % row == 0 ? "  " : " ", width, element_text(array, (size_t)i, text),
-          is_last ? "\n" : "");
+    print(stdout, "%s%*s", i % row == 0 ? "  " : " ", width, element_text(array, (size_t)i, text));
+    if ((i + 1) % row == 0) print(stdout, "\n");
     // A blank line between matrices.
     bool is_matrix_end = array->rank > 2 && (i + 1) % (row * array->shape[array->rank - 2]) == 0;
     if (is_matrix_end && i + 1 < count) print(stdout, "\n");

@@ -220,7 +220,7 @@ qn_status_t value_make(const value_spec_t* spec, qn_dtype_t wanted, npy_array_t*
   if (spec->kind == VALUE_FILE) {
     qn_status_t status = npy_read(spec->path, out_array);
     if (qn_ok(status) && wanted == QN_DTYPE_BF16 && out_array->dtype == QN_DTYPE_U16) {
-      (void)npy_reinterpret(out_array, wanted);
+      out_array->dtype = wanted;
     }
     return status;
   }
