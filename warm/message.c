@@ -3,46 +3,136 @@
 
 // The text in place of a key that was not reached.
 static const char no_key[] = "                                ";
+#define KEY_DIGITS (sizeof no_key - 1)
 
-static void encode_body(const qn__warm_message_t* message, qn__warm_bytes_t* bytes) {
-  qn__warm_put_uint(bytes, (uint64_t)message->kind, 1);
+// Writes a message or reads one, so that one function knows what each kind consists of. A value
+// that is written is given back.
+typedef struct coder {
+  qn__warm_bytes_t* out;  // NULL: reads
+  qn__warm_reader_t in;
+} coder_t;
+
+static uint64_t code_uint(coder_t* coder, uint64_t value, size_t width) {
+  if (!coder->out) return qn__warm_take_uint(&coder->in, width);
+  qn__warm_put_uint(coder->out, value, width);
+  return value;
+}
+
+static qn__warm_span_t code_run(coder_t* coder, qn__warm_span_t run) {
+  if (!coder->out) return qn__warm_take_run(&coder->in);
+  qn__warm_put_run(coder->out, run);
+  return run;
+}
+
+// Codes bytes whose length the reader knows: all that are left, or fewer.
+static qn__warm_span_t code_bytes(coder_t* coder, qn__warm_span_t bytes, size_t size) {
+  if (!coder->out) return qn__warm_take(&coder->in, size);
+  qn__warm_put(coder->out, bytes);
+  return bytes;
+}
+
+static void require(coder_t* coder, bool is_right) {
+  if (!coder->out && !is_right) coder->in.is_bad = true;
+}
+
+// Text ends up in messages and in C strings: it has no zeros.
+static bool is_text(qn__warm_span_t run) {
+  return run.size == 0 || !memchr(run.data, 0, run.size);
+}
+
+static qn__warm_span_t code_text(coder_t* coder, qn__warm_span_t text) {
+  text = code_run(coder, text);
+  require(coder, is_text(text));
+  return text;
+}
+
+static qn_status_code_t code_status(coder_t* coder, qn_status_code_t code) {
+  switch ((uint32_t)code_uint(coder, (uint64_t)code, 4)) {
+#define QN_STATUS_CODE(name, value, text, doc) \
+  case value:                                  \
+    return QN_STATUS_##name;
+#include "quern/status.inc"
+#undef QN_STATUS_CODE
+    default:
+      require(coder, false);
+      return QN_STATUS_INTERNAL;
+  }
+}
+
+static bool are_settings(const qn__warm_message_t* message) {
+  qn__warm_span_t rest = message->settings, name, value;
+  uint32_t count = 0;
+  while (qn__warm_next_setting(&rest, &name, &value)) count++;
+  return rest.size == 0 && count == message->setting_count && count <= QN__WARM_MAX_SETTINGS;
+}
+
+static bool is_hex(qn__warm_span_t text) {
+  for (size_t i = 0; i < text.size; i++) {
+    char c = text.data[i];
+    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
+  }
+  return true;
+}
+
+static void code_key(coder_t* coder, char key[33]) {
+  qn__warm_span_t digits = {key[0] ? key : no_key, KEY_DIGITS};
+  digits = code_bytes(coder, digits, KEY_DIGITS);
+  if (coder->out || digits.size != KEY_DIGITS) return;
+  bool is_known = is_hex(digits);
+  require(coder, is_known || memcmp(digits.data, no_key, KEY_DIGITS) == 0);
+  if (is_known) memcpy(key, digits.data, KEY_DIGITS);
+}
+
+static void code_body(coder_t* coder, qn__warm_message_t* message) {
+  message->kind = (qn__warm_kind_t)code_uint(coder, (uint64_t)message->kind, 1);
   switch (message->kind) {
     case QN__WARM_HELLO:
-      qn__warm_put_uint(bytes, message->protocol, 4);
-      qn__warm_put_run(bytes, message->version);
-      qn__warm_put_uint(bytes, message->setting_count, 4);
-      qn__warm_put(bytes, message->settings);
+      message->protocol = (uint32_t)code_uint(coder, message->protocol, 4);
+      message->version = code_text(coder, message->version);
+      message->setting_count = (uint32_t)code_uint(coder, message->setting_count, 4);
+      message->settings = code_bytes(coder, message->settings, coder->in.rest.size);
+      require(coder, are_settings(message));
       break;
     case QN__WARM_READY:
-      qn__warm_put_uint(bytes, message->protocol, 4);
-      qn__warm_put_run(bytes, message->version);
+      message->protocol = (uint32_t)code_uint(coder, message->protocol, 4);
+      message->version = code_text(coder, message->version);
       break;
     case QN__WARM_BROKEN:
-      qn__warm_put_uint(bytes, (uint64_t)message->code, 4);
-      qn__warm_put_run(bytes, message->text);
+      message->code = code_status(coder, message->code);
+      message->text = code_text(coder, message->text);
       break;
-    case QN__WARM_TASK:
-      qn__warm_put_uint(bytes, message->id, 8);
-      qn__warm_put_uint(bytes, (uint64_t)message->tier, 1);
-      qn__warm_put_uint(bytes, message->is_checked, 1);
-      qn__warm_put_run(bytes, message->target_json);
-      qn__warm_put_run(bytes, message->module);
+    case QN__WARM_TASK: {
+      message->id = code_uint(coder, message->id, 8);
+      message->tier = (qn_tier_t)code_uint(coder, (uint64_t)message->tier, 1);
+      require(coder, message->tier == QN_TIER_FAST || message->tier == QN_TIER_FULL);
+      uint64_t is_checked = code_uint(coder, message->is_checked, 1);
+      require(coder, is_checked <= 1);
+      message->is_checked = is_checked == 1;
+      message->target_json = code_text(coder, message->target_json);
+      message->module = code_run(coder, message->module);
       break;
+    }
     case QN__WARM_RESULT:
-      qn__warm_put_uint(bytes, message->id, 8);
-      qn__warm_put_uint(bytes, (uint64_t)message->outcome, 1);
-      qn__warm_put_uint(bytes, (uint64_t)message->compile_ns, 8);
-      qn__warm_put(bytes, (qn__warm_span_t){message->key[0] ? message->key : no_key, 32});
-      qn__warm_put_uint(bytes, (uint64_t)message->code, 4);
-      qn__warm_put_run(bytes, message->text);
+      message->id = code_uint(coder, message->id, 8);
+      message->outcome = (qn_warm_outcome_t)code_uint(coder, (uint64_t)message->outcome, 1);
+      require(coder, message->outcome >= QN_WARM_COMPILED && message->outcome <= QN_WARM_FAILED);
+      message->compile_ns = (int64_t)code_uint(coder, (uint64_t)message->compile_ns, 8);
+      require(coder, message->compile_ns >= 0);
+      code_key(coder, message->key);
+      message->code = code_status(coder, message->code);
+      message->text = code_text(coder, message->text);
       break;
+    default:
+      require(coder, false);
   }
 }
 
 void qn__warm_message_encode(const qn__warm_message_t* message, qn__warm_bytes_t* bytes) {
   size_t at = bytes->size;
   qn__warm_put_uint(bytes, 0, 4);
-  encode_body(message, bytes);
+  coder_t coder = {.out = bytes};
+  qn__warm_message_t copy = *message;
+  code_body(&coder, &copy);
   if (bytes->has_failed) return;
   size_t size = bytes->size - at - QN__WARM_LENGTH_BYTES;
   if (size > QN__WARM_MAX_BODY_BYTES) {
@@ -60,109 +150,11 @@ bool qn__warm_message_length(const char length[QN__WARM_LENGTH_BYTES], size_t* o
   return *out_size > 0 && *out_size <= QN__WARM_MAX_BODY_BYTES;
 }
 
-// Text ends up in messages and in C strings: it has no zeros.
-static qn__warm_span_t read_text(qn__warm_reader_t* reader) {
-  qn__warm_span_t run = qn__warm_take_run(reader);
-  if (run.size && memchr(run.data, 0, run.size)) reader->is_bad = true;
-  return run;
-}
-
-static bool read_bool(qn__warm_reader_t* reader) {
-  uint8_t value = (uint8_t)qn__warm_take_uint(reader, 1);
-  if (value > 1) reader->is_bad = true;
-  return value == 1;
-}
-
-static qn_status_code_t read_code(qn__warm_reader_t* reader) {
-  switch ((uint32_t)qn__warm_take_uint(reader, 4)) {
-#define QN_STATUS_CODE(name, value, text, doc) \
-  case value:                                  \
-    return QN_STATUS_##name;
-#include "quern/status.inc"
-#undef QN_STATUS_CODE
-    default:
-      reader->is_bad = true;
-      return QN_STATUS_INTERNAL;
-  }
-}
-
-static void read_hello(qn__warm_reader_t* reader, qn__warm_message_t* message) {
-  message->protocol = (uint32_t)qn__warm_take_uint(reader, 4);
-  message->version = read_text(reader);
-  message->setting_count = (uint32_t)qn__warm_take_uint(reader, 4);
-  message->settings = qn__warm_take(reader, reader->rest.size);
-  qn__warm_span_t rest = message->settings;
-  qn__warm_span_t name, value;
-  uint32_t count = 0;
-  while (qn__warm_next_setting(&rest, &name, &value)) count++;
-  if (rest.size || count != message->setting_count || count > QN__WARM_MAX_SETTINGS) {
-    reader->is_bad = true;
-  }
-}
-
-static void read_task(qn__warm_reader_t* reader, qn__warm_message_t* message) {
-  message->id = qn__warm_take_uint(reader, 8);
-  uint8_t tier = (uint8_t)qn__warm_take_uint(reader, 1);
-  message->tier = tier == QN_TIER_FAST ? QN_TIER_FAST : QN_TIER_FULL;
-  if (tier != QN_TIER_FAST && tier != QN_TIER_FULL) reader->is_bad = true;
-  message->is_checked = read_bool(reader);
-  message->target_json = read_text(reader);
-  message->module = qn__warm_take_run(reader);
-}
-
-static bool is_hex(qn__warm_span_t text) {
-  for (size_t i = 0; i < text.size; i++) {
-    char c = text.data[i];
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-  }
-  return true;
-}
-
-static void read_result(qn__warm_reader_t* reader, qn__warm_message_t* message) {
-  message->id = qn__warm_take_uint(reader, 8);
-  uint8_t outcome = (uint8_t)qn__warm_take_uint(reader, 1);
-  if (outcome < QN_WARM_COMPILED || outcome > QN_WARM_FAILED) reader->is_bad = true;
-  message->outcome = (qn_warm_outcome_t)outcome;
-  uint64_t compile_ns = qn__warm_take_uint(reader, 8);
-  if (compile_ns > INT64_MAX) reader->is_bad = true;
-  message->compile_ns = (int64_t)compile_ns;
-  qn__warm_span_t key = qn__warm_take(reader, 32);
-  if (key.size == 32 && is_hex(key)) {
-    memcpy(message->key, key.data, 32);
-  } else if (key.size != 32 || memcmp(key.data, no_key, 32) != 0) {
-    reader->is_bad = true;
-  }
-  message->code = read_code(reader);
-  message->text = read_text(reader);
-}
-
 bool qn__warm_message_decode(qn__warm_span_t body, qn__warm_message_t* out_message) {
   memset(out_message, 0, sizeof *out_message);
-  qn__warm_reader_t reader = {.rest = body};
-  uint8_t kind = (uint8_t)qn__warm_take_uint(&reader, 1);
-  out_message->kind = (qn__warm_kind_t)kind;
-  switch (kind) {
-    case QN__WARM_HELLO:
-      read_hello(&reader, out_message);
-      break;
-    case QN__WARM_READY:
-      out_message->protocol = (uint32_t)qn__warm_take_uint(&reader, 4);
-      out_message->version = read_text(&reader);
-      break;
-    case QN__WARM_BROKEN:
-      out_message->code = read_code(&reader);
-      out_message->text = read_text(&reader);
-      break;
-    case QN__WARM_TASK:
-      read_task(&reader, out_message);
-      break;
-    case QN__WARM_RESULT:
-      read_result(&reader, out_message);
-      break;
-    default:
-      return false;
-  }
-  return !reader.is_bad && reader.rest.size == 0;
+  coder_t coder = {.in = {.rest = body}};
+  code_body(&coder, out_message);
+  return !coder.in.is_bad && coder.in.rest.size == 0;
 }
 
 void qn__warm_put_setting(qn__warm_bytes_t* settings, const char* name, const char* value) {
@@ -174,9 +166,9 @@ bool qn__warm_next_setting(qn__warm_span_t* inout_settings, qn__warm_span_t* out
                            qn__warm_span_t* out_value) {
   qn__warm_reader_t reader = {.rest = *inout_settings};
   if (inout_settings->size == 0) return false;
-  *out_name = read_text(&reader);
-  *out_value = read_text(&reader);
-  if (reader.is_bad) return false;
+  *out_name = qn__warm_take_run(&reader);
+  *out_value = qn__warm_take_run(&reader);
+  if (reader.is_bad || !is_text(*out_name) || !is_text(*out_value)) return false;
   *inout_settings = reader.rest;
   return true;
 }
