@@ -5,6 +5,7 @@
 #ifndef QUERN_WARM_BYTES_H_
 #define QUERN_WARM_BYTES_H_
 
+#include <assert.h>
 #include <string.h>
 
 #include "quern/status.h"

@@ -77,6 +77,7 @@ static void finish_named(qn__warm_up_t* up, size_t index, qn_cache_key_t key,
       .code = verdict->code,
       .error = verdict->error ? verdict->error : "",
   };
+  assert(!up->keys[index].is_done);
   qn_warm_result_t* progress = up->result;
   up->keys[index].is_done = true;
   progress->done++;

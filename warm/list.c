@@ -49,6 +49,7 @@ static size_t* find_slot(const qn_warm_list_t* list, const qn__warm_entry_t* ent
   size_t module_hash, target_hash;
   memcpy(&module_hash, qn_module_digest(entry->module), sizeof module_hash);
   memcpy(&target_hash, qn_target_digest(entry->target), sizeof target_hash);
+  assert(list->count < list->slot_count && (list->slot_count & (list->slot_count - 1)) == 0);
   size_t mask = list->slot_count - 1;
   size_t at = (module_hash ^ target_hash) + (size_t)entry->tier * 2 + entry->is_checked;
   for (at &= mask; list->slots[at]; at = (at + 1) & mask) {

@@ -62,6 +62,7 @@ static const char* tail_text(qn__warm_worker_t* worker, char out[TAIL_TEXT_BYTES
 }
 
 static void send_to(qn__warm_worker_t* worker) {
+  assert(worker->out_at <= worker->out.size);
   ssize_t sent = 0;
   while (worker->out_at < worker->out.size) {
     sent = qn__warm_process_send(worker->process.socket, worker->out.data + worker->out_at,
@@ -143,6 +144,7 @@ static void lose_worker(qn__warm_up_t* up, qn__warm_worker_t* worker, bool is_no
   if (state != QN__WORKER_BUSY) return;
   up->busy_count--;
   if (up->keys[task].attempt_count < QN__WARM_MAX_ATTEMPTS && !up->result->is_cancelled) {
+    assert(up->tail < up->queue_capacity);
     up->queue[up->tail++] = task;
     return;
   }
@@ -249,6 +251,7 @@ static bool take_frames(qn__warm_up_t* up, qn__warm_worker_t* worker) {
         take_message(up, worker, &message);
     at += QN__WARM_LENGTH_BYTES + size;
   }
+  assert(at <= worker->in.size);
   size_t left = worker->in.size - at;
   if (at > 0) {
     memmove(worker->in.data, worker->in.data + at, left);
@@ -272,6 +275,7 @@ static void receive_from(qn__warm_up_t* up, qn__warm_worker_t* worker) {
 }
 
 static void give_task(qn__warm_up_t* up, qn__warm_worker_t* worker) {
+  assert(worker->state == QN__WORKER_IDLE && up->head < up->tail);
   size_t task = up->queue[up->head++];
   const qn__warm_entry_t* entry = &up->list->entries[task];
   qn__warm_message_t message = {
@@ -282,6 +286,7 @@ static void give_task(qn__warm_up_t* up, qn__warm_worker_t* worker) {
       .target_json = qn__warm_span(qn_target_json(entry->target)),
   };
   message.module.data = qn_module_bytes(entry->module, &message.module.size);
+  assert(!up->keys[task].is_done && up->keys[task].attempt_count < QN__WARM_MAX_ATTEMPTS);
   up->keys[task].attempt_count++;
   qn__warm_message_encode(&message, &worker->out);
   if (worker->out.has_failed) {
@@ -312,6 +317,22 @@ static size_t count_workers(const qn__warm_up_t* up, qn__warm_worker_state_t sta
   for (size_t i = 0; i < up->worker_count; i++) count += up->workers[i].state == state;
   return count;
 }
+
+#ifndef NDEBUG
+// Checks the counts, and that each busy worker has a key that is not done.
+static bool check(const qn__warm_up_t* up) {
+  for (size_t i = 0; i < up->worker_count; i++) {
+    const qn__warm_worker_t* worker = &up->workers[i];
+    if ((worker->state == QN__WORKER_BUSY) != (worker->task != NO_TASK) &&
+        worker->state != QN__WORKER_OFF) {
+      return false;
+    }
+    if (worker->state == QN__WORKER_BUSY && up->keys[worker->task].is_done) return false;
+  }
+  return up->head <= up->tail && up->tail <= up->queue_capacity &&
+         up->busy_count == count_workers(up, QN__WORKER_BUSY);
+}
+#endif
 
 // Hands keys to idle workers and starts more while keys wait. Errors: no worker can be started.
 static qn_status_t staff(qn__warm_up_t* up) {
@@ -389,6 +410,7 @@ qn_status_t qn__warm_run_workers(qn__warm_up_t* up) {
   while (waiting_count(up) + up->busy_count > 0 && !up->result->is_cancelled) {
     qn_status_t status = staff(up);
     if (!qn_ok(status)) return status;
+    assert(check(up));
     wait_for_workers(up);
     serve_workers(up);
     if (qn__warm_now_ns() - report_ns < QN__WARM_TICK_NS) continue;

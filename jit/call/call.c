@@ -63,6 +63,7 @@ static inline bool bind_shape(const qn__plan_arg_t* arg, const int64_t* shape, u
                               int64_t* out_count) {
   int64_t count = 1, signs = 0;
   const uint32_t rank = arg->rank;
+  assert(rank <= QN__MAX_RANK);
   if (UNLIKELY(!shape && rank != 0)) return false;
   const qn__plan_dim_t* dim = arg->shape;
   for (uint32_t d = 0; d < rank; d++) {
@@ -225,6 +226,7 @@ static inline bool has_overlap(const qn__plan_t* plan, const uint64_t* words) {
 // Binds any call.
 static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t count, words_t* out) {
   if (count != plan->arg_count || (!args && count != 0)) return false;
+  assert(count + plan->symbol_count <= QN__MAX_WORDS);
   uint64_t *words = out->words, *symbols = words + count;
   for (uint32_t i = 0; i < plan->arg_count; i++) {
     const qn__plan_arg_t* arg = &plan->args[i];
@@ -347,6 +349,7 @@ static inline qn_status_t run(qn__variant_t* variant, const uint64_t* words) {
 static __attribute__((noinline)) qn_status_t call_any(qn__variant_t* variant, qn_stream_t* stream,
                                                       const qn_value_t* args, size_t count) {
   words_t all;
+  assert(!variant->guard || variant->guard->function == variant->function->ir);
   if (variant->guard && !bind_all(variant->guard, args, count, &all)) {
     return explain(variant->guard, args, count);
   }
@@ -368,6 +371,7 @@ static inline __attribute__((always_inline)) bool call_plain(qn__variant_t* vari
     return false;
   }
   assert(is_bound_alike(variant->plan, args, count, &all));
+  assert(variant->entry && !variant->guard);
   *out_status = run(variant, all.words);
   return true;
 }

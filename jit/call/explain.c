@@ -71,12 +71,14 @@ static const char* symbol_name(const explain_t* e, uint32_t symbol) {
 static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
                              const qn__plan_dim_t* dim, int64_t value) {
   uint64_t* symbols = e->words + e->plan->arg_count;
+  assert(dim->kind > QN__DIM_SYMBOL || dim->symbol < e->plan->symbol_count);
   switch (dim->kind) {
     case QN__DIM_BIND:
       symbols[dim->symbol] = (uint64_t)value;
       e->bound_by[dim->symbol] = index;
       return QN_OK;
     case QN__DIM_SYMBOL:
+      assert(e->bound_by[dim->symbol] <= index);
       if (symbols[dim->symbol] == (uint64_t)value) return QN_OK;
       return wrong(e, index, QN_STATUS_VALUE_ERROR,
                    "%s %u: expected %s = %" PRId64 " (bound by argument %u '%s'), got %" PRId64,
@@ -227,6 +229,7 @@ static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
   for (uint32_t j = 0; j < index; j++) {
     if (!qn__plan_is_tensor(&plan->args[j])) continue;
     if (!plan->args[j].is_written && !plan->args[index].is_written) continue;
+    assert(e->ranges[j].begin <= e->ranges[j].end);
     // An empty range overlaps nothing, wherever it begins.
     if (e->ranges[index].begin == e->ranges[index].end || e->ranges[j].begin == e->ranges[j].end) {
       continue;
@@ -334,6 +337,7 @@ qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, siz
                           "%s: args is null, but %u arguments are expected",
                           plan->function->signature, plan->arg_count);
   }
+  assert(count + plan->symbol_count <= QN__MAX_WORDS);
   explain_t e;
   memset(&e, 0, sizeof e);
   e.plan = plan;

@@ -113,6 +113,7 @@ qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* execu
   while (!variant->next || variant->next->rank < rank) {
     if (atomic_compare_exchange_weak_explicit(&function->variant, &variant->next, variant,
                                               memory_order_acq_rel, memory_order_acquire)) {
+      assert(!variant->next || variant->next->rank < rank);
       return QN_OK;
     }
   }
@@ -173,6 +174,7 @@ void qn_function_release(qn_function_t* function) {
   qn__variant_t* variant = atomic_load_explicit(&function->variant, memory_order_acquire);
   while (variant) {
     qn__variant_t* next = variant->next;
+    assert(!next || next->rank < variant->rank);
     destroy_variant(function->allocator, variant);
     variant = next;
   }
@@ -262,6 +264,7 @@ static void release_owner(void* owner) {
 qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words,
                                const uint64_t* ends) {
   const qn_executable_t* executable = variant->executable;
+  assert(variant->plan->arg_count + variant->plan->symbol_count <= QN__MAX_WORDS);
   qn_launch_t launch = {
       .words = words,
       .word_count = variant->plan->arg_count + variant->plan->symbol_count,

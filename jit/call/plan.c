@@ -100,6 +100,7 @@ static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* i
   }
   if (is_var_of_kind(expr, QN__VAR_SYMBOL)) {
     uint32_t symbol = word_of(function, expr->var) - (uint32_t)function->param_count;
+    assert(symbol < function->symbol_count);
     *out = (qn__plan_dim_t){.kind = is_bound[symbol] ? QN__DIM_SYMBOL : QN__DIM_BIND,
                             .symbol = symbol};
     is_bound[symbol] = true;

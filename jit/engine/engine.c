@@ -87,6 +87,7 @@ void qn__engine_retain(qn_engine_t* engine) {
 
 void qn__engine_release(qn_engine_t* engine) {
   if (atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_acq_rel) != 1) return;
+  assert(atomic_load(&engine->tier_user_count) == 0);
   qn__driver_cache_release(engine->driver_cache);
   qn__in_flight_deinit(&engine->in_flight);
   qn__pool_deinit(&engine->pool);

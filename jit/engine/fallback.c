@@ -165,6 +165,7 @@ typedef struct choice {
 // Makes the cell of a variant that is ready.
 static qn_status_t give(const choice_t* choice, const variant_t* variant,
                         qn_function_t** out_function) {
+  assert(variant->executable);
   return qn__function_create(choice->wanted.request.module, choice->name, variant->executable,
                              variant->request.module, variant->rank, out_function);
 }

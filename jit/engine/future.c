@@ -72,6 +72,7 @@ static void remove_timed(qn_future_t* future) {
 // Ends it, unless it has ended: status and function are consumed.
 static void end(qn_future_t* future, qn_status_t status, qn_function_t* function,
                 const qn_lookup_info_t* info) {
+  assert(qn_ok(status) == (function != NULL));
   void (*on_ready)(void* self) = NULL;
   void* self = NULL;
   qn__mutex_lock(lock_of(future));

@@ -145,6 +145,7 @@ void qn__lookup_task_release(qn__lookup_task_t* task) {
   if (!task) return;
   if (atomic_fetch_sub_explicit(&task->reference_count, 1, memory_order_acq_rel) != 1) return;
   qn_engine_t* engine = task->engine;
+  assert(task->is_orphan || (task->waiter_count == 0 && !task->listeners));
   qn_status_free(task->result.status);
   qn_executable_release(task->result.executable);
   qn__buffer_deinit(&task->preimage);
@@ -194,6 +195,7 @@ static qn_status_t join_locked(qn__in_flight_t* in_flight, const qn__ident_t* id
       return status;
     }
   }
+  assert(fresh->state == QN__LOOKUP_KEY && !fresh->listeners);
   add_needs(fresh, needs);
   qn__engine_use_tiers(engine);
   fresh->next = in_flight->first;
@@ -330,6 +332,7 @@ void qn__in_flight_needs(qn__lookup_task_t* task, bool* out_asks_remote, bool* o
 
 // A task never goes back in the eyes of its callers, and an orphan stays done.
 static void publish_state(qn__lookup_task_t* task, qn__lookup_state_t state) {
+  assert(!task->is_orphan || task->state == QN__LOOKUP_DONE);
   if (task->state < state) task->state = state;
   if (task->shown_key.hex[0] == '\0') {
     memcpy(task->shown_name, task->name, sizeof task->shown_name);
@@ -391,6 +394,7 @@ bool qn__in_flight_complete(qn__lookup_task_t* task) {
     qn__failures_remember(&in_flight->failures, &task->ident, result->status);
   }
   // A fork in a callback of this thread has made the task an orphan: the engine's end releases it.
+  assert(task->is_orphan == (task->state == QN__LOOKUP_DONE));
   bool is_orphan = task->is_orphan;
   if (!is_orphan) remove_task(in_flight, task);
   qn__listener_t* listeners = task->listeners;

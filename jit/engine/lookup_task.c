@@ -156,6 +156,7 @@ static bool get(qn__lookup_task_t* task, qn__tier_t* tier, size_t* inout_part, q
 // Searches the local tiers or the remote ones. A refused entry does not end the search.
 static bool ask_tiers(qn__lookup_task_t* task, bool are_remote) {
   qn_engine_t* engine = task->engine;
+  assert(engine->reads_tiers && task->preimage.size > 0);
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
     if (tier->table->is_remote != are_remote) continue;
     qn__hit_t hit;
@@ -335,6 +336,7 @@ static qn__lookup_state_t restart(qn__lookup_task_t* task, const char identity[2
 static qn__lookup_state_t compile(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
   char identity[256];
+  assert(task->preimage.size > 0 && !task->compiled.given);
   int64_t start_ns = qn__now_ns();
   if (!task->holds_exit) {
     task->holds_exit = qn__generators_begin_work(&engine->generators, task->generator);
@@ -357,6 +359,7 @@ static qn__lookup_state_t compile(qn__lookup_task_t* task) {
 }
 
 static qn__lookup_state_t load(qn__lookup_task_t* task) {
+  assert(task->codegen && task->compiled.given);
   qn_status_t status = load_artifact(task, &task->compiled.artifact);
   return qn_ok(status) ? QN__LOOKUP_PUBLISH : fail_compile(task, status);
 }
@@ -373,6 +376,7 @@ static qn_status_t put_artifact(qn__lookup_task_t* task) {
 }
 
 static qn__lookup_state_t publish(qn__lookup_task_t* task) {
+  assert(task->request.is_ahead == !task->result.executable);
   qn_status_t status = put_artifact(task);
   if (!qn_ok(status) && task->request.is_ahead) return fail_compile(task, status);
   // Publishing must not fail a lookup: without memory for the entry, the tiers do not get it.

@@ -100,6 +100,7 @@ static void enqueue(qn__pool_t* pool, qn__task_t* task) {
 
 static void unlink_task(qn__pool_t* pool, qn__task_t* task) {
   qn__pool_queue_t* queue = &pool->queues[task->queue];
+  assert(task->is_queued);
   qn__task_t* previous = NULL;
   qn__task_t** at = &queue->first;
   while (*at != task) {
@@ -185,6 +186,7 @@ static void* work(void* arg) {
       qn__mutex_unlock(&pool->mutex);
       return NULL;
     }
+    assert(pool->queues[id].running_count > 0);
     pool->queues[id].running_count--;
     if (pool->returning_count) qn__cond_broadcast(&pool->slot);
     if (pool->is_exiting) qn__cond_broadcast(&pool->ended);
@@ -234,6 +236,7 @@ bool qn__pool_submit(qn__pool_t* pool, qn__task_t* task) {
   task->queued_ns = qn__now_ns();
   qn__mutex_lock(&pool->mutex);
   bool is_queued = !pool->is_stopping && !pool->is_exiting;
+  assert(!task->is_queued);
   if (is_queued) {
     enqueue(pool, task);
     wake(pool);
@@ -329,6 +332,7 @@ bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
     is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns);
   }
   bool have_all_ended = pool->thread_count == 0;
+  assert(!have_all_ended || pool->idle_count == 0);
   qn__mutex_unlock(&pool->mutex);
   for (uint32_t i = 0; i < started_count; i++) {
     if (have_all_ended) {

@@ -32,6 +32,7 @@ static size_t find(const qn__recent_failures_t* failures, const qn__ident_t* ide
 
 void qn__failures_remember(qn__recent_failures_t* failures, const qn__ident_t* ident,
                            qn_status_t status) {
+  assert(!qn_ok(status));
   if (!says_something(status)) return;
   qn_status_t copy = qn_status_clone(status);
   // Without memory for the copy nothing is remembered.

@@ -53,5 +53,6 @@ qn__keyset_answer_t qn__keyset_add(qn__keyset_t* set, qn_hash128_t key) {
   if (2 * (set->count + 1) > set->capacity && !grow(set)) return QN__KEYSET_NO_MEMORY;
   *find_slot(set->slots, set->capacity, key) = key;
   set->count++;
+  assert(2 * set->count <= set->capacity);  // so that find_slot ends
   return QN__KEYSET_NEW;
 }

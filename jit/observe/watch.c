@@ -176,6 +176,7 @@ void qn__watch_spans(const qn__watch_t* watch, void (*on_span)(void* self, const
 // ---------------------------------------------------------------------------------- recording
 
 int64_t qn__watch_end(qn__watch_t* watch, qn__stage_t stage, int64_t start_ns, const char* name) {
+  assert(stage < QN__STAGE_COUNT);
   int64_t duration_ns = qn__now_ns() - start_ns;
   if (!watch) return duration_ns;
   qn__histogram_add(&watch->stages[stage], duration_ns);
