@@ -17,11 +17,14 @@
 //     code, and no rule assumes more.
 #include "jit/gpu/bounds.h"
 
+#include <assert.h>
+
 enum { MAX_SIZE = 64, MAX_DEPTH = 24 };
 
 // ---- bounds
 
 static const qn__gpu_bound_t* intern(qn__gpu_bounds_t* bounds, const qn__gpu_bound_t* wanted) {
+  assert(wanted->size <= MAX_SIZE && wanted->depth <= MAX_DEPTH);
   uint64_t hash = (uint64_t)wanted->value * 31 + (uint64_t)wanted->op * 7 +
                   ((uintptr_t)wanted->var >> 4) + ((uintptr_t)wanted->args[0] >> 4) * 3 +
                   ((uintptr_t)wanted->args[1] >> 4) * 5;
@@ -112,6 +115,7 @@ static const qn__gpu_bound_t* simplify(qn__gpu_bounds_t* bounds, qn_op_t op,
 const qn__gpu_bound_t* qn__gpu_bound_op(qn__gpu_bounds_t* bounds, qn_op_t op,
                                         const qn__gpu_bound_t* a, const qn__gpu_bound_t* b) {
   if (!a || !b) return NULL;
+  assert(qn__gpu_op_arity(op) == 2);
   if (qn__gpu_bound_is_const(a) && qn__gpu_bound_is_const(b)) return fold(bounds, op, a, b);
   if (is_commutative(op) && qn__gpu_bound_is_const(a)) {
     const qn__gpu_bound_t* other = a;
@@ -187,6 +191,7 @@ static qn__gpu_interval_t multiply(qn__gpu_bounds_t* bounds, qn__gpu_interval_t 
     is_right = is_left;
   }
   if (is_right) {
+    assert(qn__gpu_bound_is_const(b.lo) && b.lo == b.hi);
     const qn__gpu_bound_t* x = qn__gpu_bound_op(bounds, QN_OP_MUL, a.lo, b.lo);
     const qn__gpu_bound_t* y = qn__gpu_bound_op(bounds, QN_OP_MUL, a.hi, b.lo);
     return b.lo->value >= 0 ? (qn__gpu_interval_t){x, y, false} : (qn__gpu_interval_t){y, x, false};

@@ -12,6 +12,7 @@
 //     exit (qn__exit_hold). The first compile waits for the thread, so the engine's hold covers it.
 #include "jit/gpu/compiler_guard.h"
 
+#include <assert.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -67,6 +68,7 @@ static void enter(void) {
 }
 static void leave(void) {
   qn__mutex_lock(&shared.mutex);
+  assert(shared.busy_count > 0);
   if (--shared.busy_count == 0) qn__cond_broadcast(&shared.changed);
   qn__mutex_unlock(&shared.mutex);
 }

@@ -10,6 +10,8 @@
 // has failed.
 #include "jit/gpu/cuda.h"
 
+#include <assert.h>
+
 // ---- the text's beginning
 
 static void text_begin(qn__gpu_printer_t* p) {
@@ -121,6 +123,7 @@ static void declare_shared(qn__gpu_printer_t* p) {
     }
     offset += shared_size(buffer);
   }
+  assert(offset == total);
   qn__kprint_extra(p);
   plan->shared_bytes = (uint32_t)(is_dynamic ? own : total + own);
   plan->dynamic_shared_bytes = (uint32_t)(is_dynamic ? total : 0);

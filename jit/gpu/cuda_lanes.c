@@ -9,6 +9,8 @@
 //    loops.
 #include "jit/gpu/cuda.h"
 
+#include <assert.h>
+
 enum { WARP_SIZE = 32 };
 
 static bool has_whole_warps(const qn__gpu_printer_t* p) {
@@ -73,6 +75,7 @@ static const char* neutral_of(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dty
 // them.
 static void butterfly(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, uint32_t lanes,
                       const char* name) {
+  assert((lanes & (lanes - 1)) == 0 && lanes <= WARP_SIZE);
   for (uint32_t distance = lanes / 2; distance > 0; distance /= 2) {
     const char* other = qn__kprint_text(p, "__shfl_xor_sync(0xffffffffu, %s, %u)", name, distance);
     qn__kprint_line(p, "%s = %s;", name, qn__kprint_step(p, step, dtype, false, name, other));
@@ -131,6 +134,7 @@ static void reduce_block(qn__gpu_printer_t* p, qn_op_t step, qn_dtype_t dtype, c
   if (has_whole_warps(p)) {
     uint32_t warps = threads / WARP_SIZE;
     uint32_t lanes = power_from(warps);
+    assert(warps > 0 && lanes <= WARP_SIZE);  // each warp has its value in `scratch`
     const char* lane = qn__kprint_text(p, "(qn_thread & %uu)", lanes - 1);
     if (lanes == warps) {
       qn__kprint_line(p, "%s = %s[%s];", name, scratch, lane);

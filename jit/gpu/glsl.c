@@ -105,6 +105,7 @@ static void declare_buffers(qn__gpu_printer_t* p, const bindings_t* bindings) {
   const qn__gpu_kernel_ir_t* kernel = p->kernel;
   for (uint32_t i = 0; i < bindings->buffer_count; ++i) {
     const qn__ir_buffer_t* buffer = kernel->nodes[i].buffer;
+    assert(buffer);  // buffers are the first arguments
     qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
     bool is_written = kernel->plan->args[i].is_written;
     const char* access = !is_written ? "readonly " : p->has_barrier ? "coherent " : "";

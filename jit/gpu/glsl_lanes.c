@@ -86,6 +86,7 @@ static const char* const exact_names[] = {"qn_exact_add_f32", "qn_exact_sub_f32"
 
 const char* qn__glsl_arithmetic(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* a,
                                 const char* b) {
+  assert(op == QN_OP_ADD || op == QN_OP_SUB || op == QN_OP_MUL);
   uint32_t index = op == QN_OP_ADD ? 0 : op == QN_OP_SUB ? 1 : 2;
   if (dtype == QN_DTYPE_F64) index += 3;
   p->dialect_bits |= UINT64_C(1) << index;

@@ -42,6 +42,7 @@ static void put_wrap(qn__gpu_ops_t* ops, qn_dtype_t dtype) {
 }
 
 void qn__gpu_put_var(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_var_t* var) {
+  assert(qn__gpu_host_knows_var(host, var));
   if (host->locals[var->id] != QN__GPU_NO_PLACE) {
     put(ops, (qn__gpu_op_t){.kind = QN__GPU_LOCAL, .value = host->locals[var->id]}, 0);
   } else {
@@ -158,6 +159,7 @@ void qn__gpu_put_expr(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__
 }
 
 bool qn__gpu_ops_finish(const qn__gpu_ops_t* ops, qn__gpu_expr_t* out) {
+  assert(ops->has_failed || ops->depth == (ops->count > 0));  // one value
   *out = (qn__gpu_expr_t){ops->count, ops->items};
   return !ops->has_failed && ops->max_depth <= QN__GPU_MAX_EXPR_DEPTH;
 }

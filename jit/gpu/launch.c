@@ -161,6 +161,8 @@ static bool add_arg(qn__gpu_split_t* split, launch_t* launch, qn__gpu_arg_t arg,
     return qn__gpu_split_unsupported(split, "a launch uses more than %d buffers and values",
                                      (int)QN__GPU_MAX_ARGS);
   }
+  // Buffers come first.
+  assert(!node.buffer || launch->arg_count == 0 || launch->nodes[launch->arg_count - 1].buffer);
   launch->args[launch->arg_count] = arg;
   launch->nodes[launch->arg_count++] = node;
   return true;
@@ -265,6 +267,7 @@ static bool find_threads(qn__gpu_split_t* split, qn__ir_stmt_t* root, uint32_t* 
         search.max_count < (int64_t)max_threads ? search.max_count : (int64_t)max_threads;
     if (search.has_unknown && count < (int64_t)preferred) count = preferred;
     *out_count = count > 0 ? (uint32_t)count : 1;
+    assert(*out_count <= max_threads);
     return true;
   }
   int64_t count = qn__gpu_nest_count(search.together);

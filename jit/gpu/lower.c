@@ -1,4 +1,6 @@
 // jit/gpu/lower.c: runs the passes on a body, then splits it into host steps and kernels.
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "jit/gpu/split.h"
 
@@ -16,6 +18,7 @@ static qn_status_t gather_kernels(qn__gpu_program_t* program, const qn__gpu_draf
     program->kernels[i] = draft->ir;
     program->kernels[i].plan = &plans[i];
   }
+  assert(i == count);
   program->kernel_count = program->plan.kernel_count = count;
   program->plan.kernels = plans;
   return QN_OK;

@@ -29,12 +29,15 @@
 // Not here: bounds of values (narrow_interval.c), the set that is found (widths.c).
 #include "jit/gpu/narrow.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "jit/gpu/nest.h"
 
 // ---- expressions
 
 static void mark(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr) {
+  assert(expr->dtype == QN_DTYPE_I64);
   if (!qn__gpu_widths_add(self->widths, self->arena, expr)) self->has_no_memory = true;
 }
 
@@ -181,6 +184,7 @@ static void visit_loop(qn__gpu_narrow_t* self, const qn__ir_var_t* var, const qn
                        const qn__ir_expr_t* end, bool is_needed) {
   qn__gpu_interval_t from = qn__gpu_narrow_interval(self, begin),
                      to = qn__gpu_narrow_interval(self, end);
+  assert(var->id < self->widths->var_count && var->dtype == QN_DTYPE_I64);
   self->is_inside[var->id] = true;
   bool is_narrow = qn__gpu_narrow_prove(self, &from) && qn__gpu_narrow_prove(self, &to);
   if (is_narrow) {
@@ -215,6 +219,7 @@ static void need_count(qn__gpu_narrow_t* self, const qn__ir_stmt_t* loop) {
                         *zero = qn__gpu_bound_const(bounds, 0);
   // Bounds of inner loops may use outer variables. So take the upper bound of `end` and the lower
   // bound of `begin`, which hold for all values of these variables.
+  assert(qn__loop_is_block(loop->loop.kind) || qn__loop_is_thread(loop->loop.kind));
   for (; loop; loop = qn__gpu_nest_inner(loop)) {
     qn__gpu_interval_t from = qn__gpu_narrow_interval(self, loop->loop.begin);
     qn__gpu_interval_t to = qn__gpu_narrow_interval(self, loop->loop.end);
@@ -328,6 +333,7 @@ bool qn__gpu_narrow(qn__gpu_split_t* split, qn__ir_stmt_t* root,
     *out_guard = (qn__gpu_ops_t){.arena = arena};
     return true;
   }
+  assert(qn__gpu_widths_check(self.widths));
   *out_widths = self.widths;
   return !out_guard->has_failed;
 }

@@ -155,5 +155,6 @@ bool qn__gpu_needs_put_guard(qn__gpu_needs_t* self, const qn__gpu_host_t* host,
   put_extreme(host, out, self->lists[QN__GPU_NEED_SIGN], QN_OP_OR, QN_OP_GE, 0);
   put_extreme(host, out, self->lists[QN__GPU_NEED_MAX], QN_OP_MAX, QN_OP_LE, INT32_MAX);
   put_extreme(host, out, self->lists[QN__GPU_NEED_MIN], QN_OP_MIN, QN_OP_GE, INT32_MIN);
+  assert(out->has_failed || out->depth == (out->count > 0));
   return out->count <= MAX_GUARD_OPS;
 }

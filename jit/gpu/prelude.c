@@ -311,6 +311,7 @@ void qn__gpu_prelude_write(const qn__gpu_prelude_use_t* use, bool is_glsl, bool 
   for (int i = ROW_COUNT - 1; i >= 0; i--) {
     qn__buffer_init(&texts[i], out->allocator);
     int first = find(ROWS[i].name, strlen(ROWS[i].name));
+    assert(first >= 0 && first <= i);
     bool is_right = holds(&ROWS[i], what_is);
     for (int j = first; is_right && j < i; j++) {
       is_right = strcmp(ROWS[j].name, ROWS[i].name) != 0 || !holds(&ROWS[j], what_is);

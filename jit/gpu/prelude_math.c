@@ -1,6 +1,7 @@
 // jit/gpu/prelude_math.c: prints the functions of ir/math in the common subset of CUDA C and GLSL.
 //
 // A statement becomes a variable, or a part of another expression if that is its only use.
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -53,6 +54,7 @@ static void write_operand(const writer_t* w, const qn__ir_expr_t* expr) {
   } else if (expr->kind == QN__EXPR_FLOAT) {
     write_float(expr->dtype, expr->float_value, w->out);
   } else if (!w->values[expr->var->id]) {
+    assert(expr->var->id < 3);  // the parameters come first
     qn__buffer_char(w->out, "xyz"[expr->var->id]);
   } else if (w->uses[expr->var->id] == 1) {
     write_value(w, w->values[expr->var->id]);

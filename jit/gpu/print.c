@@ -5,6 +5,8 @@
 // mapped module, for error messages.
 #include "jit/gpu/print.h"
 
+#include <assert.h>
+
 #include "ir/ptrmap.h"
 #include "ir/text.h"
 #include "jit/gpu/print_inner.h"
@@ -28,6 +30,14 @@ static void lines_move(qn__gpu_lines_t* to, qn__gpu_lines_t* from) {
   to->lines.has_failed |= from->lines.has_failed;
   qn__buffer_clear(&from->text);
   qn__buffer_clear(&from->lines);
+}
+
+// Checks that each line of the text has its place in `lines`.
+static bool lines_check(const qn__gpu_lines_t* lines) {
+  if (lines->text.has_failed || lines->lines.has_failed) return true;
+  size_t count = 0;
+  for (size_t i = 0; i < lines->text.size; ++i) count += lines->text.data[i] == '\n';
+  return !QN_NEVER(count * sizeof(uint32_t) != lines->lines.size);
 }
 
 void qn__kprint_extra(qn__gpu_printer_t* p) {
@@ -76,6 +86,7 @@ static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   p->indent = 1;
   qn__kprint_begin_alive(p);
   qn__kprint_launch(p);
+  assert(p->indent == 1);
   p->ir_line = line;
   p->at = &p->head;
   p->indent = 0;
@@ -112,6 +123,7 @@ static void put_text(qn__gpu_printer_t* p, qn__buffer_t* out, qn__buffer_t* out_
   put_prelude(p, &p->begin);
   lines_move(&p->begin, &p->outer);
   lines_move(&p->begin, &p->kernels);
+  assert(lines_check(&p->begin));
   qn__buffer_bytes(out, p->begin.text.data, p->begin.text.size);
   if (out_lines) qn__buffer_bytes(out_lines, p->begin.lines.data, p->begin.lines.size);
   if (p->begin.text.has_failed || p->begin.lines.has_failed || out->has_failed ||

@@ -76,6 +76,7 @@ static const char* int_to_int(qn__gpu_printer_t* p, qn_dtype_t from, bool is_fro
 const char* qn__kprint_cast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
                             qn_dtype_t to, bool is_to_narrow, const char* value) {
   bool is_from_float = qn__dtype_is_float(from);
+  assert((!is_from_narrow || from == QN_DTYPE_I64) && (!is_to_narrow || to == QN_DTYPE_I64));
   if (to == QN_DTYPE_BOOL) {
     if (from == QN_DTYPE_BOOL) return value;
     const char* zero = qn__kprint_literal(p, from, is_from_narrow, (qn__ir_scalar_t){0});

@@ -45,6 +45,7 @@ const char* qn__kprint_i64(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, bool
   if (expr->kind == QN__EXPR_INT) {
     return qn__kprint_int(p, QN_DTYPE_I64, is_narrow, expr->int_value);
   }
+  assert(!qn__dtype_is_float(expr->dtype));
   const char* text = qn__kprint_expr(p, expr);
   if (expr->dtype == QN_DTYPE_I64) {
     return qn__kprint_adapt(p, text, qn__kprint_is_narrow(p, expr), is_narrow);
@@ -103,6 +104,7 @@ static const char* print_compare(qn__gpu_printer_t* p, const qn__ir_expr_t* expr
   const char* sign = qn__op_info(expr->op)->text;
   const qn__ir_expr_t* left = expr->args[0];
   const qn__ir_expr_t* right = expr->args[1];
+  assert(left->dtype == right->dtype);
   if (left->dtype == QN_DTYPE_I64) {
     bool is_narrow = qn__kprint_is_narrow(p, left) && qn__kprint_is_narrow(p, right);
     const char* a = qn__kprint_i64(p, left, is_narrow);
@@ -151,6 +153,7 @@ static const char* print_contracted(qn__gpu_printer_t* p, const qn__ir_expr_t* e
   bool is_left = is_product(expr->args[0]);
   if (!is_left && !is_product(expr->args[1])) return NULL;
   const qn__ir_expr_t* product = expr->args[is_left ? 0 : 1];
+  assert(is_product(product));
   const char* a = qn__kprint_expr(p, product->args[0]);
   const char* b = qn__kprint_expr(p, product->args[1]);
   const char* c = qn__kprint_expr(p, expr->args[is_left ? 1 : 0]);

@@ -5,6 +5,8 @@
 // offset through a view also against the buffer below.
 #include "jit/gpu/print_inner.h"
 
+#include <assert.h>
+
 int64_t qn__kprint_element_count(const qn__ir_buffer_t* buffer) {
   int64_t count = 1;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
@@ -229,6 +231,7 @@ void qn__kprint_view(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
     qn__kprint_no_memory(p);
     return;
   }
+  assert(buffer->scope == QN__SCOPE_VIEW);
   bool is_narrow = p->kernel->is_narrow;
   bool wraps = p->dialect->wraps_signed;
   const char* type = wraps ? qn__kprint_index_type(p) : is_narrow ? "uint" : "qn_u64";
@@ -257,6 +260,7 @@ const char* qn__kprint_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
   if (lane) return lane;
   const qn__ir_buffer_t* root;
   const char* index = qn__kprint_index(p, buffer, indices, &root);
+  assert(root->scope != QN__SCOPE_VIEW);
   if (root->scope == QN__SCOPE_CONST) qn__kprint_table(p, root);
   if (root->scope == QN__SCOPE_CONST || root->scope == QN__SCOPE_LOCAL) {
     index = qn__kprint_alive_index(p, qn__kprint_array_index(p, index));

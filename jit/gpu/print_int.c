@@ -151,6 +151,7 @@ void qn__kprint_note_var(qn__gpu_printer_t* p, const qn__ir_var_t* var,
 // Prints a division that rounds down, or its remainder, by a positive power of two.
 static const char* divide_by_power(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t compute,
                                    const char* a, int64_t divisor) {
+  assert(divisor > 0 && (divisor & (divisor - 1)) == 0);
   if (op == QN_OP_FLOORMOD) {
     return qn__kprint_text(p, "(%s & %s)", a, qn__kprint_int(p, compute, false, divisor - 1));
   }
@@ -214,6 +215,7 @@ static const char* print_shift(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, 
     uint32_t count = (uint32_t)right->int_value & (bits - 1);
     if (is_confined(p, expr) && !is_left && count > 31) count = 31;  // gives the sign
     if (qn__dtype_bits(compute) < bits && count > 31) return is_left ? "0" : NULL;
+    assert(count < qn__dtype_bits(compute));
     bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
     if (is_left && is_signed && !p->dialect->wraps_signed) {
       bool is_wide = compute == QN_DTYPE_I64;
@@ -275,6 +277,7 @@ static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
                                   qn_dtype_t compute) {
   bool is_i64 = expr->dtype == QN_DTYPE_I64;
   bool is_narrow = is_i64 && compute == QN_DTYPE_I32;
+  assert(compute == qn__kprint_compute(expr->dtype, is_narrow));
   const qn__ir_expr_t* left = expr->args[0];
   const char* a = is_i64 ? qn__kprint_i64(p, left, is_narrow) : qn__kprint_expr(p, left);
   switch (expr->op) {
@@ -325,6 +328,7 @@ static bool may_leave(qn_op_t op, qn_dtype_t dtype) {
 
 const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->dtype;
+  assert(qn__dtype_is_int(dtype));
   bool is_narrow = qn__kprint_is_narrow(p, expr);
   if (is_ring_op(expr->op) && (dtype == QN_DTYPE_I32 || dtype == QN_DTYPE_I64)) {
     bool is_32_bits = dtype == QN_DTYPE_I32 || is_narrow;

@@ -6,6 +6,8 @@
 //    its iterations, or is guarded by an `if`, or neither if it has exactly the block's threads.
 // 3. There is a barrier between two thread nests, in program order or between iterations of a loop
 //    around them, and before the next block if that uses shared memory again.
+#include <assert.h>
+
 #include "ir/passes/pass_builder.h"
 #include "jit/gpu/print_inner.h"
 
@@ -131,6 +133,7 @@ static const char* nest_count(qn__gpu_printer_t* p, const nest_t* nest, bool is_
     extents[axis] = extent_text(p, nest->axes[axis], is_narrow);
     count = count ? qn__kprint_text(p, "%s * %s", count, extents[axis]) : extents[axis];
   }
+  assert(count);  // a nest has a loop
   int64_t constant = qn__gpu_nest_count(nest->outer);
   if (constant >= 0) {
     return qn__kprint_int(p, is_narrow ? QN_DTYPE_U32 : QN_DTYPE_U64, false, constant);
@@ -173,6 +176,7 @@ static void print_variables(qn__gpu_printer_t* p, const nest_t* nest, bool is_na
 // 2. "if (qn_thread < COUNT) { ... }" if both counts are constant and there are more threads.
 // 3. "for (uint i = qn_thread; i < COUNT; i += qn_threads) { ... }" otherwise.
 static void print_threads(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
+  assert(!p->is_in_threads && !p->wide);
   nest_t nest = nest_of(stmt);
   if (p->needs_barrier) qn__kprint_barrier(p);
   int64_t count = qn__gpu_nest_count(nest.outer);
@@ -228,6 +232,7 @@ void qn__kprint_launch(qn__gpu_printer_t* p) {
                   linear, count, linear);
   print_variables(p, &nest, is_narrow, extents, linear);
   qn__kprint_block(p, nest.body);
+  assert(p->loop_depth == 0 && !p->is_in_threads && !p->wide);
   // The next block must not write shared memory that this one still reads.
   if (p->needs_barrier && (p->shared_count > 0 || p->has_block_exchange)) qn__kprint_barrier(p);
   qn__kprint_close(p);

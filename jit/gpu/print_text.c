@@ -2,6 +2,7 @@
 //
 // Texts live as long as the program's arena. Names are numbered from 0 in each kernel, by first
 // use, so that one program gives the same text in every process.
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,6 +102,7 @@ void qn__kprint_open(qn__gpu_printer_t* p, const char* format, ...) {
 }
 
 void qn__kprint_close(qn__gpu_printer_t* p) {
+  assert(p->indent > 0);
   p->indent--;
   append_line(p, "}");
 }
@@ -114,6 +116,7 @@ const char* qn__kprint_temp(qn__gpu_printer_t* p) {
 const char* qn__kprint_use(qn__gpu_printer_t* p, const char* name) {
   int helper = qn__gpu_prelude_find(name);
   if (helper >= 0) {
+    assert(helper < QN__GPU_PRELUDE_MAX);
     p->use.is_used[helper] = true;
   } else {
     qn__kprint_fail_status(

@@ -28,6 +28,8 @@
 // Checked builds have no runs, because an access may fail there. GLSL has none, because it has no
 // wide access to a buffer of elements.
 #include "jit/gpu/print_wide.h"
+
+#include <assert.h>
 #include "ir/passes/rewrite.h"
 
 // ---- where runs begin
@@ -101,6 +103,7 @@ static void print_places(qn__gpu_printer_t* p, qn__gpu_wide_t* wide, const qn__i
 // Returns the bytes of one access of a run: all of it, at most 16.
 static uint32_t access_bytes(const qn__gpu_wide_t* wide, const qn__gpu_run_t* run) {
   uint32_t bytes = wide->count * (uint32_t)qn_dtype_size_bytes(run->root->dtype);
+  assert((bytes & (bytes - 1)) == 0);
   return bytes > 16 ? 16 : bytes;
 }
 
@@ -192,6 +195,7 @@ bool qn__kprint_wide_reduce(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
 void qn__kprint_wide_end(qn__gpu_printer_t* p) {
   qn__gpu_wide_t* wide = p->wide;
   if (!wide) return;
+  assert(p->is_in_threads);
   p->wide = NULL;
   print_moves(p, wide, true);
 }

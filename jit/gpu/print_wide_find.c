@@ -2,6 +2,8 @@
 // wide accesses without changing a value. print_wide.c lists the rules.
 //
 // Not here: printing them (print_wide.c).
+#include <assert.h>
+
 #include "ir/passes/lanes.h"
 #include "jit/gpu/print_wide.h"
 
@@ -49,6 +51,7 @@ static qn__gpu_run_t* add_run(wide_search_t* self, const qn__ir_buffer_t* buffer
   qn__gpu_run_t* run = qn__kwide_run(self->wide, buffer, indices);
   if (run) return run;
   if (self->wide->run_count == QN__KWIDE_RUNS) return NULL;
+  assert(self->wide->run_count < QN__KWIDE_RUNS);
   run = &self->wide->runs[self->wide->run_count++];
   *run = (qn__gpu_run_t){.buffer = buffer, .indices = indices, .root = qn__buf_root(buffer)};
   return run;
@@ -205,5 +208,6 @@ qn__gpu_wide_t* qn__kwide_find(qn__gpu_printer_t* p, qn__ir_var_t* var, const qn
   wide->count = (uint32_t)last->int_value;
   collect(&search);
   drop_what_is_lost(&search);
+  assert(wide->run_count <= QN__KWIDE_RUNS);
   return wide->run_count > 0 ? wide : NULL;
 }

@@ -6,6 +6,7 @@
 // not earlier.
 #include "jit/gpu/split.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -144,6 +145,7 @@ static bool take_local(qn__gpu_split_t* split, const qn__ir_var_t* var, const qn
     return qn__gpu_split_unsupported(split, "more than %d values of the host at once",
                                      (int)QN__GPU_MAX_LOCALS);
   }
+  assert(split->locals[var->id] == QN__GPU_NO_PLACE);
   *out_slot = split->local_count++;
   if (split->local_count > split->plan->local_count) split->plan->local_count = split->local_count;
   split->locals[var->id] = *out_slot;
@@ -209,6 +211,7 @@ static bool put_workspace(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer)
   if (split->workspace_count > split->plan->workspace_count) {
     split->plan->workspace_count = split->workspace_count;
   }
+  assert(split->slots[buffer->id] == QN__GPU_NO_PLACE);
   split->slots[buffer->id] = step->slot;
   step->site = site;
   step->memory_site = memory_site;
@@ -229,6 +232,7 @@ static bool is_choice(const qn__ir_stmt_t* stmt) {
 // Moves the guard of a choice's launch, which is the next step, to the choice.
 static void lift_guard(qn__gpu_step_t* choice) {
   qn__gpu_step_t* launch = choice + 1;
+  assert(launch->kind == QN__GPU_STEP_LAUNCH && launch->wide_kernel == QN__GPU_NO_KERNEL);
   choice->guard = launch->guard;
   launch->guard = (qn__gpu_expr_t){0, NULL};
 }
@@ -246,6 +250,7 @@ static bool put_if(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt, uint32_t d
   if (is_choice(stmt)) lift_guard(&split->steps[at]);
   uint32_t middle = split->plan->step_count;
   if (!put_block(split, &stmt->if_.else_block, depth + 1)) return false;
+  assert(split->steps[at].kind == QN__GPU_STEP_IF);
   split->steps[at].else_count = split->plan->step_count - middle;
   return true;
 }
@@ -261,6 +266,7 @@ static bool put_loop(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt, uint32_t
   uint32_t local_count = split->local_count;
   if (!take_local(split, stmt->loop.var, stmt->loop.begin, &step->slot)) return false;
   if (!put_block(split, &stmt->loop.body, depth + 1)) return false;
+  assert(split->local_count > local_count && split->steps[at].kind == QN__GPU_STEP_LOOP);
   split->local_count = local_count;
   split->steps[at].body_count = split->plan->step_count - at - 1;
   return true;
@@ -310,6 +316,7 @@ static bool put_block(qn__gpu_split_t* split, const qn__ir_block_t* block, uint3
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (!put_stmt(split, stmt, depth)) return false;
   }
+  assert(split->local_count >= local_count && split->workspace_count >= workspace_count);
   split->local_count = local_count;
   split->workspace_count = workspace_count;
   return true;

@@ -46,6 +46,7 @@ bool qn__gpu_widths_add(qn__gpu_widths_t* widths, qn__arena_t* arena, const qn__
   size_t place = place_of(widths, expr);
   if (!widths->places[place]) widths->count++;
   widths->places[place] = expr;
+  assert(2 * widths->count <= widths->capacity);  // so that searches end
   return true;
 }
 
