@@ -337,7 +337,6 @@ struct qn__cuda_executable {
   qn__gpu_plan_t plan;
   CUmodule module;  // NULL without kernels
   qn__cuda_kernel_t* kernels;
-  const bool* has_record;  // for each function: it can fail on the device
   qn__cuda_executable_t* next_deferred;
 };
 

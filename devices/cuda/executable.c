@@ -133,20 +133,6 @@ static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* 
   return status;
 }
 
-// Marks the functions that have kernels that can fail.
-static void find_records(const qn__gpu_plan_t* plan, bool* has_record) {
-  for (uint32_t f = 0; f < plan->function_count; f++) {
-    const qn__gpu_function_t* function = &plan->functions[f];
-    for (uint32_t s = 0; s < function->step_count; s++) {
-      const qn__gpu_step_t* step = &function->steps[s];
-      if (step->kind != QN__GPU_STEP_LAUNCH) continue;
-      has_record[f] |= step->kernel < plan->kernel_count && plan->kernels[step->kernel].has_record;
-      has_record[f] |=
-          step->wide_kernel < plan->kernel_count && plan->kernels[step->wide_kernel].has_record;
-    }
-  }
-}
-
 static void destroy(qn__cuda_executable_t* executable) {
   if (executable->module) (void)qn__cuda()->module_unload(executable->module);
   qn__arena_deinit(&executable->arena);
@@ -158,12 +144,9 @@ static qn_status_t load(qn__cuda_device_t* device, const qn_artifact_t* artifact
   qn__gpu_plan_t* plan = &executable->plan;
   QN_TRY(qn__gpu_isa_check(artifact->isa, device->id, qn__cuda_target_property));
   QN_TRY(qn__gpu_plan_of_artifact(artifact, &executable->arena, plan));
-  bool* has_record = qn__arena_alloc(&executable->arena, (size_t)plan->function_count + 1);
   executable->kernels = qn__arena_alloc_array(&executable->arena, (size_t)plan->kernel_count + 1,
                                               sizeof *executable->kernels);
-  if (!has_record || !executable->kernels) return qn__out_of_memory("an executable");
-  find_records(plan, has_record);
-  executable->has_record = has_record;
+  if (!executable->kernels) return qn__out_of_memory("an executable");
   return plan->kernel_count == 0 ? QN_OK : load_kernels(device, artifact, executable);
 }
 

@@ -91,22 +91,18 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   uint64_t values[QN__GPU_MAX_ARGS + 2];
   void* params[QN__GPU_MAX_ARGS + 2];
   size_t count = 0;
-  bool is_record_due = plan->has_record;
-  if (is_record_due) QN_TRY(prepare_record(run));
-  for (uint32_t i = 0; i < plan->arg_count; i++) {
-    const qn__gpu_arg_kind_t kind = plan->args[i].kind;
-    if (is_record_due && (kind == QN__GPU_ARG_WORD || kind == QN__GPU_ARG_LOCAL)) {
-      values[count++] = run->record;
-      is_record_due = false;
-    }
+  if (plan->has_record) QN_TRY(prepare_record(run));
+  for (uint32_t i = 0; i < plan->buffer_count; i++) values[count++] = launch->values[i];
+  if (plan->has_record) values[count++] = run->record;
+  for (uint32_t i = plan->buffer_count; i < plan->arg_count; i++) {
     values[count++] = launch->values[i];
   }
-  if (is_record_due) values[count++] = run->record;
   if (plan->has_record) {
     uint32_t tag;
     QN_TRY(next_tag(run, &tag));
     values[count++] = tag;
   }
+  assert(count <= QN_COUNT_OF(values));
   for (size_t i = 0; i < count; i++) params[i] = &values[i];
   const int64_t blocks =
       launch->block_count < run->max_blocks ? launch->block_count : run->max_blocks;
@@ -121,7 +117,7 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
 // could not be read, and workspace that would not belong to the graph.
 static qn_status_t prepare_host_graph(const run_t* run, uint32_t index, const qn_launch_t* launch) {
   const qn__cuda_device_t* device = run->stream->device;
-  if (run->executable->has_record[index]) {
+  if (run->executable->plan.functions[index].has_record) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
                           "cuda:%d: a function that can fail on the device cannot be recorded into "
                           "a graph of the host: record it with qn_stream_capture_begin",

@@ -67,35 +67,41 @@ static void put_kernel(qn__buffer_t* out, const qn__gpu_kernel_t* kernel) {
   }
 }
 
+// What a step of each kind stores after its slot, a and b: two numbers at most, then the guard.
+typedef struct member {
+  const char* what;  // NULL: none
+  size_t offset;
+} member_t;
+#define MEMBER(name, what) {what, offsetof(qn__gpu_step_t, name)}
+static const struct {
+  member_t members[2];
+  bool has_guard;
+} stored[] = {
+    [QN__GPU_STEP_LET] = {.has_guard = false},
+    [QN__GPU_STEP_WORKSPACE] = {{MEMBER(site, "a site"), MEMBER(memory_site, "a site")}, false},
+    [QN__GPU_STEP_LOOP] = {{MEMBER(body_count, "a count of steps")}, false},
+    [QN__GPU_STEP_IF] = {{MEMBER(body_count, "a count of steps"),
+                          MEMBER(else_count, "a count of steps")},
+                         true},
+    [QN__GPU_STEP_LAUNCH] = {{MEMBER(kernel, "a kernel's index"),
+                              MEMBER(wide_kernel, "a kernel's index")},
+                             true},
+    [QN__GPU_STEP_ASSERT] = {{MEMBER(site, "a site")}, false},
+};
+#undef MEMBER
+
 static void put_step(qn__buffer_t* out, const qn__gpu_step_t* step) {
   qn__buffer_u8(out, (uint8_t)step->kind);
   qn__buffer_varint(out, step->slot);
   put_expr(out, &step->a);
   put_expr(out, &step->b);
-  switch (step->kind) {
-    case QN__GPU_STEP_LET:
-      break;
-    case QN__GPU_STEP_WORKSPACE:
-      qn__buffer_varint(out, step->site);
-      qn__buffer_varint(out, step->memory_site);
-      break;
-    case QN__GPU_STEP_LOOP:
-      qn__buffer_varint(out, step->body_count);
-      break;
-    case QN__GPU_STEP_IF:
-      qn__buffer_varint(out, step->body_count);
-      qn__buffer_varint(out, step->else_count);
-      put_expr(out, &step->guard);
-      break;
-    case QN__GPU_STEP_LAUNCH:
-      qn__buffer_varint(out, step->kernel);
-      qn__buffer_varint(out, step->wide_kernel);
-      put_expr(out, &step->guard);
-      break;
-    case QN__GPU_STEP_ASSERT:
-      qn__buffer_varint(out, step->site);
-      break;
+  const member_t* members = stored[step->kind].members;
+  for (size_t i = 0; i < 2 && members[i].what; i++) {
+    uint32_t value;
+    memcpy(&value, (const char*)step + members[i].offset, sizeof value);
+    qn__buffer_varint(out, value);
   }
+  if (stored[step->kind].has_guard) put_expr(out, &step->guard);
 }
 
 void qn__gpu_plan_encode(const qn__gpu_plan_t* plan, qn__buffer_t* out) {
@@ -121,7 +127,9 @@ typedef struct state {
   qn__arena_t* arena;
   size_t payload_size;
   const qn__gpu_plan_t* plan;
-  const char* fault;  // the first error; NULL: none
+  qn__gpu_kernel_t* kernels;  // the plan's
+  bool has_record;            // a kernel of the function has
+  const char* fault;          // the first error; NULL: none
 } state_t;
 
 static bool wrong(state_t* state, const char* what) {
@@ -246,7 +254,7 @@ static bool get_args(state_t* state, qn__gpu_kernel_t* kernel) {
     if (!is_buffer && arg->is_written) return wrong(state, "a written scalar");
     if (!is_scalar_size(arg->size_bytes)) return wrong(state, "an argument's size");
     has_scalar |= !is_buffer;
-    kernel->buffer_count += arg->kind == QN__GPU_ARG_BUFFER;
+    kernel->buffer_count += is_buffer;
     kernel->takes_words_only &= arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORD;
   }
   kernel->args = args;
@@ -294,23 +302,21 @@ static bool check_kernel(state_t* state, const qn__gpu_function_t* function, con
     }
     if (!is_there) return wrong(state, "an argument that the launch lacks");
   }
+  state->has_record |= kernel->has_record;
   return true;
 }
 
-static bool get_launch(state_t* state, const qn__gpu_function_t* function, const known_t* known,
-                       qn__gpu_step_t* step) {
-  step->kernel = get_u32(state, "a kernel's index");
-  step->wide_kernel = get_u32(state, "a kernel's index");
-  if (!get_expr(state, function, known, &step->guard)) return false;
+static bool check_launch(state_t* state, const qn__gpu_function_t* function, const known_t* known,
+                         const qn__gpu_step_t* step) {
   if (!check_kernel(state, function, known, step->kernel)) return false;
-  bool needs_threads = state->plan->kernels[step->kernel].thread_count == 0;
+  state->kernels[step->kernel].is_first_choice = true;
+  bool needs_threads = state->kernels[step->kernel].thread_count == 0;
   if (step->wide_kernel != QN__GPU_NO_KERNEL) {
     if (step->guard.op_count == 0) return wrong(state, "a wide kernel without a guard");
     if (!check_kernel(state, function, known, step->wide_kernel)) return false;
-    needs_threads |= state->plan->kernels[step->wide_kernel].thread_count == 0;
+    needs_threads |= state->kernels[step->wide_kernel].thread_count == 0;
   }
   if (needs_threads && step->b.op_count == 0) return wrong(state, "a launch without threads");
-  step->cache = qn__gpu_launch_cache_make(step, state->arena);
   return true;
 }
 
@@ -324,6 +330,18 @@ static bool get_step(state_t* state, const qn__gpu_function_t* function, known_t
     return false;
   }
   if (step->a.op_count == 0) return wrong(state, "a step without an expression");
+  if (step->kind < QN__GPU_STEP_LET || step->kind > QN__GPU_STEP_ASSERT) {
+    return wrong(state, "the kind of a step");
+  }
+  const member_t* members = stored[step->kind].members;
+  for (size_t i = 0; i < 2 && members[i].what; i++) {
+    const uint32_t value = get_u32(state, members[i].what);
+    memcpy((char*)step + members[i].offset, &value, sizeof value);
+  }
+  if (stored[step->kind].has_guard) {
+    if (!get_expr(state, function, known, &step->guard)) return false;
+    step->cache = qn__gpu_launch_cache_make(step, state->arena);
+  }
   switch (step->kind) {
     case QN__GPU_STEP_LET:
       if (step->slot >= function->local_count) return wrong(state, "a local's index");
@@ -331,28 +349,17 @@ static bool get_step(state_t* state, const qn__gpu_function_t* function, known_t
       break;
     case QN__GPU_STEP_WORKSPACE:
       if (step->slot >= function->workspace_count) return wrong(state, "a workspace's index");
-      step->site = get_u32(state, "a site");
-      step->memory_site = get_u32(state, "a site");
       known->workspaces |= UINT64_C(1) << step->slot;
       break;
     case QN__GPU_STEP_LOOP:
       if (step->slot >= function->local_count) return wrong(state, "a local's index");
       if (step->b.op_count == 0) return wrong(state, "a loop without an end");
-      step->body_count = get_u32(state, "a count of steps");
-      break;
-    case QN__GPU_STEP_IF:
-      step->body_count = get_u32(state, "a count of steps");
-      step->else_count = get_u32(state, "a count of steps");
-      if (!get_expr(state, function, known, &step->guard)) return false;
-      step->cache = qn__gpu_launch_cache_make(step, state->arena);
       break;
     case QN__GPU_STEP_LAUNCH:
-      return get_launch(state, function, known, step);
+      return check_launch(state, function, known, step) && !state->fault;
+    case QN__GPU_STEP_IF:
     case QN__GPU_STEP_ASSERT:
-      step->site = get_u32(state, "a site");
       break;
-    default:
-      return wrong(state, "the kind of a step");
   }
   return !state->fault;
 }
@@ -392,7 +399,10 @@ static bool get_function(state_t* state, qn__gpu_function_t* out) {
   qn__gpu_step_t* steps = qn__arena_alloc_array(state->arena, out->step_count + 1, sizeof *steps);
   if (!steps) return false;
   out->steps = steps;
-  return get_steps(state, out, steps, 0, out->step_count, 0, (known_t){{0}, 0});
+  state->has_record = false;
+  bool is_good = get_steps(state, out, steps, 0, out->step_count, 0, (known_t){{0}, 0});
+  out->has_record = state->has_record;
+  return is_good;
 }
 
 static bool get_plan(state_t* state, qn__gpu_plan_t* plan) {
@@ -401,7 +411,7 @@ static bool get_plan(state_t* state, qn__gpu_plan_t* plan) {
   qn__gpu_kernel_t* kernels =
       qn__arena_alloc_array(state->arena, plan->kernel_count + 1, sizeof *kernels);
   if (!kernels) return false;
-  plan->kernels = kernels;
+  plan->kernels = state->kernels = kernels;
   for (uint32_t i = 0; i < plan->kernel_count; i++) {
     if (!get_kernel(state, &kernels[i])) return false;
   }

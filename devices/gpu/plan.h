@@ -84,9 +84,10 @@ typedef struct qn__gpu_kernel {
   bool has_record;
   uint32_t arg_count;
   const qn__gpu_arg_t* args;
-  // Set by decoding: every argument is a BUFFER or a WORD; the number of buffers.
-  bool takes_words_only;
-  uint32_t buffer_count;
+  // Set by decoding.
+  uint32_t buffer_count;  // BUFFER and WORKSPACE arguments
+  bool takes_words_only;  // every argument is a BUFFER or a WORD
+  bool is_first_choice;   // a launch uses it unless it needs its wide kernel
 } qn__gpu_kernel_t;
 
 // The error record in device memory: the first thread that fails writes it. `tag` is swapped from
@@ -141,6 +142,7 @@ typedef struct qn__gpu_function {
   uint32_t workspace_count;
   uint32_t step_count;
   const qn__gpu_step_t* steps;
+  bool has_record;  // set by decoding: one of its kernels has
 } qn__gpu_function_t;
 
 typedef struct qn__gpu_plan {

@@ -244,12 +244,7 @@ static qn_status_t make_kernel(qn__vk_executable_t* self, qn__vk_kernel_t* kerne
       qn__arena_alloc_array(&self->arena, plan->arg_count + 2u, sizeof *kernel->offsets);
   if (!kernel->offsets) return qn__out_of_memory("a kernel");
   kernel->push_bytes = qn__gpu_push_layout(plan, kernel->offsets);
-  while (kernel->buffer_count < plan->arg_count &&
-         (plan->args[kernel->buffer_count].kind == QN__GPU_ARG_BUFFER ||
-          plan->args[kernel->buffer_count].kind == QN__GPU_ARG_WORKSPACE)) {
-    kernel->buffer_count++;
-  }
-  kernel->binding_count = kernel->buffer_count + (plan->has_record ? 1 : 0);
+  kernel->binding_count = plan->buffer_count + (plan->has_record ? 1 : 0);
   kernel->has_parameters = kernel->push_bytes > limit;
   if (kernel->push_bytes > QN__VK_MAX_PARAMETER_BYTES) {
     return damaged(self, "a kernel has too many parameters");
@@ -264,37 +259,22 @@ static qn_status_t make_kernel(qn__vk_executable_t* self, qn__vk_kernel_t* kerne
   return make_module(self, kernel, artifact);
 }
 
-// Marks the kernels that a launch uses unless it needs the wide fallback.
-static void mark_first_choices(const qn__gpu_plan_t* plan, bool* is_first) {
-  for (uint32_t f = 0; f < plan->function_count; f++) {
-    const qn__gpu_function_t* function = &plan->functions[f];
-    for (uint32_t i = 0; i < function->step_count; i++) {
-      const qn__gpu_step_t* step = &function->steps[i];
-      if (step->kind == QN__GPU_STEP_LAUNCH && step->kernel < plan->kernel_count) {
-        is_first[step->kernel] = true;
-      }
-    }
-  }
-}
-
 static qn_status_t load_into(qn__vk_executable_t* self, const qn_artifact_t* artifact) {
   QN_TRY(qn__gpu_plan_of_artifact(artifact, &self->arena, &self->plan));
   self->kernels =
       qn__arena_alloc_array(&self->arena, self->plan.kernel_count, sizeof *self->kernels);
-  bool* is_first = qn__arena_alloc_array(&self->arena, self->plan.kernel_count, sizeof *is_first);
-  if (!self->kernels || !is_first) return qn__out_of_memory("kernels");
+  if (!self->kernels) return qn__out_of_memory("kernels");
   uint32_t limit = push_limit(artifact->isa);
   for (uint32_t i = 0; i < self->plan.kernel_count; i++) {
     self->kernel_count = i + 1;
     QN_TRY(make_kernel(self, &self->kernels[i], &self->plan.kernels[i], limit, artifact));
   }
   QN_TRY(make_cache(self));
-  mark_first_choices(&self->plan, is_first);
   for (uint32_t i = 0; i < self->kernel_count; i++) {
-    uint32_t threads = self->plan.kernels[i].thread_count;
+    const qn__gpu_kernel_t* plan = &self->plan.kernels[i];
     qn__vk_pipeline_t* pipeline;
-    if (is_first[i] && threads != 0) {
-      QN_TRY(qn__vk_pipeline_find(self, &self->kernels[i], threads, &pipeline));
+    if (plan->is_first_choice && plan->thread_count != 0) {
+      QN_TRY(qn__vk_pipeline_find(self, &self->kernels[i], plan->thread_count, &pipeline));
     }
   }
   qn__vk_executable_save(self);

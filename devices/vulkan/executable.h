@@ -23,7 +23,6 @@ typedef struct qn__vk_pipeline {
 typedef struct qn__vk_kernel {
   const qn__gpu_kernel_t* plan;
   uint64_t uid;            // among the device's kernels; never used twice
-  uint32_t buffer_count;   // of the arguments
   uint32_t binding_count;  // the buffers, and the error record if there is one
   bool has_parameters;     // the last binding holds the parameters, not push constants
   uint32_t push_bytes;

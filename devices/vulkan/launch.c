@@ -135,6 +135,7 @@ static qn_status_t begin(qn__vk_stream_t* stream, bool needs_parameters) {
 // Locked. Copies the parameters to the parameter buffer; returns their offset.
 static uint32_t place_parameters(qn__vk_batch_t* batch, const uint8_t* bytes, uint32_t size) {
   const uint32_t step = QN__VK_GRANULE;  // at least the alignment of buffer offsets
+  assert(size <= batch->parameters_left && batch->parameters_left <= PARAMETERS_BYTES);
   uint64_t offset = batch->parameters.offset + (PARAMETERS_BYTES - batch->parameters_left);
   memcpy(batch->parameters.block->mapped + offset, bytes, size);
   uint64_t used = ((uint64_t)size + step - 1) & ~(uint64_t)(step - 1);
@@ -198,6 +199,7 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
     vk->CmdPushConstants(batch->commands, kernel->layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0,
                          kernel->push_bytes, bound->push);
   }
+  assert(bound->access_count <= QN__VK_MAX_BINDINGS + 1);
   uint32_t limit = device->info.properties.limits.maxComputeWorkGroupCount[0];
   uint32_t blocks = launch->block_count < (int64_t)limit ? (uint32_t)launch->block_count : limit;
   vk->CmdDispatch(batch->commands, blocks, 1, 1);
@@ -214,7 +216,7 @@ static inline bool is_bound(const qn__vk_device_t* device, const qn__vk_bound_t*
     return false;
   }
   uint64_t difference = 0;
-  for (uint32_t i = 0; i < kernel->buffer_count; i++) {
+  for (uint32_t i = 0; i < kernel->plan->buffer_count; i++) {
     difference |= (bound->values[i] ^ launch->values[i]) | (bound->ends[i] ^ launch->ends[i]);
   }
   return difference == 0;
@@ -232,7 +234,7 @@ static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
   bound->access_count = 0;
   bound->has_write = plan->has_record;
   uint32_t i = 0;
-  for (; i < kernel->buffer_count; i++) {
+  for (; i < plan->buffer_count; i++) {
     bound->values[i] = launch->values[i];
     bound->ends[i] = launch->ends[i];
     QN_TRY(bind(call, bound, i, launch->values[i], launch->ends[i], &plan->args[i],
@@ -255,7 +257,7 @@ static qn_status_t prepare(const call_t* call, const qn__vk_kernel_t* kernel,
   qn__vk_bound_t* bound = &call->stream->bound;
   *out_is_same = is_bound(call->stream->device, bound, kernel, launch);
   if (!*out_is_same) QN_TRY(bind_all(call, bound, kernel, launch));
-  for (uint32_t i = kernel->buffer_count; i < plan->arg_count; i++) {
+  for (uint32_t i = plan->buffer_count; i < plan->arg_count; i++) {
     put(bound, kernel->offsets[i], launch->values[i]);
   }
   return QN_OK;
