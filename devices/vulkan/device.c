@@ -63,19 +63,14 @@ static qn__fork_node_t fork_node = {
 
 // ---------------------------------------------------------------------------------- the list
 
+// Devices are listed in this order of their types.
 static int rank_of(const qn__vk_device_t* device) {
-  switch (device->info.properties.deviceType) {
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
-      return 0;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
-      return 1;
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
-      return 2;
-    case VK_PHYSICAL_DEVICE_TYPE_CPU:
-      return 4;
-    default:
-      return 3;
-  }
+  static const VkPhysicalDeviceType types[] = {
+      VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
+      VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU, VK_PHYSICAL_DEVICE_TYPE_OTHER};
+  int rank = 0;
+  while (rank < 4 && types[rank] != device->info.properties.deviceType) rank++;
+  return rank;
 }
 
 static void device_deinit(qn__vk_device_t* device) {

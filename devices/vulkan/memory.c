@@ -115,7 +115,7 @@ static void destroy_memory(qn__vk_device_t* device, qn__vk_block_t* block) {
   atomic_fetch_sub(&device->memory.reserved_bytes, size);
   block->buffer = VK_NULL_HANDLE;
   block->memory = VK_NULL_HANDLE;
-  if (!block->is_dedicated) qn__ranges_deinit(&block->ranges);
+  qn__ranges_deinit(&block->ranges);
 }
 
 void qn__vk_memory_deinit(qn__vk_device_t* device) {
@@ -229,15 +229,13 @@ static qn_status_t make_block(qn__vk_device_t* device, qn__vk_pool_t pool, uint6
   if (!block) return no_memory(device, pool, size_bytes, "too many blocks, or no host memory");
   block->pool = pool;
   block->is_dedicated = is_dedicated;
-  block->dedicated_bytes = 0;
   qn_status_t status = QN_OK;
-  if (!is_dedicated &&
-      !qn__ranges_init(&block->ranges, device->allocator, QN__VK_GRANULE, size_bytes)) {
+  if (!qn__ranges_init(&block->ranges, device->allocator, QN__VK_GRANULE, size_bytes)) {
     status = qn__out_of_memory("a block of device memory");
   }
   if (qn_ok(status)) {
     status = create_memory(device, block, pool, size_bytes);
-    if (!qn_ok(status) && !is_dedicated) qn__ranges_deinit(&block->ranges);
+    if (!qn_ok(status)) qn__ranges_deinit(&block->ranges);
   }
   qn__mutex_lock(&memory->mutex);
   if (!qn_ok(status)) {
@@ -246,6 +244,7 @@ static qn_status_t make_block(qn__vk_device_t* device, qn__vk_pool_t pool, uint6
     qn__mutex_unlock(&memory->mutex);
     return status;
   }
+  assert(atomic_load(&block->uid) == 0 && !block->fence);
   atomic_store_explicit(&block->size_bytes, size_bytes, memory_order_relaxed);
   atomic_store_explicit(&block->uid, memory->next_uid++, memory_order_release);
   qn__mutex_unlock(&memory->mutex);
@@ -285,18 +284,17 @@ static qn_status_t allocate(qn__vk_device_t* device, qn__vk_pool_t pool, uint64_
   }
   qn__vk_block_t* block = NULL;
   QN_TRY(make_block(device, pool, block_bytes, is_dedicated, &block));
+  // Only host memory can be exhausted here. The empty block stays for later allocations. A
+  // dedicated block needs no alignment: its address ends with zeros.
   uint64_t offset = 0;
-  if (is_dedicated) {
-    block->dedicated_bytes = block_bytes;
-  } else if (!qn__ranges_allocate(&block->ranges, size_bytes, alignment_bytes, &offset)) {
-    // Only host memory can be exhausted here. The empty block stays for later allocations.
-    offset = UINT64_MAX;
-  }
+  const bool is_done =
+      qn__ranges_allocate(&block->ranges, size_bytes, is_dedicated ? 1 : alignment_bytes, &offset);
+  assert(!is_done || offset == 0);
   qn__mutex_lock(&memory->mutex);
   block->next = memory->pools[pool];
   memory->pools[pool] = block;
   qn__mutex_unlock(&memory->mutex);
-  if (offset == UINT64_MAX) return qn__out_of_memory("a part of device memory");
+  if (!is_done) return qn__out_of_memory("a part of device memory");
   *out_place = (qn__vk_place_t){block, offset};
   return QN_OK;
 }
@@ -320,6 +318,7 @@ static void retire_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   qn__vk_fence_t* fence = NULL;
   while (!qn__vk_fence_create(device, &fence)) qn__vk_drain_all(device, INT64_MAX);
   qn__mutex_lock(&memory->mutex);
+  assert(atomic_load(&block->uid) == 0 && !block->fence);
   block->fence = fence;
   block->next = memory->retired;
   memory->retired = block;
@@ -327,15 +326,12 @@ static void retire_block(qn__vk_device_t* device, qn__vk_block_t* block) {
   qn__mutex_unlock(&memory->mutex);
 }
 
-static bool is_empty(const qn__vk_block_t* block) {
-  return !block->is_dedicated && block->ranges.allocated_count == 0;
-}
-
-// Finds an empty shared block; NULL: none. `keeps_one`: skips the first one. Locked.
+// Finds an empty block that is not needed; NULL: none. `keeps_one`: of the shared ones, one is
+// needed. Locked.
 static qn__vk_block_t* find_surplus(qn__vk_device_t* device, qn__vk_pool_t pool, bool keeps_one) {
   for (qn__vk_block_t* block = device->memory.pools[pool]; block; block = block->next) {
-    if (!is_empty(block)) continue;
-    if (!keeps_one) return block;
+    if (block->ranges.allocated_count != 0) continue;
+    if (!keeps_one || block->is_dedicated) return block;
     keeps_one = false;
   }
   return NULL;
@@ -379,7 +375,6 @@ qn_status_t qn__vk_memory_allocate(qn__vk_device_t* device, qn__vk_pool_t pool, 
 }
 
 uint64_t qn__vk_memory_size(qn__vk_device_t* device, qn__vk_place_t place) {
-  if (place.block->is_dedicated) return place.offset == 0 ? place.block->dedicated_bytes : 0;
   qn__mutex_lock(&device->memory.mutex);
   uint64_t size = qn__ranges_size(&place.block->ranges, place.offset);
   qn__mutex_unlock(&device->memory.mutex);
@@ -389,28 +384,24 @@ uint64_t qn__vk_memory_size(qn__vk_device_t* device, qn__vk_place_t place) {
 qn_status_t qn__vk_memory_free(qn__vk_device_t* device, qn__vk_place_t place) {
   qn__vk_memory_t* memory = &device->memory;
   qn__vk_block_t* block = place.block;
-  uint64_t size = qn__vk_memory_size(device, place);
-  bool is_known = size != 0;
-  bool has_surplus = false;
-  if (is_known && block->is_dedicated) {
-    qn__mutex_lock(&memory->mutex);
-    is_known = atomic_load(&block->uid) != 0;
-    if (is_known) unlist_block(device, block);
-    qn__mutex_unlock(&memory->mutex);
-    if (is_known) retire_block(device, block);
-  } else if (is_known) {
-    qn__mutex_lock(&memory->mutex);
-    is_known = qn__ranges_free(&block->ranges, place.offset);
-    has_surplus = is_empty(block) && find_surplus(device, block->pool, true);
-    qn__mutex_unlock(&memory->mutex);
-  }
-  if (!is_known) {
+  uint64_t size = 0;
+  qn__mutex_lock(&memory->mutex);
+  // Another thread may have freed it, and with it the block.
+  if (atomic_load(&block->uid) != 0) size = qn__ranges_size(&block->ranges, place.offset);
+  if (size != 0) (void)qn__ranges_free(&block->ranges, place.offset);
+  const bool has_surplus = size != 0 && block->ranges.allocated_count == 0 &&
+                           find_surplus(device, block->pool, true) != NULL;
+  const qn__vk_pool_t pool = block->pool;
+  qn__mutex_unlock(&memory->mutex);
+  if (size == 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "vulkan:%d: no allocation starts at 0x%" PRIx64 "; freed twice?",
                           device->id, qn__vk_address(device, place));
   }
-  atomic_fetch_sub(&memory->used_bytes, size);
-  if (has_surplus) drop_surplus(device, block->pool, true);
+  const uint64_t used_bytes = atomic_fetch_sub(&memory->used_bytes, size);
+  (void)used_bytes;
+  assert(used_bytes >= size);
+  if (has_surplus) drop_surplus(device, pool, true);
   return QN_OK;
 }
 

@@ -47,9 +47,8 @@ typedef struct qn__vk_block {
   uint8_t* mapped;  // NULL: the host cannot access it
   qn__vk_pool_t pool;
   uint32_t index;              // in the table
-  bool is_dedicated;           // the block is one allocation
-  qn__ranges_t ranges;         // if not dedicated
-  uint64_t dedicated_bytes;    // the size of the one allocation
+  bool is_dedicated;           // for one allocation, and destroyed with it
+  qn__ranges_t ranges;         // the allocations
   struct qn__vk_block* next;   // in its pool, in `spare` or in `retired`
   struct qn__vk_fence* fence;  // retired: the work that may still use it; NULL: none
 } qn__vk_block_t;
