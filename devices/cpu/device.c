@@ -148,41 +148,9 @@ static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
   }
   // The caller may reuse host memory after the call, and all memory of this device is the host's.
   // So wait for the queued tasks and copy now. Their errors stay with the stream.
-  if (stream) QN_TRY(qn__cpu_stream_wait(stream, NULL));
+  if (stream) qn__cpu_stream_drain(stream);
   memcpy(to, from, copy->size_bytes);
   return QN_OK;
-}
-
-// ---------------------------------------------------------------------------------- streams
-
-static qn_status_t stream_create(int32_t id, void** out_stream) {
-  (void)id;
-  qn__cpu_stream_t* stream;
-  QN_TRY(qn__cpu_stream_create(&stream));
-  *out_stream = stream;
-  return QN_OK;
-}
-
-static void stream_destroy(int32_t id, void* stream) {
-  (void)id;
-  qn__cpu_stream_destroy(stream);
-}
-
-static qn_status_t stream_sync(int32_t id, void* stream) {
-  (void)id;
-  return stream ? qn__cpu_stream_sync(stream) : QN_OK;
-}
-
-static qn_status_t stream_wait(int32_t id, void* from, void* to) {
-  (void)id;
-  // The default stream runs in its callers, so it never has outstanding work.
-  return from ? qn__cpu_stream_wait(from, to) : QN_OK;
-}
-
-static bool stream_is_idle(int32_t id, void* stream) {
-  (void)id;
-  // The default stream runs its work in the caller.
-  return !stream || qn__cpu_stream_completed(stream) == qn__cpu_stream_enqueued(stream);
 }
 
 const qn_device_table_t qn__cpu_device_table = {
@@ -197,11 +165,11 @@ const qn_device_table_t qn__cpu_device_table = {
     .workspace_allocate = workspace_allocate,
     .workspace_free = workspace_free,
     .copy = copy,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_sync = stream_sync,
-    .stream_wait = stream_wait,
-    .stream_is_idle = stream_is_idle,
+    .stream_create = qn__cpu_stream_create,
+    .stream_destroy = qn__cpu_stream_destroy,
+    .stream_sync = qn__cpu_stream_sync,
+    .stream_wait = qn__cpu_stream_wait,
+    .stream_is_idle = qn__cpu_stream_is_idle,
     .accepts = qn__cpu_accepts,
     .load = qn__cpu_load,
     .unload = qn__cpu_unload,

@@ -76,7 +76,8 @@ static bool check_stream(const qn__cpu_stream_t* stream) {
 }
 #endif
 
-qn_status_t qn__cpu_stream_create(qn__cpu_stream_t** out_stream) {
+qn_status_t qn__cpu_stream_create(int32_t id, void** out_stream) {
+  (void)id;
   *out_stream = NULL;
   qn__cpu_stream_t* stream = qn__alloc_zero(qn_allocator_default(), 1, sizeof *stream);
   if (!stream) return qn__out_of_memory("a stream");
@@ -101,6 +102,7 @@ void qn__cpu_stream_retain(qn__cpu_stream_t* stream) {
 
 void qn__cpu_stream_release(qn__cpu_stream_t* stream) {
   if (atomic_fetch_sub_explicit(&stream->reference_count, 1, memory_order_acq_rel) != 1) return;
+  assert(stream->completed == stream->enqueued && !stream->parked);
   qn_status_free(stream->error);
   qn__cond_deinit(&stream->changed);
   qn__mutex_deinit(&stream->mutex);
@@ -122,7 +124,9 @@ static void wait_until(qn__cpu_stream_t* stream, uint64_t target) {
   }
 }
 
-void qn__cpu_stream_destroy(qn__cpu_stream_t* stream) {
+void qn__cpu_stream_destroy(int32_t id, void* self) {
+  (void)id;
+  qn__cpu_stream_t* stream = self;
   qn__mutex_lock(&stream->mutex);
   wait_until(stream, stream->enqueued);
   // The worker has completed the last task, but may still use the stream.
@@ -143,6 +147,17 @@ uint64_t qn__cpu_stream_completed(qn__cpu_stream_t* stream) {
   uint64_t count = stream->completed;
   qn__mutex_unlock(&stream->mutex);
   return count;
+}
+
+bool qn__cpu_stream_is_idle(int32_t id, void* stream) {
+  (void)id;
+  return !stream || qn__cpu_stream_completed(stream) == qn__cpu_stream_enqueued(stream);
+}
+
+void qn__cpu_stream_drain(qn__cpu_stream_t* stream) {
+  qn__mutex_lock(&stream->mutex);
+  wait_until(stream, stream->enqueued);
+  qn__mutex_unlock(&stream->mutex);
 }
 
 // ---------------------------------------------------------------------------------- enqueueing
@@ -202,14 +217,14 @@ qn_status_t qn__cpu_stream_copy(qn__cpu_stream_t* stream, void* to, const void* 
   return commit(stream);
 }
 
-qn_status_t qn__cpu_stream_wait(qn__cpu_stream_t* from, qn__cpu_stream_t* to) {
-  uint64_t target = qn__cpu_stream_enqueued(from);
+qn_status_t qn__cpu_stream_wait(int32_t id, void* from, void* to) {
+  (void)id;
+  if (!from) return QN_OK;
   if (!to) {
-    qn__mutex_lock(&from->mutex);
-    wait_until(from, target);
-    qn__mutex_unlock(&from->mutex);
+    qn__cpu_stream_drain(from);
     return QN_OK;
   }
+  uint64_t target = qn__cpu_stream_enqueued(from);
   qn__cpu_stream_retain(from);
   task_t* task = reserve(to);
   task->kind = TASK_WAIT;
@@ -220,7 +235,10 @@ qn_status_t qn__cpu_stream_wait(qn__cpu_stream_t* from, qn__cpu_stream_t* to) {
   return status;
 }
 
-qn_status_t qn__cpu_stream_sync(qn__cpu_stream_t* stream) {
+qn_status_t qn__cpu_stream_sync(int32_t id, void* self) {
+  (void)id;
+  qn__cpu_stream_t* stream = self;
+  if (!stream) return QN_OK;
   qn__mutex_lock(&stream->mutex);
   wait_until(stream, stream->enqueued);
   qn_status_t error = stream->error;
@@ -261,6 +279,7 @@ static qn__cpu_stream_t* take_ready(qn__cpu_stream_t* stream) {
   qn__cpu_stream_t* ready = NULL;
   for (qn__cpu_stream_t** at = &stream->parked; *at;) {
     qn__cpu_stream_t* other = *at;
+    assert(other != stream && other->parked_target <= stream->enqueued);
     if (other->parked_target > stream->completed) {
       at = &other->next_parked;
       continue;
@@ -294,6 +313,7 @@ static void drain(qn__cpu_task_t* drainer) {
   qn__cpu_stream_t* stream = (qn__cpu_stream_t*)(void*)drainer;
   qn__cpu_stream_retain(stream);
   qn__mutex_lock(&stream->mutex);
+  assert(stream->is_scheduled);
   while (stream->completed < stream->enqueued) {
     task_t* task = &stream->ring[stream->completed % RING_SIZE];
     bool is_skipped = stream->error != QN_OK;
