@@ -100,6 +100,7 @@ static void* work(void* arg) {
       pool.idle_count--;
       continue;
     }
+    assert(task->helper_count < task->helper_limit && pool.idle_count < pool.worker_count);
     if (++task->helper_count >= task->helper_limit) pool.tasks = task->next;
     qn__mutex_unlock(&pool.mutex);
     task->run(task);
@@ -124,6 +125,7 @@ static bool queue_task(qn__cpu_task_t* task) {
     (void)pthread_detach(thread);
     pool.worker_count++;
   }
+  assert(pool.worker_count <= pool.worker_limit && pool.idle_count <= pool.worker_count);
   if (pool.worker_count == 0) return false;
   task->next = NULL;
   task->helper_count = 0;
@@ -234,6 +236,7 @@ int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* clos
       (void)unqueue_task(&loop.task);
       // helper_count cannot grow any more, and every worker that joined leaves once.
       loop.inside_count += loop.task.helper_count;
+      assert(loop.inside_count >= 0 && loop.task.helper_count <= loop.task.helper_limit);
       while (loop.inside_count > 0) qn__cond_wait(&pool.left, &pool.mutex);
       qn__mutex_unlock(&pool.mutex);
     }

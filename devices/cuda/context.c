@@ -53,6 +53,7 @@ qn_status_t qn__cuda_enter_fast(int32_t id, qn__cuda_device_t** out_device,
     QN_TRY(open_context(device));
     context = atomic_load_explicit(&device->context, memory_order_acquire);
   }
+  assert(context && device->default_stream);
   CUcontext current = NULL;
   QN_TRY(qn__cuda_check(device, cu->ctx_get_current(&current), "querying the current context"));
   if (current != context) {

@@ -94,6 +94,7 @@ static qn_status_t allocate_slot(qn__cuda_device_t* device, const kind_t* kind,
     page = *pages;
   }
   const int index = __builtin_ctzll(~page->used);
+  assert((uint32_t)index < kind->count);
   page->used |= UINT64_C(1) << index;
   *out_slot = page->start + (uint64_t)index * kind->stride;
   return QN_OK;
@@ -105,6 +106,7 @@ static void free_slot(qn__cuda_device_t* device, const kind_t* kind, qn__cuda_pa
   qn__mutex_lock(&device->mutex);
   for (qn__cuda_page_t* page = *pages; page; page = page->next) {
     if (slot < page->start || slot - page->start >= kind->stride * kind->count) continue;
+    assert((page->used >> ((slot - page->start) / kind->stride) & 1) != 0);
     page->used &= ~(UINT64_C(1) << ((slot - page->start) / kind->stride));
   }
   qn__mutex_unlock(&device->mutex);
@@ -246,5 +248,7 @@ qn_status_t qn__cuda_error_record_acquire(qn__cuda_stream_t* stream,
 }
 
 void qn__cuda_error_record_release(qn__cuda_error_record_t* record) {
-  atomic_fetch_sub_explicit(&record->call_count, 1, memory_order_release);
+  const uint32_t count = atomic_fetch_sub_explicit(&record->call_count, 1, memory_order_release);
+  (void)count;
+  assert(count > 0);
 }

@@ -81,6 +81,7 @@ void qn__cuda_graph_retain(qn__cuda_graph_t* graph) {
 // Ignores failures of the driver: a device that has ended holds no resources.
 void qn__cuda_graph_release(qn__cuda_graph_t* graph) {
   if (atomic_fetch_sub_explicit(&graph->reference_count, 1, memory_order_acq_rel) != 1) return;
+  assert(!graph->members && !graph->origin);
   const qn__cuda_driver_t* cu = qn__cuda();
   if (graph->exec) (void)cu->graph_exec_destroy(graph->exec);
   for (graph_block_t* block = graph->blocks; block;) {
@@ -108,6 +109,7 @@ void qn__cuda_graph_may_fail(qn__cuda_graph_t* graph) {
 
 qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record_t* record,
                                    uint32_t report_count) {
+  assert(atomic_load(&graph->unread_count) > 0);
   atomic_fetch_sub(&graph->unread_count, 1);
   if (record->tag == 0) return QN_OK;
   qn__cuda_owner_t owner = {0};
@@ -237,6 +239,7 @@ static void stop(qn__cuda_graph_t* graph) {
   }
   graph->members = NULL;
   graph->origin = NULL;
+  assert(device->capture_count > 0);
   device->capture_count--;
   qn__mutex_unlock(&device->mutex);
   qn__cuda_unload_deferred(device);

@@ -241,6 +241,7 @@ static void retire_passed(qn__cuda_stream_t* stream) {
     if (has_copy) read_record(stream, position, record_epoch, &stream->readback->marks[index]);
     retire(stream, position, true);
     qn__short_lock(&stream->lock);
+    assert(stream->first >= position && stream->first_mark < stream->next_mark);
     stream->first_mark++;
     unlock_changed(stream);
   }
@@ -320,6 +321,7 @@ static qn_status_t wait_once(qn__cuda_stream_t* stream, const char* what, bool* 
   // The slot is free even if its copy is still queued: the next copy into it comes later on the
   // stream, and is read after that.
   qn__short_lock(&stream->lock);
+  assert(wait.slot < 0 || (stream->syncs_in_use >> wait.slot & 1) != 0);
   if (wait.slot >= 0) stream->syncs_in_use &= ~(1u << wait.slot);
   qn__short_unlock(&stream->lock);
   if (!qn_ok(status)) {
@@ -439,6 +441,7 @@ qn_status_t qn__cuda_batch_copy_graph(qn__cuda_stream_t* stream, uint64_t positi
                                     stream->native,
                                     &stream->readback->graphs[position % QN__CUDA_BATCHES]));
   qn__short_lock(&stream->lock);
+  assert(batch->graph && batch->pending_count > 0 && position >= stream->marked_end);
   batch->has_copy = true;
   batch->report_count = report_count;
   unlock_changed(stream);
@@ -447,6 +450,8 @@ qn_status_t qn__cuda_batch_copy_graph(qn__cuda_stream_t* stream, uint64_t positi
 
 void qn__cuda_batch_end(qn__cuda_stream_t* stream, uint64_t position) {
   qn__short_lock(&stream->lock);
+  assert(position >= stream->first && position < stream->next);
+  assert(batch_at(stream, position)->pending_count > 0);
   batch_at(stream, position)->pending_count--;
   const bool is_due = ++stream->unmarked_count >= QN__CUDA_LAUNCHES_PER_MARK;
   unlock_changed(stream);

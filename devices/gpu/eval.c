@@ -57,6 +57,7 @@ uint32_t qn__gpu_op_arity(qn_op_t op) {
 // Applies an operator to the operands below `top`; returns the new top.
 static inline int64_t* apply_step(const qn__gpu_op_t* step, int64_t* top, bool* is_exact) {
   uint32_t arity = qn__gpu_op_arity(step->op);
+  assert(arity > 0 && arity <= 3);
   top -= arity;
   // Operators with fewer operands ignore the others.
   int64_t args[3] = {top[0], arity > 1 ? top[1] : 0, arity > 2 ? top[2] : 0};
@@ -125,6 +126,7 @@ bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64
         break;
     }
   }
+  assert(top - stack == (expr->op_count ? 1 : 0));
   *out_value = stack[0];
   return is_exact;
 }
@@ -197,5 +199,6 @@ bool qn__gpu_eval_count(const qn__gpu_expr_t* expr, const uint64_t* words, const
     off[depth] = is_result_off(step->op, args, args_off, is_exact);
     depth++;
   }
+  assert(depth == 1);
   return !off[0];
 }

@@ -54,6 +54,7 @@ static qn_status_t run_workspace(plan_run_t* run, const qn__gpu_step_t* step) {
     return qn_status_make(QN_STATUS_VALUE_ERROR,
                           "the size of a workspace is negative or too large");
   }
+  assert(step->slot < QN__GPU_MAX_WORKSPACES);
   free_workspace(run, step->slot);
   uint64_t address = 0;
   qn_status_t status =
@@ -95,6 +96,7 @@ static void gather(const plan_run_t* run, const qn__gpu_kernel_t* kernel, uint64
         ends[i] = run->launch->ends[index];
         break;
       case QN__GPU_ARG_WORKSPACE:
+        assert((run->held >> index & 1) != 0);
         values[i] = run->workspaces[index];
         ends[i] = values[i] + run->workspace_bytes[index];
         break;
@@ -127,6 +129,7 @@ static qn_status_t choose(const plan_run_t* run, const qn__gpu_step_t* step,
                             run->plan->kernels[step->kernel].name);
     }
   }
+  assert(out_grid->kernel < run->plan->kernel_count);
   const qn__gpu_kernel_t* kernel = &run->plan->kernels[out_grid->kernel];
   int64_t threads =
       kernel->thread_count != 0 ? (int64_t)kernel->thread_count : value_of(run, &step->b);
@@ -186,6 +189,8 @@ static qn_status_t run_loop(plan_run_t* run, const qn__gpu_step_t* step) {
 static qn_status_t run_steps(plan_run_t* run, const qn__gpu_step_t* steps, uint32_t count) {
   for (uint32_t i = 0; i < count; i += 1 + steps[i].body_count + steps[i].else_count) {
     const qn__gpu_step_t* step = &steps[i];
+    assert(step->body_count <= count - 1 - i &&
+           step->else_count <= count - 1 - i - step->body_count);
     switch (step->kind) {
       case QN__GPU_STEP_LET:
         run->locals[step->slot] = value_of(run, &step->a);

@@ -93,6 +93,7 @@ static void VKAPI_PTR free_piece(void* user_data, void* memory) {
   if (!memory) return;
   page_t* page = piece_of(memory)->page;
   if (__builtin_expect(page != NULL, 1)) {
+    assert(page->piece_count > 0 && page->used <= PAGE_BYTES);
     if (--page->piece_count == 0) page->used = 0;
     return;
   }

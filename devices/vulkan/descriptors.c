@@ -173,6 +173,7 @@ static bool is_equal(const qn__vk_binding_t* a, const qn__vk_binding_t* b, uint3
 
 VkDescriptorSet qn__vk_sets_reuse_last(qn__vk_stream_t* stream) {
   cached_set_t* entry = stream->sets->newest;
+  assert(entry && entry->last_used <= stream->open->value);
   entry->last_used = stream->open->value;
   return entry->set;
 }

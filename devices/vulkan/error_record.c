@@ -53,6 +53,7 @@ static qn__vk_access_t access_of(qn__vk_place_t place, bool is_written) {
 
 // Returns the place of the batch's copy of the record.
 static qn__vk_place_t copy_of(const qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
+  assert(batch->number < QN__VK_MAX_BATCHES && !stream->error_record.block->mapped);
   return (qn__vk_place_t){stream->record_copies.block,
                           stream->record_copies.offset + batch->number * sizeof(qn__gpu_record_t)};
 }
@@ -113,6 +114,7 @@ void qn__vk_stream_set_error(qn__vk_stream_t* stream, qn_status_t status) {
   }
   stream->error = status;
   next_epoch(stream);
+  assert(atomic_load(&stream->epoch) % 2 == 1);
 }
 
 qn_status_t qn__vk_stream_take_error(qn__vk_stream_t* stream) {
@@ -120,6 +122,7 @@ qn_status_t qn__vk_stream_take_error(qn__vk_stream_t* stream) {
   if (qn_ok(error)) return QN_OK;
   stream->error = QN_OK;
   next_epoch(stream);
+  assert(atomic_load(&stream->epoch) % 2 == 0);
   if (stream->is_failed) stream->is_clear_pending = true;
   stream->is_failed = false;
   return error;

@@ -150,6 +150,7 @@ static qn_status_t make_batch(qn__vk_stream_t* stream, qn__vk_batch_t** out_batc
     return qn__vk_status(device, result, "a command buffer");
   }
   qn__vk_command_allocator_begin(&batch->command_allocator);
+  assert(stream->batch_count < QN__VK_MAX_BATCHES);
   batch->number = stream->batch_count++;
   *out_batch = batch;
   return QN_OK;
@@ -176,6 +177,7 @@ static qn_status_t open_batch(qn__vk_stream_t* stream, bool* out_is_full) {
     stream->spare = batch;
     return qn__vk_status(device, result, "vkBeginCommandBuffer");
   }
+  assert(batch->owner_count == 0 && batch->place_count == 0 && batch->wait_count == 0);
   batch->value = stream->submitted + 1;
   batch->wait_count = stream->pending_wait_count;
   for (uint32_t i = 0; i < stream->pending_wait_count; i++)
@@ -296,6 +298,7 @@ void qn__vk_stream_order(qn__vk_stream_t* stream, VkPipelineStageFlags stage,
 
 bool qn__vk_stream_order_repeat(qn__vk_stream_t* stream, const qn__vk_access_t* accesses) {
   if (stream->alone != accesses) return false;
+  assert(stream->open_stages != 0 && stream->access_count > 0);
   put_barrier(stream);
   return true;
 }
@@ -423,8 +426,11 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
     batch->value = stream->submitted;
     atomic_store_explicit(&stream->enqueued, stream->submitted, memory_order_release);
   } else {
+    assert(batch->value == stream->submitted + 1);
     stream->submitted = batch->value;
   }
+  // Batches are retired in the order of their values.
+  assert(!stream->last || stream->last->value <= batch->value);
   if (stream->last) {
     stream->last->next = batch;
   } else {
@@ -436,6 +442,7 @@ void qn__vk_stream_flush(qn__vk_stream_t* stream) {
 void qn__vk_stream_end(qn__vk_stream_t* stream) {
   qn__vk_batch_t* batch = stream->open;
   uint32_t count = ++batch->command_count;
+  assert(count <= SUBMIT_COMMANDS);
   atomic_store_explicit(&stream->enqueued, batch->value, memory_order_release);
   bool must_submit = count >= SUBMIT_COMMANDS || batch->place_count >= MAX_PENDING_PLACES;
   if (!must_submit &&

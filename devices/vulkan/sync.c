@@ -60,6 +60,7 @@ static void release_batch(qn__vk_stream_t* stream, qn__vk_batch_t* batch) {
   for (uint32_t i = 0; i < batch->wait_count; i++) qn__vk_stream_release(batch->waits[i].from);
   batch->owner_count = 0;
   batch->place_count = 0;
+  assert(atomic_load(&stream->staged_bytes) >= batch->staged_bytes);
   atomic_fetch_sub_explicit(&stream->staged_bytes, batch->staged_bytes, memory_order_relaxed);
   batch->staged_bytes = 0;
   batch->wait_count = 0;
