@@ -73,21 +73,27 @@ typedef struct member {
   size_t offset;
 } member_t;
 #define MEMBER(name, what) {what, offsetof(qn__gpu_step_t, name)}
-static const struct {
+typedef struct stored {
   member_t members[2];
   bool has_guard;
-} stored[] = {
-    [QN__GPU_STEP_LET] = {.has_guard = false},
-    [QN__GPU_STEP_WORKSPACE] = {{MEMBER(site, "a site"), MEMBER(memory_site, "a site")}, false},
-    [QN__GPU_STEP_LOOP] = {{MEMBER(body_count, "a count of steps")}, false},
-    [QN__GPU_STEP_IF] = {{MEMBER(body_count, "a count of steps"),
-                          MEMBER(else_count, "a count of steps")},
-                         true},
-    [QN__GPU_STEP_LAUNCH] = {{MEMBER(kernel, "a kernel's index"),
-                              MEMBER(wide_kernel, "a kernel's index")},
-                             true},
-    [QN__GPU_STEP_ASSERT] = {{MEMBER(site, "a site")}, false},
-};
+} stored_t;
+
+// Returns NULL for a number that is no kind.
+static const stored_t* stored_of(qn__gpu_step_kind_t kind) {
+  static const stored_t kinds[] = {
+      [QN__GPU_STEP_LET] = {.has_guard = false},
+      [QN__GPU_STEP_WORKSPACE] = {{MEMBER(site, "a site"), MEMBER(memory_site, "a site")}, false},
+      [QN__GPU_STEP_LOOP] = {{MEMBER(body_count, "a count of steps")}, false},
+      [QN__GPU_STEP_IF] = {{MEMBER(body_count, "a count of steps"),
+                            MEMBER(else_count, "a count of steps")},
+                           true},
+      [QN__GPU_STEP_LAUNCH] = {{MEMBER(kernel, "a kernel's index"),
+                                MEMBER(wide_kernel, "a kernel's index")},
+                               true},
+      [QN__GPU_STEP_ASSERT] = {{MEMBER(site, "a site")}, false},
+  };
+  return kind >= QN__GPU_STEP_LET && (size_t)kind < QN_COUNT_OF(kinds) ? &kinds[kind] : NULL;
+}
 #undef MEMBER
 
 static void put_step(qn__buffer_t* out, const qn__gpu_step_t* step) {
@@ -95,13 +101,13 @@ static void put_step(qn__buffer_t* out, const qn__gpu_step_t* step) {
   qn__buffer_varint(out, step->slot);
   put_expr(out, &step->a);
   put_expr(out, &step->b);
-  const member_t* members = stored[step->kind].members;
-  for (size_t i = 0; i < 2 && members[i].what; i++) {
+  const stored_t* stored = stored_of(step->kind);
+  for (size_t i = 0; stored && i < 2 && stored->members[i].what; i++) {
     uint32_t value;
-    memcpy(&value, (const char*)step + members[i].offset, sizeof value);
+    memcpy(&value, (const char*)step + stored->members[i].offset, sizeof value);
     qn__buffer_varint(out, value);
   }
-  if (stored[step->kind].has_guard) put_expr(out, &step->guard);
+  if (stored && stored->has_guard) put_expr(out, &step->guard);
 }
 
 void qn__gpu_plan_encode(const qn__gpu_plan_t* plan, qn__buffer_t* out) {
@@ -330,15 +336,13 @@ static bool get_step(state_t* state, const qn__gpu_function_t* function, known_t
     return false;
   }
   if (step->a.op_count == 0) return wrong(state, "a step without an expression");
-  if (step->kind < QN__GPU_STEP_LET || step->kind > QN__GPU_STEP_ASSERT) {
-    return wrong(state, "the kind of a step");
+  const stored_t* stored = stored_of(step->kind);
+  if (!stored) return wrong(state, "the kind of a step");
+  for (size_t i = 0; i < 2 && stored->members[i].what; i++) {
+    const uint32_t value = get_u32(state, stored->members[i].what);
+    memcpy((char*)step + stored->members[i].offset, &value, sizeof value);
   }
-  const member_t* members = stored[step->kind].members;
-  for (size_t i = 0; i < 2 && members[i].what; i++) {
-    const uint32_t value = get_u32(state, members[i].what);
-    memcpy((char*)step + members[i].offset, &value, sizeof value);
-  }
-  if (stored[step->kind].has_guard) {
+  if (stored->has_guard) {
     if (!get_expr(state, function, known, &step->guard)) return false;
     step->cache = qn__gpu_launch_cache_make(step, state->arena);
   }
