@@ -7,7 +7,6 @@
 #include "ir/passes/pass_builder.h"
 
 static qn_status_t run_function(qn__pass_builder_t* pb, const qn__pass_t* pass) {
-  qn__function_number(pb->function);
   qn__function_clear_user(pb->function);
   pb->var_count = pb->function->var_count;
   pb->buffer_count = pb->function->buffer_count;

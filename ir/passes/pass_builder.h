@@ -26,8 +26,8 @@ typedef struct qn__pass_builder {
   qn__lanes_t lanes;  // by qn__pb_lanes
 } qn__pass_builder_t;
 
-// Runs a pass with a builder for each function of the body, which it numbers first, with the `user`
-// of all declarations NULL. Then puts `globals` at the top of the function. Returns the first
+// Runs a pass with a builder for each function of the numbered body, with the `user` of all
+// declarations NULL. Then puts `globals` at the top of the function. Returns the first
 // failure.
 qn_status_t qn__pb_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                        const qn__pass_t* pass);

@@ -17,14 +17,20 @@ static qn_status_t check_post(const qn__ir_body_t* body, const qn__pass_t* pass)
 }
 #endif
 
+// Numbers the declarations: a pass relies on dense ids.
+static void number(qn__ir_body_t* body) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
+    qn__function_number(function);
+  }
+}
+
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count) {
+  number(body);
   for (size_t i = 0; i < pass_count; ++i) {
     const qn__pass_t* pass = passes[i];
     QN_TRY(qn__pb_run(body, options, pass));
-    for (qn__ir_func_t* function = body->first; function; function = function->next) {
-      qn__function_number(function);
-    }
+    number(body);
 #ifndef NDEBUG
     QN_TRY(qn__body_verify_status(body, pass->name));
     QN_TRY(check_post(body, pass));
