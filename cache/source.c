@@ -6,13 +6,13 @@
 #include "cache/entry_copy.h"
 #include "cache/entry_head.h"
 
-typedef struct visitor {
+typedef struct entry_visitor {
   bool (*on_item)(void* self, const qn__source_item_t* item);
   void* self;
-} visitor_t;
+} entry_visitor_t;
 
 static bool visit_file(void* self, const qn__disk_file_t* file) {
-  const visitor_t* visitor = self;
+  const entry_visitor_t* visitor = self;
   const qn__source_item_t item = {
       .key = file->key, .size_bytes = file->size_bytes, .used_ns = file->modified_ns};
   return visitor->on_item(visitor->self, &item);
@@ -23,7 +23,7 @@ qn_status_t qn__source_each(qn__source_t source,
                             void* self) {
   assert(!source.disk != !source.bundle);
   if (source.disk) {
-    visitor_t visitor = {on_item, self};
+    entry_visitor_t visitor = {on_item, self};
     int error = qn__disk_scan(source.disk, visit_file, &visitor, NULL);
     return error ? qn__fs_status(error, "list", qn__disk_root(source.disk)) : QN_OK;
   }
