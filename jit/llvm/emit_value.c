@@ -76,7 +76,7 @@ qn__llvm_value_t qn__emit_linear(qn_dtype_t dtype, LLVMValueRef v, LLVMValueRef 
 // Emits the vector 0, s, 2s, ...
 static LLVMValueRef steps(qn__llvm_emit_t* e, LLVMValueRef stride, uint32_t lanes) {
   LLVMTypeRef element = LLVMTypeOf(stride);
-  int64_t constant;
+  int64_t constant = 0;
   bool is_constant = qn__emit_const_int(stride, &constant);
   LLVMValueRef elements[QN__EMIT_MAX_LANES];
   assert(lanes <= QN__EMIT_MAX_LANES);
