@@ -432,6 +432,10 @@ const char* qn__scope_text(uint32_t scope);
 const char* qn__access_text(uint32_t access);
 const char* qn__reduce_text(uint32_t kind);
 const char* qn__atomic_text(uint32_t op);
+// Compares a word with a text of a table. The first letter differs for most of them.
+static inline bool qn__word_is(qn_str_t word, const char* text) {
+  return word.size > 0 && word.data[0] == text[0] && qn__str_equal(word, qn__str(text));
+}
 // Returns the value with the text `word`; 0 for none.
 uint32_t qn__word_find(qn__ir_text_fn_t text_of, qn_str_t word);
 uint32_t qn__atomic_operand_count(qn_atomic_op_t op);

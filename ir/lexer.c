@@ -18,13 +18,14 @@ void qn__lexer_init(qn__lexer_t* lexer, qn_str_t text, qn__diag_t* diag) {
       (qn__lexer_t){.text = text, .last = QN__TOKEN_END, .diag = diag, .error_begin = UINT32_MAX};
 }
 
-const char* qn__token_text(qn__token_kind_t kind) {
-  static const char* const texts[] = {
+static const char* const token_texts[] = {
 #define QN_TOKEN(name, text) text,
-      QN__TOKENS(QN_TOKEN)
+    QN__TOKENS(QN_TOKEN)
 #undef QN_TOKEN
-  };
-  return QN_NEVER((size_t)kind >= QN_COUNT_OF(texts)) ? "" : texts[kind];
+};
+
+const char* qn__token_text(qn__token_kind_t kind) {
+  return QN_NEVER((size_t)kind >= QN_COUNT_OF(token_texts)) ? "" : token_texts[kind];
 }
 
 static bool is_digit(char c) {
@@ -50,7 +51,7 @@ bool qn__text_is_reserved(qn_str_t text) {
       "assert",   "bitcast", "true",   "false", "inf",   "nan",
   };
   for (size_t i = 0; i < QN_COUNT_OF(words); i++) {
-    if (qn__str_equal(text, qn__str(words[i]))) return true;
+    if (qn__word_is(text, words[i])) return true;
   }
   return qn__dtype_from_str(text) != QN_DTYPE_NONE;
 }
@@ -208,11 +209,13 @@ static void lex_name(qn__lexer_t* lexer) {
 static qn__token_kind_t lex_punctuation(qn__lexer_t* lexer) {
   qn__token_kind_t found = QN__TOKEN_COUNT;
   uint32_t found_size = 0;
+  char first = peek(lexer, 0);
+  char second = peek(lexer, 1);
   for (int kind = QN__TOKEN_LEFT_PAREN; kind < QN__TOKEN_COUNT; kind++) {
-    const char* text = qn__token_text((qn__token_kind_t)kind) + 1;
+    const char* text = token_texts[kind] + 1;
+    if (text[0] != first) continue;
     uint32_t size = text[1] == '\'' ? 1 : 2;
-    if (text[0] != peek(lexer, 0) || (size == 2 && text[1] != peek(lexer, 1))) continue;
-    if (size < found_size) continue;
+    if ((size == 2 && text[1] != second) || size < found_size) continue;
     found = (qn__token_kind_t)kind;
     found_size = size;
   }

@@ -357,7 +357,7 @@ static const struct {
 
 bool qn__parser_starts_stmt(qn_str_t word) {
   for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) {
-    if (qn__str_equal(word, qn__str(keywords[i].word))) return true;
+    if (qn__word_is(word, keywords[i].word)) return true;
   }
   return qn__loop_from_word(word) != 0;
 }
@@ -384,7 +384,7 @@ static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
   }
   qn_str_t word = qn__parser_word(p);
   for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) {
-    if (!keywords[i].parse || !qn__str_equal(word, qn__str(keywords[i].word))) continue;
+    if (!keywords[i].parse || !qn__word_is(word, keywords[i].word)) continue;
     keywords[i].parse(p, block);
     return;
   }

@@ -10,7 +10,7 @@ qn_op_t qn__op_from_word(qn_str_t word) {
   if (qn__str_equal(word, qn__str("nearbyint"))) return QN_OP_ROUNDEVEN;
   for (int op = 1; op < QN_OP_COUNT; op++) {
     const qn__ir_op_info_t* info = qn__op_info((qn_op_t)op);
-    if (info && info->syntax == QN__SYNTAX_CALL && qn__str_equal(word, qn__str(info->text))) {
+    if (info && info->syntax == QN__SYNTAX_CALL && qn__word_is(word, info->text)) {
       return (qn_op_t)op;
     }
   }

@@ -66,9 +66,11 @@ const char* qn__atomic_text(uint32_t op) {
 }
 
 uint32_t qn__word_find(qn__ir_text_fn_t text_of, qn_str_t word) {
-  uint32_t value = 1;
-  while (text_of(value) && !qn__str_equal(word, qn__str(text_of(value)))) value++;
-  return text_of(value) ? value : 0;
+  const char* text;
+  for (uint32_t value = 1; (text = text_of(value)); value++) {
+    if (qn__word_is(word, text)) return value;
+  }
+  return 0;
 }
 
 uint32_t qn__atomic_operand_count(qn_atomic_op_t op) {
