@@ -68,46 +68,46 @@ static void put_kernel(qn__buffer_t* out, const qn__gpu_kernel_t* kernel) {
 }
 
 // What a step of each kind stores after its slot, a and b: two numbers at most, then the guard.
-typedef struct member {
+typedef struct step_number {
   const char* what;  // NULL: none
   size_t offset;
-} member_t;
-#define MEMBER(name, what) {what, offsetof(qn__gpu_step_t, name)}
-typedef struct stored {
-  member_t members[2];
+} step_number_t;
+#define NUMBER(name, what) {what, offsetof(qn__gpu_step_t, name)}
+typedef struct step_layout {
+  step_number_t numbers[2];
   bool has_guard;
-} stored_t;
+} step_layout_t;
 
 // Returns NULL for a number that is no kind.
-static const stored_t* stored_of(qn__gpu_step_kind_t kind) {
-  static const stored_t kinds[] = {
+static const step_layout_t* layout_of(qn__gpu_step_kind_t kind) {
+  static const step_layout_t kinds[] = {
       [QN__GPU_STEP_LET] = {.has_guard = false},
-      [QN__GPU_STEP_WORKSPACE] = {{MEMBER(site, "a site"), MEMBER(memory_site, "a site")}, false},
-      [QN__GPU_STEP_LOOP] = {{MEMBER(body_count, "a count of steps")}, false},
-      [QN__GPU_STEP_IF] = {{MEMBER(body_count, "a count of steps"),
-                            MEMBER(else_count, "a count of steps")},
+      [QN__GPU_STEP_WORKSPACE] = {{NUMBER(site, "a site"), NUMBER(memory_site, "a site")}, false},
+      [QN__GPU_STEP_LOOP] = {{NUMBER(body_count, "a count of steps")}, false},
+      [QN__GPU_STEP_IF] = {{NUMBER(body_count, "a count of steps"),
+                            NUMBER(else_count, "a count of steps")},
                            true},
-      [QN__GPU_STEP_LAUNCH] = {{MEMBER(kernel, "a kernel's index"),
-                                MEMBER(wide_kernel, "a kernel's index")},
+      [QN__GPU_STEP_LAUNCH] = {{NUMBER(kernel, "a kernel's index"),
+                                NUMBER(wide_kernel, "a kernel's index")},
                                true},
-      [QN__GPU_STEP_ASSERT] = {{MEMBER(site, "a site")}, false},
+      [QN__GPU_STEP_ASSERT] = {{NUMBER(site, "a site")}, false},
   };
   return kind >= QN__GPU_STEP_LET && (size_t)kind < QN_COUNT_OF(kinds) ? &kinds[kind] : NULL;
 }
-#undef MEMBER
+#undef NUMBER
 
 static void put_step(qn__buffer_t* out, const qn__gpu_step_t* step) {
   qn__buffer_u8(out, (uint8_t)step->kind);
   qn__buffer_varint(out, step->slot);
   put_expr(out, &step->a);
   put_expr(out, &step->b);
-  const stored_t* stored = stored_of(step->kind);
-  for (size_t i = 0; stored && i < 2 && stored->members[i].what; i++) {
+  const step_layout_t* layout = layout_of(step->kind);
+  for (size_t i = 0; layout && i < 2 && layout->numbers[i].what; i++) {
     uint32_t value;
-    memcpy(&value, (const char*)step + stored->members[i].offset, sizeof value);
+    memcpy(&value, (const char*)step + layout->numbers[i].offset, sizeof value);
     qn__buffer_varint(out, value);
   }
-  if (stored && stored->has_guard) put_expr(out, &step->guard);
+  if (layout && layout->has_guard) put_expr(out, &step->guard);
 }
 
 void qn__gpu_plan_encode(const qn__gpu_plan_t* plan, qn__buffer_t* out) {
@@ -336,13 +336,13 @@ static bool get_step(state_t* state, const qn__gpu_function_t* function, known_t
     return false;
   }
   if (step->a.op_count == 0) return wrong(state, "a step without an expression");
-  const stored_t* stored = stored_of(step->kind);
-  if (!stored) return wrong(state, "the kind of a step");
-  for (size_t i = 0; i < 2 && stored->members[i].what; i++) {
-    const uint32_t value = get_u32(state, stored->members[i].what);
-    memcpy((char*)step + stored->members[i].offset, &value, sizeof value);
+  const step_layout_t* layout = layout_of(step->kind);
+  if (!layout) return wrong(state, "the kind of a step");
+  for (size_t i = 0; i < 2 && layout->numbers[i].what; i++) {
+    const uint32_t value = get_u32(state, layout->numbers[i].what);
+    memcpy((char*)step + layout->numbers[i].offset, &value, sizeof value);
   }
-  if (stored->has_guard) {
+  if (layout->has_guard) {
     if (!get_expr(state, function, known, &step->guard)) return false;
     step->cache = qn__gpu_launch_cache_make(step, state->arena);
   }
