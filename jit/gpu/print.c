@@ -32,13 +32,15 @@ static void lines_move(qn__gpu_lines_t* to, qn__gpu_lines_t* from) {
   qn__buffer_clear(&from->lines);
 }
 
+#ifndef NDEBUG
 // Checks that each line of the text has its place in `lines`.
 static bool lines_check(const qn__gpu_lines_t* lines) {
   if (lines->text.has_failed || lines->lines.has_failed) return true;
   size_t count = 0;
   for (size_t i = 0; i < lines->text.size; ++i) count += lines->text.data[i] == '\n';
-  return !QN_NEVER(count * sizeof(uint32_t) != lines->lines.size);
+  return count * sizeof(uint32_t) == lines->lines.size;
 }
+#endif
 
 void qn__kprint_extra(qn__gpu_printer_t* p) {
   lines_move(p->at, &p->extra);
