@@ -221,14 +221,14 @@ const qn_artifact_t* cuda_artifact(void) {
   };
   for (size_t i = 0; i < QN_COUNT_OF(kernels); i++) kernels[i].code_size_bytes = size;
   static const qn__gpu_function_t functions[CUDA_FUNCTION_COUNT] = {
-      [CUDA_ADD] = {4, 3, 0, 0, 1, add_steps},
-      [CUDA_CHECK] = {2, 1, 0, 0, 1, check_steps},
-      [CUDA_WORKSPACE] = {3, 2, 0, 1, 3, workspace_steps},
-      [CUDA_SHARED] = {2, 1, 0, 0, 1, shared_steps},
-      [CUDA_POKE] = {2, 1, 0, 0, 1, poke_steps},
-      [CUDA_NOTHING] = {0, 0, 0, 0, 0, NULL},
-      [CUDA_SCALE] = {3, 2, 0, 0, 1, scale_steps},
-      [CUDA_COUNT] = {2, 1, 1, 0, 2, count_steps},
+      [CUDA_ADD] = {4, 3, 0, 0, 1, add_steps, false},
+      [CUDA_CHECK] = {2, 1, 0, 0, 1, check_steps, false},
+      [CUDA_WORKSPACE] = {3, 2, 0, 1, 3, workspace_steps, false},
+      [CUDA_SHARED] = {2, 1, 0, 0, 1, shared_steps, false},
+      [CUDA_POKE] = {2, 1, 0, 0, 1, poke_steps, false},
+      [CUDA_NOTHING] = {0, 0, 0, 0, 0, NULL, false},
+      [CUDA_SCALE] = {3, 2, 0, 0, 1, scale_steps, false},
+      [CUDA_COUNT] = {2, 1, 1, 0, 2, count_steps, false},
   };
   static const char* const names[] = {"add",  "check",   "workspace", "shared",
                                       "poke", "nothing", "scale",     "count"};
