@@ -5,12 +5,11 @@
 // tile_write.c  writes the launch of one shape
 // tile_fill.c   a round: loads operands into shared memory
 // tile_sums.c   a round: adds them up
-// tile_names.c  copies of expressions, for the three files above
 #ifndef QUERN_IR_PASSES_GPU_TILE_H_
 #define QUERN_IR_PASSES_GPU_TILE_H_
 
 #include "ir/passes/gpu/launch.h"
-#include "ir/passes/products.h"
+#include "ir/passes/products_write.h"
 
 enum {
   qn__tile_max_outputs = 8,  // of a thread, along one side
@@ -94,35 +93,13 @@ typedef struct qn__tile_writer {
   qn__ir_buffer_t* buffers[qn__product_max_operands];
 } qn__tile_writer_t;
 
-// ---- tile_names.c: copies of the program's expressions for one place
+// ---- tile_fill.c, tile_sums.c: one round
 
-// Returns `value` if it is a literal, else a use of a new variable with that value. Both are cheap
-// to copy.
-qn__ir_expr_t* qn__tile_named(qn__pass_builder_t* pb, qn__ir_block_t* out, const char* name,
-                              qn__ir_expr_t* value);
 // Returns min(value, extent - 1).
 qn__ir_expr_t* qn__tile_at_most(qn__pass_builder_t* pb, qn__ir_expr_t* value,
                                 const qn__ir_expr_t* extent);
 // Returns element [m, n] of the thread's sums.
 qn__ir_expr_t* qn__tile_load_acc(const qn__tile_writer_t* w, int64_t m, int64_t n);
-// Returns the value of a name at this place, for a substitution whose `self` is the product.
-qn__ir_expr_t* qn__tile_now_of(qn__ir_subst_t* subst, qn__ir_var_t* var);
-qn__ir_expr_t* qn__tile_copy_now(const qn__tile_writer_t* w, const qn__ir_expr_t* expr);
-// Sets the values of the loops in `dims`.
-void qn__tile_set_now(qn__tile_writer_t* w, uint32_t dims, qn__ir_expr_t* const* now);
-// Sets the value of the reduction's variable to that of step `step` (consumed), counted from 0.
-void qn__tile_set_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* step);
-// Appends lets for the loops in `dims` at `index`, a variable of their index space.
-void qn__tile_write_place(qn__tile_writer_t* w, qn__ir_block_t* out, uint32_t dims,
-                          qn__ir_var_t* index, qn__ir_expr_t** out_now);
-// Appends a copy of the let of a name.
-void qn__tile_write_let(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_name_t* name);
-// Appends copies of all lets among `is_needed` that depend on any of `any` (0: all lets) and on
-// none of `none`.
-void qn__tile_write_lets(qn__tile_writer_t* w, qn__ir_block_t* out, const bool* is_needed,
-                         uint32_t any, uint32_t none);
-
-// ---- tile_fill.c, tile_sums.c: one round
 
 // The positions of a thread's elements of an operand within the tile: the first `step` and `line`,
 // and their distances from one element to the next.

@@ -2,6 +2,11 @@
 // some elements. Follows the rules 1, 3 and 4 of tile_write.c.
 #include "ir/passes/gpu/tile.h"
 
+qn__ir_expr_t* qn__tile_at_most(qn__pass_builder_t* pb, qn__ir_expr_t* value,
+                                const qn__ir_expr_t* extent) {
+  return qn__pb_op(pb, QN_OP_MIN, value, qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, extent), -1));
+}
+
 qn__tile_stride_t qn__tile_write_stride(qn__tile_writer_t* w, qn__ir_block_t* out,
                                         const qn__product_operand_t* operand) {
   qn__pass_builder_t* pb = w->pb;
@@ -32,22 +37,20 @@ static qn__ir_var_t* write_element(qn__tile_writer_t* w, qn__ir_block_t* out,
     if (!w->is_exact[side]) line = qn__tile_at_most(pb, line, w->extent[side]);
     qn__ir_var_t* at = qn__pb_let(pb, out, "at", line);
     if (!at) return NULL;
-    qn__ir_expr_t* now[qn__max_nest] = {NULL};
-    qn__tile_write_place(w, out, w->product->side_dims[side], at, now);
-    qn__tile_set_now(w, w->product->side_dims[side], now);
+    qn__product_place(w->product, out, w->product->side_dims[side], at);
   }
   if (round == 0 || stride->step_by != 0) {
     qn__ir_expr_t* step = qn__pb_op(
         pb, QN_OP_ADD, qn__pb_use(pb, done),
         qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, stride->step), round * stride->step_by));
     if (!w->has_even_steps) step = qn__tile_at_most(pb, step, w->steps);
-    qn__tile_set_step(w, out, step);
+    qn__product_set_step(w->product, out, w->begin, step);
   }
   if (qn__pb_stopped(pb)) return NULL;
-  qn__tile_write_lets(w, out, operand->is_needed, qn__product_both(w->product) | QN__PRODUCT_STEP,
-                      0);
+  qn__product_write_lets(w->product, out, operand->is_needed,
+                         qn__product_both(w->product) | QN__PRODUCT_STEP, 0);
   return qn__pb_let(pb, out, side == QN__PRODUCT_ROW ? "a" : "b",
-                    qn__tile_copy_now(w, operand->value));
+                    qn__product_copy(w->product, operand->value));
 }
 
 void qn__tile_fill(qn__tile_writer_t* w, qn__ir_block_t* out, const qn__tile_stride_t* strides,

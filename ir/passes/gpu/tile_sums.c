@@ -2,16 +2,8 @@
 // memory.
 #include "ir/passes/gpu/tile.h"
 
-static qn__ir_expr_t* add_up(qn__tile_writer_t* w, qn__ir_expr_t* sum, qn__ir_expr_t* term) {
-  qn_reduce_kind_t kind = w->product->reduce->reduce.reduce_kind;
-  if (!sum || !term) return NULL;
-  bool is_fused = w->pb->options->has_fma && kind == QN_REDUCE_SUM &&
-                  (sum->dtype == QN_DTYPE_F32 || sum->dtype == QN_DTYPE_F64) &&
-                  term->kind == QN__EXPR_OP && term->op == QN_OP_MUL;
-  if (is_fused) {
-    return qn__expr_op(w->pb->arena, QN_OP_FMA, term->args[0], term->args[1], sum);
-  }
-  return qn__expr_op(w->pb->arena, qn__reduce_op(kind), sum, term, NULL);
+qn__ir_expr_t* qn__tile_load_acc(const qn__tile_writer_t* w, int64_t m, int64_t n) {
+  return qn__pb_load(w->pb, w->acc, qn__pb_int(w->pb, m), qn__pb_int(w->pb, n));
 }
 
 // Appends the sums of a thread for step `k` of the tile.
@@ -31,24 +23,26 @@ static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
     }
   }
   if (w->product->is_needed[w->product->step]) {
-    qn__tile_set_step(w, out, qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, done), qn__pb_use(pb, k)));
+    qn__product_set_step(w->product, out, w->begin,
+                         qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, done), qn__pb_use(pb, k)));
   }
   uint32_t both = qn__product_both(w->product);
   // Copies the lets of the reduction in order, for each sum if they depend on its place. Operands
   // are no longer part of their masks, so all lets are copied.
   for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
-    qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_ROW], w->places[QN__PRODUCT_ROW][m].now);
+    qn__product_set(w->product, w->product->side_dims[QN__PRODUCT_ROW],
+                    w->places[QN__PRODUCT_ROW][m].now);
     for (int64_t n = 0; n < tile->shape.outputs[QN__PRODUCT_COLUMN]; ++n) {
-      qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_COLUMN],
-                       w->places[QN__PRODUCT_COLUMN][n].now);
+      qn__product_set(w->product, w->product->side_dims[QN__PRODUCT_COLUMN],
+                      w->places[QN__PRODUCT_COLUMN][n].now);
       for (uint32_t o = 0; o < w->product->operand_count; ++o) {
         const qn__product_operand_t* operand = &w->product->operands[o];
         w->product->names[operand->name].now =
             qn__pb_use(pb, elements[o][operand->side == QN__PRODUCT_ROW ? m : n]);
       }
-      qn__tile_write_lets(w, out, w->product->is_needed, both | QN__PRODUCT_STEP, 0);
-      qn__ir_expr_t* term = qn__tile_copy_now(w, w->product->reduce->reduce.value);
-      qn__ir_expr_t* sum = add_up(w, qn__tile_load_acc(w, m, n), term);
+      qn__product_write_lets(w->product, out, w->product->is_needed, both | QN__PRODUCT_STEP, 0);
+      qn__ir_expr_t* term = qn__product_copy(w->product, w->product->reduce->reduce.value);
+      qn__ir_expr_t* sum = qn__product_add(w->product, qn__tile_load_acc(w, m, n), term);
       qn__pb_append(out, qn__pb_store(pb, w->acc, qn__pb_int(pb, m), qn__pb_int(pb, n), sum));
     }
   }

@@ -56,7 +56,10 @@ static void write_outputs(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product
       at = qn__pb_let(pb, out, "at", qn__tile_at_most(pb, qn__pb_use(pb, at), w->extent[side]));
     }
     if (!at) return;
-    qn__tile_write_place(w, out, w->product->side_dims[side], at, place->now);
+    qn__product_place(w->product, out, w->product->side_dims[side], at);
+    for (uint32_t d = 0; d < w->product->nest->count; ++d) {
+      place->now[d] = w->product->names[d].now;
+    }
   }
 }
 
@@ -67,13 +70,13 @@ static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t*
   for (int s = qn__product_sides; s-- > 0;) {
     qn__product_side_t side = (qn__product_side_t)s;
     bool is_row = side == QN__PRODUCT_ROW;
-    w->extent[s] = qn__tile_named(pb, out, is_row ? "rows" : "columns",
-                                  qn__product_extent(w->product, w->product->side_dims[side]));
+    w->extent[s] = qn__pb_named(pb, out, is_row ? "rows" : "columns",
+                                qn__product_extent(w->product, w->product->side_dims[side]));
     int64_t constant;
     w->is_exact[s] = w->extent[s] && qn__expr_const_int(w->extent[s], &constant) &&
                      constant % qn__tile_extent(tile, side) == 0;
-    qn__ir_expr_t* count = qn__tile_named(pb, out, is_row ? "tiles_down" : "tiles_across",
-                                          tiles_along(w, side, qn__pb_copy(pb, w->extent[s])));
+    qn__ir_expr_t* count = qn__pb_named(pb, out, is_row ? "tiles_down" : "tiles_across",
+                                        tiles_along(w, side, qn__pb_copy(pb, w->extent[s])));
     qn__ir_expr_t* at = qn__pb_use(pb, rest);
     if (!is_row || qn__product_batch(w->product)) {
       at = qn__pb_op(pb, QN_OP_FLOORMOD, at, qn__pb_copy(pb, count));
@@ -85,9 +88,7 @@ static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t*
   }
   if (!rest || qn__pb_stopped(pb)) return;
   if (qn__product_batch(w->product)) {
-    qn__ir_expr_t* now[qn__max_nest] = {NULL};
-    qn__tile_write_place(w, out, qn__product_batch(w->product), rest, now);
-    qn__tile_set_now(w, qn__product_batch(w->product), now);
+    qn__product_place(w->product, out, qn__product_batch(w->product), rest);
   }
   bool runs_down = tile->shape.runs_down;
   int64_t fastest = tile->shape.lines[runs_down ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN];
@@ -116,11 +117,11 @@ static void write_bounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
     }
   }
   uint32_t inner = qn__product_both(w->product) | QN__PRODUCT_STEP;
-  qn__tile_write_lets(w, out, is_needed, 0, inner | QN__PRODUCT_FIXED);
-  w->begin =
-      qn__tile_named(pb, out, "begin", qn__tile_copy_now(w, w->product->reduce->reduce.begin));
+  qn__product_write_lets(w->product, out, is_needed, 0, inner | QN__PRODUCT_FIXED);
+  w->begin = qn__pb_named(pb, out, "begin",
+                          qn__product_copy(w->product, w->product->reduce->reduce.begin));
   qn__ir_expr_t* end =
-      qn__tile_named(pb, out, "end", qn__tile_copy_now(w, w->product->reduce->reduce.end));
+      qn__pb_named(pb, out, "end", qn__product_copy(w->product, w->product->reduce->reduce.end));
   if (!w->begin || !end) return;
   qn__ir_expr_t* steps = qn__pb_range(pb, w->begin, end);
   int64_t count;
@@ -129,7 +130,7 @@ static void write_bounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
     w->has_even_steps = count > 0 && count % tile->shape.depth == 0;
     return;
   }
-  w->steps = qn__tile_named(pb, out, "steps", steps);
+  w->steps = qn__pb_named(pb, out, "steps", steps);
 }
 
 static void write_zeros(qn__tile_writer_t* w, qn__ir_block_t* out) {
@@ -196,21 +197,22 @@ static void write_results(qn__tile_writer_t* w, qn__ir_block_t* out) {
   qn__product_name_t* total = &w->product->names[w->product->name_count - 1];
   assert(!total->let && total->var->dtype == w->acc->dtype);  // qn__product_replace
   for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
-    qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_ROW], w->places[QN__PRODUCT_ROW][m].now);
+    qn__product_set(w->product, w->product->side_dims[QN__PRODUCT_ROW],
+                    w->places[QN__PRODUCT_ROW][m].now);
     qn__ir_block_t* rows = inside(w, out, QN__PRODUCT_ROW, m);
     for (int64_t n = 0; rows && n < tile->shape.outputs[QN__PRODUCT_COLUMN]; ++n) {
-      qn__tile_set_now(w, w->product->side_dims[QN__PRODUCT_COLUMN],
-                       w->places[QN__PRODUCT_COLUMN][n].now);
+      qn__product_set(w->product, w->product->side_dims[QN__PRODUCT_COLUMN],
+                      w->places[QN__PRODUCT_COLUMN][n].now);
       qn__ir_block_t* columns = inside(w, rows, QN__PRODUCT_COLUMN, n);
       if (!columns) return;
       for (qn__ir_stmt_t* let = w->product->nest->lets.first; let; let = let->next) {
-        qn__tile_write_let(w, columns,
-                           &w->product->names[qn__product_name(w->product, let->let.var)]);
+        qn__product_write_let(w->product, columns,
+                              &w->product->names[qn__product_name(w->product, let->let.var)]);
       }
       total->now = qn__tile_load_acc(w, m, n);
-      qn__ir_subst_t subst = {.on_var = qn__tile_now_of, .arena = w->pb->arena, .self = w->product};
       qn__ir_block_t body = {NULL, NULL};
-      if (!total->now || !qn__block_clone(&subst, &w->product->nest->body, &body)) return;
+      if (!total->now || !qn__product_copy_block(w->product, &w->product->nest->body, &body))
+        return;
       qn__block_splice(columns, &body);
     }
   }

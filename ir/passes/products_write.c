@@ -1,0 +1,86 @@
+// ir/passes/products_write.c: see products_write.h.
+#include "ir/passes/products_write.h"
+
+qn__ir_expr_t* qn__pb_named(qn__pass_builder_t* pb, qn__ir_block_t* out, const char* name,
+                            qn__ir_expr_t* value) {
+  if (!value || value->kind == QN__EXPR_INT) return value;
+  return qn__pb_use(pb, qn__pb_let(pb, out, name, value));
+}
+
+static qn__ir_expr_t* now_of(qn__ir_subst_t* subst, qn__ir_var_t* var) {
+  const qn__product_t* product = subst->self;
+  int name = qn__product_name(product, var);
+  return name < 0 ? NULL : product->names[name].now;
+}
+
+qn__ir_expr_t* qn__product_copy(qn__product_t* product, const qn__ir_expr_t* expr) {
+  qn__ir_subst_t subst = {.on_var = now_of, .arena = product->pb->arena, .self = product};
+  return expr ? qn__expr_clone(&subst, expr) : NULL;
+}
+
+bool qn__product_copy_block(qn__product_t* product, const qn__ir_block_t* block,
+                            qn__ir_block_t* out) {
+  qn__ir_subst_t subst = {.on_var = now_of, .arena = product->pb->arena, .self = product};
+  return qn__block_clone(&subst, block, out);
+}
+
+void qn__product_write_let(qn__product_t* product, qn__ir_block_t* out, qn__product_name_t* name) {
+  qn__ir_expr_t* value = qn__product_copy(product, name->let->let.value);
+  name->now = qn__pb_use(product->pb, qn__pb_let(product->pb, out, name->var->name, value));
+}
+
+void qn__product_write_lets(qn__product_t* product, qn__ir_block_t* out, const bool* is_needed,
+                            uint32_t any, uint32_t none) {
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    qn__product_name_t* name = &product->names[i];
+    if (!name->let || !is_needed[i] || (name->mask & none)) continue;
+    if ((name->mask & any) || any == 0) qn__product_write_let(product, out, name);
+  }
+}
+
+void qn__product_set(qn__product_t* product, uint32_t dims, qn__ir_expr_t* const* now) {
+  for (uint32_t d = 0; d < product->nest->count; ++d) {
+    if (dims >> d & 1) product->names[d].now = now[d];
+  }
+}
+
+void qn__product_place(qn__product_t* product, qn__ir_block_t* out, uint32_t dims,
+                       qn__ir_var_t* index) {
+  qn__pass_builder_t* pb = product->pb;
+  qn__nest_t* nest = product->nest;
+  uint32_t left = dims;
+  qn__ir_expr_t* rest = qn__pb_use(pb, index);
+  for (uint32_t p = nest->count; p-- > 0;) {
+    uint32_t d = nest->order[p];
+    if (!(dims >> d & 1)) continue;
+    left &= ~(1U << d);
+    const qn__ir_stmt_t* loop = nest->loops[d];
+    qn__ir_expr_t* value = rest;
+    if (left) {
+      qn__ir_expr_t* extent = qn__pb_extent(pb, loop);
+      value = qn__pb_op(pb, QN_OP_FLOORMOD, rest, extent);
+      rest = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_copy(pb, rest), qn__pb_copy(pb, extent));
+      rest = qn__pb_named(pb, out, "rest", rest);
+    }
+    value = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, loop->loop.begin), value);
+    product->names[d].now = qn__pb_named(pb, out, loop->loop.var->name, value);
+  }
+}
+
+void qn__product_set_step(qn__product_t* product, qn__ir_block_t* out, const qn__ir_expr_t* begin,
+                          qn__ir_expr_t* step) {
+  qn__product_name_t* name = &product->names[product->step];
+  step = qn__pb_op(product->pb, QN_OP_ADD, qn__pb_copy(product->pb, begin), step);
+  name->now = qn__pb_named(product->pb, out, name->var->name, step);
+}
+
+qn__ir_expr_t* qn__product_add(qn__product_t* product, qn__ir_expr_t* sum, qn__ir_expr_t* term) {
+  qn__pass_builder_t* pb = product->pb;
+  qn_reduce_kind_t kind = product->reduce->reduce.reduce_kind;
+  if (!sum || !term) return NULL;
+  bool is_fused = pb->options->has_fma && kind == QN_REDUCE_SUM &&
+                  (sum->dtype == QN_DTYPE_F32 || sum->dtype == QN_DTYPE_F64) &&
+                  term->kind == QN__EXPR_OP && term->op == QN_OP_MUL;
+  if (is_fused) return qn__expr_op(pb->arena, QN_OP_FMA, term->args[0], term->args[1], sum);
+  return qn__expr_op(pb->arena, qn__reduce_op(kind), sum, term, NULL);
+}

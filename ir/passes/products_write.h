@@ -1,0 +1,33 @@
+// ir/passes/products_write.h: copies of a product's expressions in which its variables have the
+// values of one place: `now` of each name.
+#ifndef QUERN_IR_PASSES_PRODUCTS_WRITE_H_
+#define QUERN_IR_PASSES_PRODUCTS_WRITE_H_
+
+#include "ir/passes/products.h"
+
+// Returns `value` if it is a literal, else a use of a new variable with that value. Both are cheap
+// to copy.
+qn__ir_expr_t* qn__pb_named(qn__pass_builder_t* pb, qn__ir_block_t* out, const char* name,
+                            qn__ir_expr_t* value);
+// Returns a copy with the values of this place.
+qn__ir_expr_t* qn__product_copy(qn__product_t* product, const qn__ir_expr_t* expr);
+bool qn__product_copy_block(qn__product_t* product, const qn__ir_block_t* block,
+                            qn__ir_block_t* out);
+// Sets the values of the loops in `dims`.
+void qn__product_set(qn__product_t* product, uint32_t dims, qn__ir_expr_t* const* now);
+// Appends lets for the loops in `dims` at `index`, a variable of their index space, and sets them.
+void qn__product_place(qn__product_t* product, qn__ir_block_t* out, uint32_t dims,
+                       qn__ir_var_t* index);
+// Sets the variable of the reduction to `begin + step`; consumes `step`.
+void qn__product_set_step(qn__product_t* product, qn__ir_block_t* out, const qn__ir_expr_t* begin,
+                          qn__ir_expr_t* step);
+// Appends a copy of the let of a name.
+void qn__product_write_let(qn__product_t* product, qn__ir_block_t* out, qn__product_name_t* name);
+// Appends copies of all lets among `is_needed` that depend on any of `any` (0: all lets) and on
+// none of `none`.
+void qn__product_write_lets(qn__product_t* product, qn__ir_block_t* out, const bool* is_needed,
+                            uint32_t any, uint32_t none);
+// Returns a partial result and one more term, fused where the target can.
+qn__ir_expr_t* qn__product_add(qn__product_t* product, qn__ir_expr_t* sum, qn__ir_expr_t* term);
+
+#endif  // QUERN_IR_PASSES_PRODUCTS_WRITE_H_
