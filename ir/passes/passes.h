@@ -56,6 +56,10 @@ typedef struct qn__pass_options {
   uint32_t vector_bytes;   // width of the target's vectors: 16, 32, 64
   bool has_masked_memory;  // masked loads and stores are cheap (AVX-512)
   bool is_checked;         // keep every check possible: no speculation of loads
+  bool has_blocks;         // CPU: compute products in blocks, which take longer to compile
+  uint32_t l1_bytes;       // caches of a core, for blocks of products; 0: unknown
+  uint32_t l2_bytes;
+  bool has_fma;  // `fma` is an instruction: reductions may use it
   // The rest is for GPUs, and `warp_size` (32 where it is 0) for the lowering of exchanges.
   uint32_t warp_size;
   uint32_t max_threads;        // of a block
@@ -65,7 +69,6 @@ typedef struct qn__pass_options {
   uint32_t multiprocessors;    // how many blocks make the device busy; 0: unknown
   bool has_shuffles;           // the generator emits LANE operators and WARP_* itself
   bool has_block_reductions;   // the generator emits BLOCK_* itself
-  bool has_fma;                // `fma` is an instruction: reductions may use it
 } qn__pass_options_t;
 
 struct qn__pass_builder;
@@ -128,10 +131,14 @@ extern const qn__pass_t qn__pass_cooperative;
 // Separates accesses of different threads to one buffer by barriers.
 extern const qn__pass_t qn__pass_barriers;
 
+// Computes products in blocks that the caches and registers of a CPU hold (products.h).
+extern const qn__pass_t qn__pass_block;
+
 // Runs `passes` in order, verifying after each in debug builds.
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
-// The CPU pipeline: target values, views, exchanges, threads, unroll, simplify, hoist, vectorize.
+// The CPU pipeline: target values, views, exchanges, threads, unroll, simplify, blocks of products
+// if `has_blocks` (and not in checked builds), hoist, vectorize.
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 // The GPU pipeline: target values, views, unroll, simplify, the mapping, exchanges, simplify,
 // hoist.

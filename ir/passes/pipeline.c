@@ -43,15 +43,20 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
   // A CPU has no exchanges: they become barriers, at which thread loops are split. Unrolling comes
   // after that, so that a barrier in an unrolled loop is one barrier. Simplifying comes later, to
   // fold constants in the copies.
-  static const qn__pass_t* const passes[] = {
-      &qn__pass_target_values,   &qn__pass_lower_views,
-      &qn__pass_lower_exchanges, &qn__pass_serialize_threads,
-      &qn__pass_unroll,          &qn__pass_simplify,
-      &qn__pass_hoist,           &qn__pass_vectorize,
+  static const qn__pass_t* const lower[] = {
+      &qn__pass_target_values,     &qn__pass_lower_views, &qn__pass_lower_exchanges,
+      &qn__pass_serialize_threads, &qn__pass_unroll,      &qn__pass_simplify,
   };
+  static const qn__pass_t* const block[] = {&qn__pass_independent, &qn__pass_block};
+  static const qn__pass_t* const finish[] = {&qn__pass_hoist, &qn__pass_vectorize};
   qn__pass_options_t cpu = *options;
   cpu.has_shuffles = cpu.has_block_reductions = false;
-  return qn__passes_run(body, &cpu, passes, QN_COUNT_OF(passes));
+  QN_TRY(qn__passes_run(body, &cpu, lower, QN_COUNT_OF(lower)));
+  // Checked builds have no blocks, so that an error names the iteration of an access.
+  if (cpu.has_blocks && !cpu.is_checked) {
+    QN_TRY(qn__passes_run(body, &cpu, block, QN_COUNT_OF(block)));
+  }
+  return qn__passes_run(body, &cpu, finish, QN_COUNT_OF(finish));
 }
 
 // The mapping reads index algebra: it comes after simplifying, and its result is simplified again.

@@ -60,6 +60,10 @@ static bool has_feature(const job_t* job, const char* name) {
   return qn__features_has(job->target->arch, job->target->features, name);
 }
 
+static bool has_fma(const job_t* job) {
+  return strcmp(job->target->arch->name, "x86_64") != 0 || has_feature(job, "fma");
+}
+
 static qn_status_t prepare_body(job_t* job) {
   const qn_compile_request_t* request = &job->request;
   QN_TRY(qn__target_parse(qn__str(request->target_json), job->allocator, &job->target));
@@ -72,11 +76,17 @@ static qn_status_t prepare_body(job_t* job) {
   QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
   job->has_body = true;
   QN_TRY(qn__body_verify_status(&job->body, "the module"));
-  int64_t warp_size = 0;
+  int64_t warp_size = 0, l1_bytes = 0, l2_bytes = 0;
   (void)qn_target_get_int(job->target, "warp_size", &warp_size);
+  (void)qn_target_get_int(job->target, "l1_cache_bytes", &l1_bytes);
+  (void)qn_target_get_int(job->target, "l2_cache_bytes", &l2_bytes);
   qn__pass_options_t options = {
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_masked_memory = qn__target_has_masked_memory(job->target),
+      .has_fma = has_fma(job),
+      .has_blocks = request->tier == QN_TIER_FULL,
+      .l1_bytes = (uint32_t)l1_bytes,
+      .l2_bytes = (uint32_t)l2_bytes,
       .is_checked = request->is_checked,
       .warp_size = (uint32_t)warp_size,
   };
@@ -105,7 +115,7 @@ static qn_status_t make_module(job_t* job) {
       .machine = job->machine,
       .tune = tune,
       .vector_bytes = qn__target_vector_bytes(job->target),
-      .has_fma = !is_x86 || has_feature(job, "fma"),
+      .has_fma = has_fma(job),
       .has_round = !is_x86 || has_feature(job, "sse4.1"),
       .has_f16c = !is_x86 || has_feature(job, "f16c"),
       .has_avx2 = is_x86 && has_feature(job, "avx2"),

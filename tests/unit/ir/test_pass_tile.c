@@ -192,6 +192,48 @@ static void run_target(const program_t* program, const qn_module_t* module, size
   qn__body_deinit(&body);
 }
 
+// ---- blocks of a CPU
+
+// SSE and AVX2, with caches that hold few steps, columns and rows, so that a call has many blocks.
+static const qn__pass_options_t cpus[] = {
+    {.vector_bytes = 16, .has_blocks = true, .l1_bytes = 1024, .l2_bytes = 4096},
+    {.vector_bytes = 32,
+     .has_blocks = true,
+     .l1_bytes = 4096,
+     .l2_bytes = 8192,
+     .has_masked_memory = true},
+};
+
+static bool is_sums_of_a_task(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_ALLOC && strcmp(stmt->alloc.buffer->name, "acc") == 0;
+}
+
+static void run_cpu(void** state) {
+  const program_t* program = *state;
+  static const shape_t shapes[] = {{0, 5, 4},    {5, 0, 4},   {5, 9, 0},    {1, 1, 1},
+                                   {3, 40, 9},   {4, 8, 4},   {37, 41, 13}, {12, 16, 16},
+                                   {17, 16, 33}, {50, 19, 8}, {7, 70, 21},  {33, 2, 35}};
+  qn_module_t* module = parse(program);
+  for (size_t t = 0; t < QN_COUNT_OF(cpus); ++t) {
+    qn__ir_body_t body;
+    assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
+    qn_status_t status = qn__passes_run_cpu(&body, &cpus[t]);
+    if (qn_ok(status)) status = qn__body_verify_status(&body, "the blocks");
+    if (!qn_ok(status)) fail_msg("%s: %s", program->name, qn_status_message(status));
+    qn__function_number(body.first);
+    if (!any(&body.first->body, is_sums_of_a_task)) {
+      qn_test_show(&body);
+      fail_msg("%s, cpu %zu: no blocks", program->name, t);
+    }
+    // The interpreter is slow under a sanitizer.
+    for (size_t s = t; s < QN_COUNT_OF(shapes); s += IS_SANITIZED ? 6 : 3) {
+      compare(program, module, &body, shapes[s], 0);
+    }
+    qn__body_deinit(&body);
+  }
+  qn_module_release(module);
+}
+
 static void run_program(void** state) {
   const program_t* program = *state;
   qn_module_t* module = parse(program);
@@ -235,8 +277,6 @@ static const program_t programs[] = {
     {"bf16 with sums of f32, stored as bf16",
      "func f(a: bf16[m, k], b: bf16[n, k], out c: bf16[m, n]) { " NEST
      "c[i, j] = bf16(sum p in 0..k { f32(a[i, p]) * f32(b[j, p]) }); } } }"},
-    {"sums of f16", "func f(a: f16[m, k], b: f16[k, n], out c: f16[m, n]) { " NEST
-                    "c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }"},
     {"f64", "func f(a: f64[m, k], b: f64[k, n], out c: f64[m, n]) { " NEST
             "c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }"},
     {"i32", "func f(a: i32[m, k], b: i32[k, n], out c: i32[m, n]) { " NEST
@@ -257,10 +297,6 @@ static const program_t programs[] = {
      "func f(a: f32[m, k], b: f32[k, n], inout c: f32[m, n], inout d: i32[m, n]) { " NEST
      "let s = sum p in 0..k { a[i, p] * b[p, j] }; d[i, j] = i32(s);\n"
      "if i <= j { c[i, j] = s; } else { c[i, j] = 0.0; } } } }"},
-    {"columns in pieces",
-     "func f(a: f32[m, k], w: f32[n, k, 4], out c: f32[m, n * 4]) { parallel i in 0..m {\n"
-     "  parallel j in 0..n { parallel u in 0..4 {\n"
-     "  c[i, j * 4 + u] = sum p in 0..k { a[i, p] * w[j, p, u] }; } } } }"},
     {"squared distances",
      "func f(a: f32[m, k], b: f32[n, k], out c: f32[m, n]) { " NEST
      "c[i, j] = sqrt(sum p in 0..k { let d = a[i, p] - b[j, p]; d * d }); } } }"},
@@ -336,6 +372,16 @@ static const program_t programs[] = {
      "func f(a: f32[9, k], b: f32[k, n], out c: f32[9, n]) {\n"
      "  parallel i in 0..9 { parallel j in 0..n {\n"
      "  c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }"},
+};
+
+// Programs that have tiles on a GPU only: a CPU has few columns, or no sums of their type.
+static const program_t gpu_programs[] = {
+    {"sums of f16", "func f(a: f16[m, k], b: f16[k, n], out c: f16[m, n]) { " NEST
+                    "c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }"},
+    {"columns in pieces",
+     "func f(a: f32[m, k], w: f32[n, k, 4], out c: f32[m, n * 4]) { parallel i in 0..m {\n"
+     "  parallel j in 0..n { parallel u in 0..4 {\n"
+     "  c[i, j * 4 + u] = sum p in 0..k { a[i, p] * w[j, p, u] }; } } } }"},
     {"a convolution",
      "func f(x: f32[2, 9, 6, 4], w: f32[10, 3, 3, 4], out y: f32[2, 10, 7, 4]) {\n"
      "  parallel u in 0..2 { parallel o in 0..10 { parallel h in 0..7 { parallel v in 0..4 {\n"
@@ -561,18 +607,50 @@ static void memory_runs_out(void** state) {
   assert_true(qn_fault_walk_alloc(try_without_memory, (void*)(uintptr_t)&programs[0]) > 0);
 }
 
+static bool try_cpu_without_memory(qn_allocator_t allocator, void* user) {
+  const program_t* program = user;
+  qn_module_t* module = parse(program);
+  qn__ir_body_t body;
+  qn_status_t status = qn__body_clone(&module->body, allocator, &body);
+  if (qn_ok(status)) {
+    status = qn__passes_run_cpu(&body, &cpus[0]);
+    qn__body_deinit(&body);
+  }
+  qn_module_release(module);
+  bool is_fine = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
+  qn_status_free(status);
+  return is_fine;
+}
+
+static void memory_runs_out_on_cpus(void** state) {
+  (void)state;
+  assert_true(qn_fault_walk_alloc(try_cpu_without_memory, (void*)(uintptr_t)&programs[0]) > 0);
+}
+
 int main(void) {
-  enum { FIXED = 6, COUNT = FIXED + QN_COUNT_OF(programs) + QN_COUNT_OF(others) };
+  enum {
+    FIXED = 7,
+    COUNT = FIXED + 2 * QN_COUNT_OF(programs) + QN_COUNT_OF(gpu_programs) + QN_COUNT_OF(others)
+  };
   struct CMUnitTest tests[COUNT] = {
       cmocka_unit_test(text_of_a_tile),          cmocka_unit_test(large_tiles),
       cmocka_unit_test(large_summands),          cmocka_unit_test(checked_builds_keep_accesses),
       cmocka_unit_test(small_targets_have_none), cmocka_unit_test(memory_runs_out),
+      cmocka_unit_test(memory_runs_out_on_cpus),
   };
   size_t count = FIXED;
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
     tests[count++] = (struct CMUnitTest){.name = programs[i].name,
                                          .test_func = run_program,
                                          .initial_state = (void*)(uintptr_t)&programs[i]};
+    tests[count++] = (struct CMUnitTest){.name = programs[i].name,
+                                         .test_func = run_cpu,
+                                         .initial_state = (void*)(uintptr_t)&programs[i]};
+  }
+  for (size_t i = 0; i < QN_COUNT_OF(gpu_programs); ++i) {
+    tests[count++] = (struct CMUnitTest){.name = gpu_programs[i].name,
+                                         .test_func = run_program,
+                                         .initial_state = (void*)(uintptr_t)&gpu_programs[i]};
   }
   for (size_t i = 0; i < QN_COUNT_OF(others); ++i) {
     tests[count++] = (struct CMUnitTest){.name = others[i].name,

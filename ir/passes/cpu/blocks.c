@@ -1,0 +1,156 @@
+// ir/passes/cpu/blocks.c: the pass `block` computes products in blocks that caches and registers
+// hold.
+//
+// A plain loop over a product reads two elements for each multiplication. Blocks read each element
+// from memory once for many products. products.c recognises products, this file chooses the sizes,
+// blocks_write.c writes the code.
+//
+// Few rows use each packed column too seldom. If the number of rows is known only at the call, the
+// call chooses between blocks and the loops as they were. Sums of types below four bytes have no
+// blocks.
+//
+// Postcondition: no loop changed but nests that compute a product.
+#include "ir/passes/cpu/blocks.h"
+
+enum {
+  min_rows = 4,              // fewer are not worth packing
+  min_rows_transposed = 24,  // of columns that are contiguous along the reduction
+  min_columns = 8,           // fewer leave vectors empty
+  min_steps = 4,
+  max_summand = 4,          // instructions of a summand for the largest tile of registers
+  max_rows = 96,            // of a task; a multiple of all heights
+  max_stack_bytes = 65536,  // of the sums of a task, and of its packed columns
+};
+
+// Returns the largest multiple of `step` up to `value`, but at least `minimum`.
+static int64_t at_least(int64_t value, int64_t minimum, int64_t step) {
+  return value < minimum ? minimum : value / step * step;
+}
+
+// Returns false if blocks would not be faster.
+static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
+  const qn__pass_options_t* options = product->pb->options;
+  qn_dtype_t dtype = product->reduce->dtype;
+  int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
+  int64_t columns = qn__product_trips(product, product->side_dims[QN__PRODUCT_COLUMN]);
+  int64_t steps = qn__const_trips(product->reduce->reduce.begin, product->reduce->reduce.end);
+  shape->min_rows = min_rows;
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    if (operand->side == QN__PRODUCT_COLUMN && operand->runs_along_step) {
+      shape->min_rows = min_rows_transposed;
+    }
+  }
+  if ((rows >= 0 && rows < shape->min_rows) || (columns >= 0 && columns < min_columns) ||
+      (steps >= 0 && steps < min_steps)) {
+    return false;
+  }
+  int64_t size = (int64_t)qn_dtype_size_bytes(dtype);
+  if (size < 4) return false;  // sums of small types are added up in wider ones
+  int64_t packed_size = 0;
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    if (product->operands[o].side != QN__PRODUCT_COLUMN) continue;
+    packed_size += (int64_t)qn_dtype_size_bytes(product->operands[o].value->dtype);
+  }
+  bool has_many_registers = options->vector_bytes >= 64;
+  bool is_large = qn__product_summand_size(product) > max_summand || product->operand_count > 2;
+  shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
+  shape->width = 2 * (int64_t)options->vector_bytes / size;
+  // A panel of columns fills half of the first cache. The sums of a task and its packed columns
+  // fill an eighth of the second each, so that the rows of other panels stay there, too.
+  int64_t l1 = options->l1_bytes ? options->l1_bytes : 32768;
+  int64_t part = (options->l2_bytes ? options->l2_bytes : 524288) / 8;
+  if (part > max_stack_bytes) part = max_stack_bytes;
+  shape->depth = at_least(l1 / 2 / (shape->width * packed_size), 8, 8);
+  shape->columns = at_least(part / (shape->depth * packed_size), shape->width, shape->width);
+  if (columns >= 0 && shape->columns > columns) {
+    shape->columns = at_least(columns + shape->width - 1, shape->width, shape->width);
+  }
+  shape->rows = at_least(part / (shape->columns * size), shape->height, shape->height);
+  if (shape->rows > max_rows) shape->rows = max_rows;
+  return true;
+}
+
+// Opens the nest at `loop` if it computes a product that is worth blocks.
+static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t* nest,
+                         qn__product_t* product, qn__blocks_shape_t* shape) {
+  qn__nest_open(pb, loop, nest);
+  if (!qn__pb_stopped(pb) && qn__product_find(pb, nest, product)) {
+    // Vectors lie along one loop. The other loops of that side are a batch.
+    product->side_dims[QN__PRODUCT_COLUMN] &= 1U << nest->order[nest->count - 1];
+    if (choose(product, shape)) return true;
+  }
+  qn__nest_close(nest);
+  return false;
+}
+
+// Writes the statements that replace `loop`, which is in no list, to `out`. Returns false if the
+// loop stays.
+static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_parallel,
+                          qn__ir_block_t* out) {
+  qn__nest_t nest;
+  qn__blocks_shape_t shape;
+  qn__ir_block_t few = {NULL, NULL}, blocks = {NULL, NULL};
+  qn__product_t* product = QN__ARENA_NEW(pb->arena, qn__product_t);
+  if (!product || !open_product(pb, loop, &nest, product, &shape)) return false;
+  bool is_choice = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]) < 0;
+  if (is_choice) {
+    // The loop as it was is for few rows.
+    qn__nest_close(&nest);
+    const qn__ir_block_t alone = {loop, loop};
+    qn__ir_subst_t subst = {.arena = pb->arena};
+    if (!qn__block_clone(&subst, &alone, &few) || !open_product(pb, loop, &nest, product, &shape)) {
+      return false;
+    }
+  }
+  if (!qn__product_replace(product)) return false;
+  qn__blocks_write(product, &shape, is_parallel ? QN_LOOP_SERIAL : QN_LOOP_PARALLEL, &blocks);
+  if (!is_choice) {
+    *out = blocks;
+    return !qn__pb_stopped(pb);
+  }
+  qn__ir_expr_t* rows = qn__product_extent(product, product->side_dims[QN__PRODUCT_ROW]);
+  qn__ir_stmt_t* choice = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GE, rows, shape.min_rows), blocks);
+  if (!choice) return false;
+  choice->if_.else_block = few;
+  qn__block_append(out, choice);
+  return !qn__pb_stopped(pb);
+}
+
+static bool is_ordered(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_WHILE ||
+         stmt->kind == QN__STMT_BARRIER;
+}
+
+static void visit(qn__pass_builder_t* pb, qn__ir_block_t* block, bool is_parallel) {
+  qn__ir_block_t out = {NULL, NULL};
+  qn__ir_stmt_t* stmt;
+  while ((stmt = qn__block_pop(block)) != NULL) {
+    bool is_candidate =
+        qn__is_independent_loop(stmt) && !qn__block_any(&stmt->loop.body, is_ordered);
+    qn__ir_block_t blocks = {NULL, NULL};
+    if (is_candidate && write_product(pb, stmt, is_parallel, &blocks)) {
+      qn__block_splice(&out, &blocks);
+      continue;
+    }
+    if (qn__pb_stopped(pb)) return;
+    bool is_loop = stmt->kind == QN__STMT_LOOP;
+    bool is_launch = is_loop && stmt->loop.kind == QN_LOOP_PARALLEL;
+    bool has_lanes = is_loop && stmt->loop.kind == QN_LOOP_VECTOR;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!has_lanes) visit(pb, inner, is_parallel || is_launch);
+    }
+    qn__block_append(&out, stmt);
+  }
+  *block = out;
+}
+
+static void run(qn__pass_builder_t* pb) {
+  visit(pb, &pb->function->body, false);
+}
+
+const qn__pass_t qn__pass_block = {
+    .name = "block",
+    .doc = "computes products in blocks that caches and registers hold",
+    .run = run,
+};

@@ -1,0 +1,158 @@
+// ir/passes/cpu/blocks_kernel.c: the innermost loops of a task.
+//
+//   alloc t: [height, width] in local;               // registers
+//   vector v { t[u, v] = acc[row + u, panel * width + v]; }  // for each u
+//   for p in 0..count {
+//     let a_u = rows[u, p]; ...
+//     vector v { let b = columns[panel * depth + p, v]; t[u, v] = fma(a_u, b, t[u, v]); ... }
+//   }
+//   vector v { acc[row + u, panel * width + v] = t[u, v]; }
+//
+// The rows are written out with constant indices, so that the code generator holds `t` in
+// registers.
+#include "ir/passes/cpu/blocks.h"
+#include "ir/passes/products_write.h"
+
+enum { max_height = 16 };
+
+typedef struct kernel {
+  qn__blocks_writer_t* w;
+  int64_t height;
+  qn__ir_expr_t* row;    // of the task
+  qn__ir_expr_t* panel;  // of columns
+  const qn__blocks_steps_t* steps;
+  qn__ir_buffer_t* tile;
+  qn__ir_expr_t* rows[max_height][qn__max_nest];  // values of the row loops, if they are needed
+} kernel_t;
+
+static qn__ir_stmt_t* vector_loop(kernel_t* self, const char* name) {
+  qn__pass_builder_t* pb = self->w->pb;
+  return qn__pb_count_loop(pb, QN_LOOP_VECTOR, name, qn__pb_int(pb, self->w->shape->width));
+}
+
+// Copies the tile from or to the sums of the task.
+static void write_transfer(kernel_t* self, qn__ir_block_t* out, bool is_load) {
+  qn__blocks_writer_t* w = self->w;
+  qn__pass_builder_t* pb = w->pb;
+  for (int64_t u = 0; u < self->height; ++u) {
+    qn__ir_stmt_t* loop = vector_loop(self, "v");
+    if (!loop) return;
+    qn__ir_expr_t* row = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, self->row), u);
+    qn__ir_expr_t* column =
+        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->panel), w->shape->width);
+    column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
+    qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
+    qn__ir_stmt_t* store = is_load
+                               ? qn__pb_store(pb, self->tile, qn__pb_int(pb, u), own,
+                                              qn__pb_load(pb, w->acc, row, column))
+                               : qn__pb_store(pb, w->acc, row, column,
+                                              qn__pb_load(pb, self->tile, qn__pb_int(pb, u), own));
+    qn__pb_append(&loop->loop.body, store);
+    qn__block_append(out, loop);
+  }
+}
+
+// Returns true if the summand, without its operands, uses a loop of this side.
+static bool names_side(const qn__product_t* product, qn__product_side_t side) {
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    if (product->is_needed[i] && (product->names[i].mask & product->side_dims[side])) return true;
+  }
+  return false;
+}
+
+// Appends the loop variables of `side` at line `line` of the task, or at the last line if it is
+// beyond that, and sets them.
+static void place_line(kernel_t* self, qn__ir_block_t* out, qn__product_side_t side,
+                       qn__ir_expr_t* line) {
+  qn__blocks_writer_t* w = self->w;
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, w->count[side]), -1);
+  line = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->first[side]),
+                   qn__pb_op(pb, QN_OP_MIN, line, last));
+  qn__ir_var_t* at = qn__pb_let(pb, out, "at", line);
+  if (at) qn__product_place(w->product, out, w->product->side_dims[side], at);
+}
+
+static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
+  qn__blocks_writer_t* w = self->w;
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
+  if (product->is_needed[product->step]) {
+    qn__ir_expr_t* step =
+        qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->steps->first), qn__pb_use(pb, p));
+    qn__product_set_step(product, out, w->begin, step);
+  }
+  qn__ir_var_t* elements[qn__product_max_operands][max_height] = {{NULL}};
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    if (operand->side != QN__PRODUCT_ROW) continue;
+    for (int64_t u = 0; u < self->height; ++u) {
+      qn__ir_expr_t* at[2] = {qn__pb_int(pb, u), qn__pb_use(pb, p)};
+      bool is_along = operand->runs_along_step;
+      elements[o][u] =
+          qn__pb_let(pb, out, "a", qn__pb_load(pb, w->packed[o], at[!is_along], at[is_along]));
+    }
+  }
+  qn__ir_stmt_t* loop = vector_loop(self, "v");
+  if (!loop) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  if (names_side(product, QN__PRODUCT_COLUMN)) {
+    qn__ir_expr_t* column =
+        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->panel), w->shape->width);
+    column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
+    place_line(self, body, QN__PRODUCT_COLUMN, column);
+  }
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    if (operand->side != QN__PRODUCT_COLUMN) continue;
+    qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->panel), w->shape->depth);
+    at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_use(pb, p));
+    elements[o][0] = qn__pb_let(pb, body, "b",
+                                qn__pb_load(pb, w->packed[o], at, qn__pb_use(pb, loop->loop.var)));
+  }
+  // Lets that depend on no row are written once.
+  uint32_t column_or_step = product->side_dims[QN__PRODUCT_COLUMN] | QN__PRODUCT_STEP;
+  for (int64_t u = 0; u < self->height; ++u) {
+    qn__product_set(product, rows, self->rows[u]);
+    for (uint32_t o = 0; o < product->operand_count; ++o) {
+      const qn__product_operand_t* operand = &product->operands[o];
+      product->names[operand->name].now =
+          qn__pb_use(pb, elements[o][operand->side == QN__PRODUCT_ROW ? u : 0]);
+    }
+    qn__product_write_lets(product, body, product->is_needed, rows | column_or_step, 0);
+    qn__ir_expr_t* term = qn__product_copy(product, product->reduce->reduce.value);
+    qn__ir_expr_t* sum = qn__product_add(
+        product, qn__pb_load(pb, self->tile, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var)),
+        term);
+    qn__pb_append(
+        body, qn__pb_store(pb, self->tile, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var), sum));
+  }
+  qn__block_append(out, loop);
+}
+
+void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_t height,
+                             qn__ir_expr_t* row, qn__ir_expr_t* panel,
+                             const qn__blocks_steps_t* steps) {
+  qn__pass_builder_t* pb = w->pb;
+  assert(height <= max_height);
+  kernel_t self = {.w = w, .height = height, .row = row, .panel = panel, .steps = steps};
+  self.tile = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->product->reduce->dtype, "tile", height,
+                           w->shape->width);
+  if (names_side(w->product, QN__PRODUCT_ROW)) {
+    for (int64_t u = 0; u < height; ++u) {
+      place_line(&self, out, QN__PRODUCT_ROW,
+                 qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, row), u));
+      for (uint32_t d = 0; d < w->product->nest->count; ++d) {
+        self.rows[u][d] = w->product->names[d].now;
+      }
+    }
+  }
+  if (qn__pb_stopped(pb)) return;
+  write_transfer(&self, out, true);
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", qn__pb_copy(pb, steps->count));
+  if (!loop) return;
+  write_step(&self, &loop->loop.body, loop->loop.var);
+  qn__block_append(out, loop);
+  write_transfer(&self, out, false);
+}

@@ -1,0 +1,343 @@
+// ir/passes/cpu/blocks_write.c: writes a product as tasks that each compute a block of the result.
+//
+//   parallel task in 0..batch * ceildiv(M, rows) * ceildiv(N, columns) {
+//     alloc acc: [rows, columns] in local;                 // 0 everywhere
+//     for block in 0..ceildiv(K, depth) {
+//       pack the columns' operands: panels of `width` columns, contiguous along the column
+//       for i in 0..ceildiv(rows, height) {
+//         pack the rows' operands of one tile
+//         for j in 0..ceildiv(columns, width) { the tile of registers (blocks_kernel.c) }
+//       }
+//     }
+//     for i { for j { C[first_row + i, first_column + j] = acc[i, j]; } }
+//   }
+//
+// 1. A packed operand holds the value that the program computes from its loads, so that conversions
+//    and gathers are done once for a task, not once for each product. The kernel reads it along the
+//    line that its vectors have, or by a scalar for each row.
+// 2. Lines beyond the edge are copies of the last line: the kernel computes them, and nothing
+//    stores the results. So only values that the program evaluates are evaluated.
+// 3. Each sum is added up in the order of the reduction, whatever the sizes. Between blocks of
+//    steps it rests in `acc`.
+// 4. All buffers of a task have constant sizes and lie on its stack: a product needs no workspace
+//    that could be missing.
+#include "ir/passes/cpu/blocks.h"
+#include "ir/passes/products_write.h"
+
+static qn__ir_expr_t* copy(const qn__blocks_writer_t* w, const qn__ir_expr_t* expr) {
+  return qn__pb_copy(w->pb, expr);
+}
+
+static qn__ir_expr_t* least(const qn__blocks_writer_t* w, qn__ir_expr_t* a, int64_t b) {
+  return qn__pb_op_int(w->pb, QN_OP_MIN, a, b);
+}
+
+// ---- the task's part of the result
+
+// Appends the first line and the number of lines of a task. `rest` is the task's number, from
+// which this takes its part. Tasks of a side have nearly equal sizes.
+static void write_side(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
+                       qn__ir_var_t** rest) {
+  qn__pass_builder_t* pb = w->pb;
+  bool is_row = side == QN__PRODUCT_ROW;
+  int64_t most = is_row ? w->shape->rows : w->shape->columns;
+  int64_t tile = is_row ? w->shape->height : w->shape->width;
+  qn__ir_expr_t* extent = w->extent[side];
+  qn__ir_expr_t* tasks = qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
+                                      qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, extent), most));
+  qn__ir_expr_t* lines = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, tasks));
+  lines = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, QN_OP_CEILDIV, lines, tile), tile);
+  lines = qn__pb_named(pb, out, is_row ? "rows" : "columns", lines);
+  qn__ir_expr_t* own = qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_use(pb, *rest), copy(w, tasks));
+  qn__ir_expr_t* quotient = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_use(pb, *rest), tasks);
+  *rest = qn__pb_let(pb, out, "rest", quotient);
+  w->first[side] = qn__pb_named(pb, out, is_row ? "first_row" : "first_column",
+                                qn__pb_op(pb, QN_OP_MUL, own, copy(w, lines)));
+  qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, extent), copy(w, w->first[side]));
+  w->count[side] = qn__pb_named(pb, out, is_row ? "row_count" : "column_count",
+                                qn__pb_op(pb, QN_OP_MIN, left, lines));
+}
+
+// Appends the lets that are the same for the whole task, and the bounds of the reduction.
+static void write_bounds(qn__blocks_writer_t* w, qn__ir_block_t* out) {
+  qn__product_t* product = w->product;
+  bool is_needed[qn__product_max_names] = {false};
+  qn__product_needs(product, product->reduce->reduce.begin, is_needed);
+  qn__product_needs(product, product->reduce->reduce.end, is_needed);
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    is_needed[i] |= product->is_needed[i];
+    for (uint32_t o = 0; o < product->operand_count; ++o) {
+      is_needed[i] |= product->operands[o].is_needed[i];
+    }
+  }
+  uint32_t inner = qn__product_both(product) | QN__PRODUCT_STEP | QN__PRODUCT_FIXED;
+  qn__product_write_lets(product, out, is_needed, 0, inner);
+  w->begin =
+      qn__pb_named(w->pb, out, "begin", qn__product_copy(product, product->reduce->reduce.begin));
+  qn__ir_expr_t* end =
+      qn__pb_named(w->pb, out, "end", qn__product_copy(product, product->reduce->reduce.end));
+  if (w->begin && end) {
+    w->steps = qn__pb_named(w->pb, out, "steps", qn__pb_range(w->pb, w->begin, end));
+  }
+}
+
+// Returns true if the packed operand is contiguous along the steps, as it is in memory. The kernel
+// reads it by scalars.
+static bool is_packed_along(const qn__product_operand_t* operand) {
+  return operand->side == QN__PRODUCT_ROW && operand->runs_along_step;
+}
+
+static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
+  qn__product_t* product = w->product;
+  const qn__blocks_shape_t* shape = w->shape;
+  qn__pass_builder_t* pb = w->pb;
+  const qn__ir_expr_t* reduce = product->reduce;
+  w->acc =
+      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, reduce->dtype, "acc", shape->rows, shape->columns);
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    int64_t lines = shape->width, steps = shape->columns / shape->width * shape->depth;
+    if (operand->side == QN__PRODUCT_ROW) {
+      lines = shape->height;
+      steps = shape->depth;
+    }
+    bool is_along = is_packed_along(operand);
+    w->packed[o] = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, operand->value->dtype,
+                                operand->side == QN__PRODUCT_ROW ? "packed_rows" : "packed_columns",
+                                is_along ? lines : steps, is_along ? steps : lines);
+  }
+  qn__ir_stmt_t* rows =
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, w->count[QN__PRODUCT_ROW]));
+  qn__ir_stmt_t* columns =
+      qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", qn__pb_int(pb, shape->columns));
+  if (!rows || !columns) return;
+  qn__ir_expr_t* value = qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype);
+  qn__pb_append(&columns->loop.body, qn__pb_store(pb, w->acc, qn__pb_use(pb, rows->loop.var),
+                                                  qn__pb_use(pb, columns->loop.var), value));
+  qn__block_append(&rows->loop.body, columns);
+  qn__block_append(out, rows);
+}
+
+// ---- packing
+
+// A panel of lines: of a tile's rows, or of `width` columns.
+typedef struct panel {
+  qn__product_side_t side;
+  qn__ir_expr_t* line;    // the first, of the task
+  int64_t lines;          // of the panel
+  qn__ir_expr_t* number;  // for columns
+  const qn__blocks_steps_t* steps;
+} panel_t;
+
+// Returns the indices of element (line, step) of the packed operand.
+static void place_of(qn__blocks_writer_t* w, const panel_t* panel,
+                     const qn__product_operand_t* operand, qn__ir_expr_t* line, qn__ir_expr_t* step,
+                     qn__ir_expr_t** out_indices) {
+  qn__pass_builder_t* pb = w->pb;
+  if (panel->side == QN__PRODUCT_COLUMN) {
+    qn__ir_expr_t* base = qn__pb_op_int(pb, QN_OP_MUL, copy(w, panel->number), w->shape->depth);
+    step = qn__pb_op(pb, QN_OP_ADD, base, step);
+  }
+  bool is_along = is_packed_along(operand);
+  out_indices[0] = is_along ? line : step;
+  out_indices[1] = is_along ? step : line;
+}
+
+// Appends `packed[line, step] = value` for the lines of a panel, contiguous as the operand is. A
+// line beyond the edge is a copy of the last one if `is_clamped`.
+static void write_values(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel,
+                         uint32_t o, bool is_clamped) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const qn__product_operand_t* operand = &product->operands[o];
+  bool is_along = operand->runs_along_step;
+  const qn_loop_kind_t kinds[2] = {QN_LOOP_PARALLEL, QN_LOOP_SERIAL};
+  qn__ir_stmt_t* lines =
+      qn__pb_count_loop(pb, kinds[is_along], "line", qn__pb_int(pb, panel->lines));
+  qn__ir_stmt_t* steps = qn__pb_count_loop(pb, kinds[!is_along], "p", copy(w, panel->steps->count));
+  if (!lines || !steps) return;
+  qn__ir_stmt_t* outer = is_along ? lines : steps;
+  qn__ir_stmt_t* inner = is_along ? steps : lines;
+  qn__ir_block_t* body = &inner->loop.body;
+  qn__ir_block_t* line_body = &lines->loop.body;
+  qn__ir_expr_t* line =
+      qn__pb_op(pb, QN_OP_ADD, copy(w, panel->line), qn__pb_use(pb, lines->loop.var));
+  if (is_clamped) {
+    line = qn__pb_op(pb, QN_OP_MIN, line,
+                     qn__pb_op_int(pb, QN_OP_ADD, copy(w, w->count[panel->side]), -1));
+  }
+  qn__ir_var_t* at = qn__pb_let(pb, line_body, "at",
+                                qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[panel->side]), line));
+  if (!at) return;
+  qn__product_place(product, line_body, product->side_dims[panel->side], at);
+  qn__ir_expr_t* step =
+      qn__pb_op(pb, QN_OP_ADD, copy(w, panel->steps->first), qn__pb_use(pb, steps->loop.var));
+  qn__product_set_step(product, &steps->loop.body, w->begin, step);
+  qn__product_write_lets(product, body, operand->is_needed,
+                         product->side_dims[panel->side] | QN__PRODUCT_STEP, 0);
+  qn__ir_expr_t* place[2];
+  place_of(w, panel, operand, qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, steps->loop.var),
+           place);
+  qn__pb_append(body, qn__pb_store(pb, w->packed[o], place[0], place[1],
+                                   qn__product_copy(product, operand->value)));
+  qn__block_append(&outer->loop.body, inner);
+  qn__block_append(out, outer);
+}
+
+// Packs the operands of a panel. A whole panel needs no clamp, so that its vectors across the lines
+// are contiguous.
+static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel) {
+  qn__pass_builder_t* pb = w->pb;
+  for (uint32_t o = 0; o < w->product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &w->product->operands[o];
+    if (operand->side != panel->side) continue;
+    if (operand->runs_along_step) {
+      write_values(w, out, panel, o, true);
+      continue;
+    }
+    qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, copy(w, panel->line), panel->lines);
+    qn__ir_expr_t* is_whole = qn__pb_op(pb, QN_OP_LE, end, copy(w, w->count[panel->side]));
+    qn__ir_block_t whole = {NULL, NULL};
+    write_values(w, &whole, panel, o, false);
+    qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, whole);
+    if (!test) return;
+    write_values(w, &test->if_.else_block, panel, o, true);
+    qn__block_append(out, test);
+  }
+}
+
+// ---- the loops over tiles
+
+static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                        const qn__blocks_steps_t* steps) {
+  qn__pass_builder_t* pb = w->pb;
+  const qn__blocks_shape_t* shape = w->shape;
+  qn__ir_expr_t* panels = qn__pb_named(
+      pb, out, "panels",
+      qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->count[QN__PRODUCT_COLUMN]), shape->width));
+  qn__ir_stmt_t* pack = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", panels);
+  if (!pack) return;
+  qn__ir_expr_t* number = qn__pb_use(pb, pack->loop.var);
+  qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_MUL, number, shape->width);
+  panel_t columns = {.side = QN__PRODUCT_COLUMN,
+                     .line = line,
+                     .lines = shape->width,
+                     .number = number,
+                     .steps = steps};
+  write_panel(w, &pack->loop.body, &columns);
+  qn__block_append(out, pack);
+
+  qn__ir_expr_t* tiles =
+      qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->count[QN__PRODUCT_ROW]), shape->height);
+  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "tile", tiles);
+  if (!down) return;
+  qn__ir_block_t* body = &down->loop.body;
+  line = qn__pb_named(pb, body, "row",
+                      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, down->loop.var), shape->height));
+  panel_t rows = {.side = QN__PRODUCT_ROW, .line = line, .lines = shape->height, .steps = steps};
+  qn__ir_expr_t* left =
+      qn__pb_named(pb, body, "left",
+                   qn__pb_op(pb, QN_OP_SUB, copy(w, w->count[QN__PRODUCT_ROW]), copy(w, line)));
+  if (!left) return;
+  write_panel(w, body, &rows);
+  // A tile at the edge with few rows has a smaller kernel.
+  const int64_t heights[2] = {shape->height, shape->height / 2};
+  qn__ir_block_t kernels[2] = {{NULL, NULL}, {NULL, NULL}};
+  for (int h = 0; h < 2; ++h) {
+    qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));
+    if (!across) return;
+    qn__blocks_write_kernel(w, &across->loop.body, heights[h], copy(w, line),
+                            qn__pb_use(pb, across->loop.var), steps);
+    qn__block_append(&kernels[h], across);
+  }
+  qn__ir_stmt_t* test =
+      qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), heights[1]), kernels[0]);
+  if (!test) return;
+  test->if_.else_block = kernels[1];
+  qn__block_append(body, test);
+  qn__block_append(out, down);
+}
+
+static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = w->pb;
+  int64_t depth = w->shape->depth;
+  qn__ir_stmt_t* loop = qn__pb_count_loop(
+      pb, QN_LOOP_SERIAL, "block", qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->steps), depth));
+  if (!loop) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  qn__blocks_steps_t steps;
+  steps.first = qn__pb_named(pb, body, "done",
+                             qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), depth));
+  qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, w->steps), copy(w, steps.first));
+  steps.count = qn__pb_named(pb, body, "count", least(w, left, depth));
+  if (!steps.count || !steps.first) return;
+  write_tiles(w, body, &steps);
+  qn__block_append(out, loop);
+}
+
+// ---- results
+
+static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* loops[qn__product_sides];
+  qn__ir_block_t* to = out;
+  for (int s = 0; s < qn__product_sides; ++s) {
+    bool is_row = s == QN__PRODUCT_ROW;
+    loops[s] = qn__pb_count_loop(pb, is_row ? QN_LOOP_SERIAL : QN_LOOP_PARALLEL, is_row ? "i" : "j",
+                                 copy(w, w->count[s]));
+    if (!loops[s]) return;
+    qn__ir_expr_t* at =
+        qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[s]), qn__pb_use(pb, loops[s]->loop.var));
+    qn__ir_var_t* place = qn__pb_let(pb, &loops[s]->loop.body, "at", at);
+    if (!place) return;
+    qn__product_place(product, &loops[s]->loop.body, product->side_dims[s], place);
+  }
+  qn__ir_block_t* body = &loops[QN__PRODUCT_COLUMN]->loop.body;
+  for (qn__ir_stmt_t* let = product->nest->lets.first; let; let = let->next) {
+    qn__product_write_let(product, body, &product->names[qn__product_name(product, let->let.var)]);
+  }
+  qn__product_name_t* total = &product->names[product->name_count - 1];
+  total->now = qn__pb_load(pb, w->acc, qn__pb_use(pb, loops[QN__PRODUCT_ROW]->loop.var),
+                           qn__pb_use(pb, loops[QN__PRODUCT_COLUMN]->loop.var));
+  qn__ir_block_t stmts = {NULL, NULL};
+  if (!total->now || !qn__product_copy_block(product, &product->nest->body, &stmts)) return;
+  qn__block_splice(body, &stmts);
+  qn__block_append(&loops[QN__PRODUCT_ROW]->loop.body, loops[QN__PRODUCT_COLUMN]);
+  qn__block_append(to, loops[QN__PRODUCT_ROW]);
+}
+
+// ---- all
+
+void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, qn_loop_kind_t kind,
+                      qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = product->pb;
+  qn__blocks_writer_t* w = QN__ARENA_NEW(pb->arena, qn__blocks_writer_t);
+  if (!w) return;
+  *w = (qn__blocks_writer_t){.product = product, .pb = pb, .shape = shape};
+  for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
+  qn__ir_expr_t* tasks = qn__product_extent(product, qn__product_batch(product));
+  for (int s = 0; s < qn__product_sides; ++s) {
+    bool is_row = s == QN__PRODUCT_ROW;
+    w->extent[s] = qn__pb_named(pb, out, is_row ? "all_rows" : "all_columns",
+                                qn__product_extent(product, product->side_dims[s]));
+    tasks = qn__pb_op(pb, QN_OP_MUL, tasks,
+                      qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->extent[s]),
+                                    is_row ? shape->rows : shape->columns));
+  }
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "task", tasks);
+  if (!loop) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  qn__ir_var_t* rest = loop->loop.var;
+  write_side(w, body, QN__PRODUCT_COLUMN, &rest);
+  write_side(w, body, QN__PRODUCT_ROW, &rest);
+  if (!rest || qn__pb_stopped(pb)) return;
+  qn__product_place(product, body, qn__product_batch(product), rest);
+  write_bounds(w, body);
+  if (!w->steps || qn__pb_stopped(pb)) return;
+  write_buffers(w, body);
+  write_steps(w, body);
+  if (qn__pb_stopped(pb)) return;
+  write_results(w, body);
+  qn__block_append(out, loop);
+}
