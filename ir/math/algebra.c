@@ -1,11 +1,11 @@
 // ir/math/algebra.c: hypot, cbrt, nextafter and fmod.
 #include <math.h>
 
-#include "ir/math/kit.h"
+#include "ir/math/builder.h"
 #include "ir/math/tables.h"
 
 // Scales the larger of the two, so that squares neither overflow nor lose digits.
-qn__mval_t qn__mf_hypot(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_hypot(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = kabs(k, args[0]), y = kabs(k, args[1]);
   qn__mval_t is_steep = kgt(k, y, x);
   qn__mval_t a = kselect(k, is_steep, y, x), b = kselect(k, is_steep, x, y);
@@ -23,7 +23,7 @@ qn__mval_t qn__mf_hypot(qn__mkit_t* k, const qn__mval_t* args) {
 
 // With x = 2^(3 n) m and m between 3/8 and 3, a polynomial approximates r = m^(-1/3). For f64, a
 // step of Newton's iteration follows. y = m r^2 is corrected by a step with y^3 - m in two words.
-qn__mval_t qn__mf_cbrt(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_cbrt(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0], one = kf(k, 1.0), third = kf(k, 1.0 / 3), zero = kf(k, 0.0);
   qn__msplit_t parts = qn__mk_split(k, kabs(k, x), true);
   qn__mval_t magic = kf(k, qn__mk_magic(k, k->bias));
@@ -54,7 +54,7 @@ qn__mval_t qn__mf_cbrt(qn__mkit_t* k, const qn__mval_t* args) {
 
 // Returns the next float. The bits of floats are ordered as their magnitudes, so the neighbour is
 // `step` away. Computes in integers, since a GPU may treat denormal numbers as zero.
-static qn__mval_t next_after(qn__mkit_t* k, const qn__mval_t* args, qn_dtype_t dtype) {
+static qn__mval_t next_after(qn__math_builder_t* k, const qn__mval_t* args, qn_dtype_t dtype) {
   bool is_f16 = dtype == QN_DTYPE_F16;
   qn__mval_t step = ku(k, is_f16 ? 1u << 13 : dtype == QN_DTYPE_BF16 ? 1u << 16 : 1u);
   uint64_t sign_bit = UINT64_C(1) << (k->is_f64 ? 63 : 31);
@@ -83,26 +83,26 @@ static qn__mval_t next_after(qn__mkit_t* k, const qn__mval_t* args, qn_dtype_t d
   return kselect(k, kor(k, kisnan(k, args[0]), kisnan(k, args[1])), kf(k, (double)NAN), next);
 }
 
-qn__mval_t qn__mf_nextafter(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_nextafter(qn__math_builder_t* k, const qn__mval_t* args) {
   return next_after(k, args, k->f);
 }
-qn__mval_t qn__mf_nextafter_f16(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_nextafter_f16(qn__math_builder_t* k, const qn__mval_t* args) {
   return next_after(k, args, QN_DTYPE_F16);
 }
-qn__mval_t qn__mf_nextafter_bf16(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_nextafter_bf16(qn__math_builder_t* k, const qn__mval_t* args) {
   return next_after(k, args, QN_DTYPE_BF16);
 }
 
 // ------------------------------------------------------------------------------------ fmod
 
 // Returns the number of quotient bits in one step, with a quotient that may be off by a few ulp.
-static int bits_of_step(const qn__mkit_t* k) {
+static int bits_of_step(const qn__math_builder_t* k) {
   if (k->has_fma) return k->is_f64 ? 46 : 18;
   return k->is_f64 ? 24 : 10;
 }
 
 // Returns a - q b, exact if it is a multiple of the last bit of b and not longer than b.
-static qn__mval_t remainder_of(qn__mkit_t* k, qn__mval_t a, qn__mval_t q, qn__mval_t b) {
+static qn__mval_t remainder_of(qn__math_builder_t* k, qn__mval_t a, qn__mval_t q, qn__mval_t b) {
   if (k->has_fma) return kmsub(k, q, b, a);
   // Products of a short quotient with either half of b are exact.
   qn__mval_t head = qn__mk_head(k, b);
@@ -112,7 +112,7 @@ static qn__mval_t remainder_of(qn__mkit_t* k, qn__mval_t a, qn__mval_t q, qn__mv
 // Returns a mod b for positive a and b with a quotient below 2^bits_of_step. Makes the quotient
 // slightly too small, so that it or the next integer is correct. The remainder between 0 and b is
 // exact.
-static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t quotient) {
+static qn__mval_t mod_step(qn__math_builder_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t quotient) {
   double less = 1 - (k->is_f64 ? 0x1p-49 : 0x1p-20);
   qn__mval_t q = ktrunc(k, kmul(k, quotient, kf(k, less)));
   qn__mval_t first = remainder_of(k, a, q, b);
@@ -121,14 +121,14 @@ static qn__mval_t mod_step(qn__mkit_t* k, qn__mval_t a, qn__mval_t b, qn__mval_t
 }
 
 // Returns r 2^(bits_of_step - 1) mod b, for r below b.
-qn__mval_t qn__mf_fmod_step(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_fmod_step(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t r = kmul(k, args[0], kf(k, ldexp(1, bits_of_step(k) - 1)));
   return mod_step(k, r, args[1], kratio(k, r, args[1]));
 }
 
 // Returns fmod for any quotient, by long division of the mantissas. Each repetition divides
 // bits_of_step - 1 bits of the quotient, the first step the rest of the bits.
-qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_fmod_far(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__msplit_t a = qn__mk_split(k, kabs(k, args[0]), true);
   qn__msplit_t b = qn__mk_split(k, kabs(k, args[1]), true);
   qn__mval_t one = kf(k, 1.0);
@@ -146,7 +146,7 @@ qn__mval_t qn__mf_fmod_far(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // Handles special cases before the rare call, so that few values are live across it.
-qn__mval_t qn__mf_fmod(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_fmod(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t a = kabs(k, args[0]), b = kabs(k, args[1]);
   qn__mval_t quotient = kratio(k, a, b);
   qn__mval_t is_far = kge(k, quotient, kf(k, ldexp(1, bits_of_step(k))));

@@ -4,11 +4,11 @@
 // are in two words.
 #include <math.h>
 
-#include "ir/math/kit.h"
+#include "ir/math/builder.h"
 #include "ir/math/tables.h"
 
 // Returns whole * pi - y, with pi in two words.
-static qn__mval_t from_pi(qn__mkit_t* k, double whole, qn__mval_t y) {
+static qn__mval_t from_pi(qn__math_builder_t* k, double whole, qn__mval_t y) {
   const double* pi = k->is_f64 ? pi_f64 : pi_f32;
   return ksub(k, kf(k, whole * pi[0]), ksub(k, y, kf(k, whole * pi[1])));
 }
@@ -20,7 +20,7 @@ typedef struct arc {
   qn__mval_t sine;
 } arc_t;
 
-static arc_t arc_of(qn__mkit_t* k, qn__mval_t x) {
+static arc_t arc_of(qn__math_builder_t* k, qn__mval_t x) {
   qn__mval_t magnitude = kabs(k, x), half = kf(k, 0.5);
   qn__mval_t is_far = kgt(k, magnitude, half);
   qn__mval_t z = kmul(k, ksub(k, kf(k, 1.0), magnitude), half);
@@ -30,13 +30,13 @@ static arc_t arc_of(qn__mkit_t* k, qn__mval_t x) {
 }
 
 // Returns asin x; NaN for |x| > 1, from the root of a negative number.
-qn__mval_t qn__mf_asin(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_asin(qn__math_builder_t* k, const qn__mval_t* args) {
   arc_t arc = arc_of(k, args[0]);
   qn__mval_t far = from_pi(k, 0.5, kadd(k, arc.sine, arc.sine));
   return kcopysign(k, kselect(k, arc.is_far, far, arc.sine), args[0]);
 }
 
-qn__mval_t qn__mf_acos(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_acos(qn__math_builder_t* k, const qn__mval_t* args) {
   arc_t arc = arc_of(k, args[0]);
   qn__mval_t near = from_pi(k, 0.5, kcopysign(k, arc.sine, args[0]));
   qn__mval_t twice = kadd(k, arc.sine, arc.sine);
@@ -48,7 +48,7 @@ qn__mval_t qn__mf_acos(qn__mkit_t* k, const qn__mval_t* args) {
 // Returns atan(y / x) for y and x not negative; one of them may be infinite or zero. The quotient
 // t = smaller / larger is at most 1. Above tan(pi/8), atan t = pi/4 + atan u with
 // u = (smaller - larger) / (smaller + larger).
-static qn__mval_t atan_of(qn__mkit_t* k, qn__mval_t y, qn__mval_t x) {
+static qn__mval_t atan_of(qn__math_builder_t* k, qn__mval_t y, qn__mval_t x) {
   const double* pi = k->is_f64 ? pi_f64 : pi_f32;
   qn__mval_t is_steep = kgt(k, y, x);
   qn__mval_t small = kselect(k, is_steep, x, y), large = kselect(k, is_steep, y, x);
@@ -62,11 +62,11 @@ static qn__mval_t atan_of(qn__mkit_t* k, qn__mval_t y, qn__mval_t x) {
   return kselect(k, is_steep, from_pi(k, 0.5, a), a);
 }
 
-qn__mval_t qn__mf_atan(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_atan(qn__math_builder_t* k, const qn__mval_t* args) {
   return kcopysign(k, atan_of(k, kabs(k, args[0]), kf(k, 1.0)), args[0]);
 }
 
-qn__mval_t qn__mf_atan2(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_atan2(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t y = kabs(k, args[0]), x = kabs(k, args[1]);
   qn__mval_t one = kf(k, 1.0), zero = kf(k, 0.0);
   // The sum of two large numbers must not overflow.

@@ -3,7 +3,7 @@
 // x = n ln 2 + r with |r| <= ln 2 / 2; e^r is a polynomial, and 2^n is put together from bits. No
 // tables, no branches: two clamps make the whole range one path (W. J. Cody and W. Waite, Software
 // Manual for the Elementary Functions, 1980, chapter 6).
-#include "ir/math/kit.h"
+#include "ir/math/builder.h"
 #include "ir/math/tables.h"
 
 typedef struct power {
@@ -13,7 +13,8 @@ typedef struct power {
 } power_t;
 
 // n = x * factor rounded to an integer, plus `more`.
-static power_t round_to_power(qn__mkit_t* k, qn__mval_t x, double factor, qn__mscale_t scale) {
+static power_t round_to_power(qn__math_builder_t* k, qn__mval_t x, double factor,
+                              qn__mscale_t scale) {
   power_t power = {.scale = scale};
   // Without the bias the halves could be negative, and a logical shift would not do.
   int offset = scale == QN__MSCALE_ANY && !k->has_avx512 ? 2 * k->bias : 0;
@@ -25,7 +26,7 @@ static power_t round_to_power(qn__mkit_t* k, qn__mval_t x, double factor, qn__ms
 }
 
 // p * 2^(n + more).
-static qn__mval_t scale_by(qn__mkit_t* k, qn__mval_t p, const power_t* power, int more) {
+static qn__mval_t scale_by(qn__math_builder_t* k, qn__mval_t p, const power_t* power, int more) {
   if (k->has_avx512) {
     // One instruction, right to the smallest denormal result.
     qn__mval_t n = more == 0 ? power->n : kadd(k, power->n, kf(k, more));
@@ -44,7 +45,7 @@ static qn__mval_t scale_by(qn__mkit_t* k, qn__mval_t p, const power_t* power, in
 }
 
 // e^r * 2^(n + more), by the polynomial of exp.
-static qn__mval_t exp_reduced(qn__mkit_t* k, qn__mval_t r, const power_t* power, int more) {
+static qn__mval_t exp_reduced(qn__math_builder_t* k, qn__mval_t r, const power_t* power, int more) {
   qn__mval_t p = QN__POLY_OF(k, r, exp);
   p = kmad(k, p, r, kf(k, 1.0));
   return scale_by(k, kmad(k, p, r, kf(k, 1.0)), power, more);
@@ -52,7 +53,7 @@ static qn__mval_t exp_reduced(qn__mkit_t* k, qn__mval_t r, const power_t* power,
 
 static const double LOG2_E = 0x1.71547652b82fep+0;
 
-qn__mval_t qn__mk_exp(qn__mkit_t* k, qn__mval_t x, int more, qn__mscale_t scale) {
+qn__mval_t qn__mk_exp(qn__math_builder_t* k, qn__mval_t x, int more, qn__mscale_t scale) {
   const double* ln2 = k->is_f64 ? ln2_f64 : ln2_f32;
   power_t power = round_to_power(k, x, LOG2_E, scale);
   qn__mval_t r = kmsub(k, power.n, kf(k, ln2[0]), x);
@@ -61,7 +62,7 @@ qn__mval_t qn__mk_exp(qn__mkit_t* k, qn__mval_t x, int more, qn__mscale_t scale)
 }
 
 // The second word is below the last bit of the first.
-qn__mval_t qn__mk_exp_pair(qn__mkit_t* k, qn__mpair_t x) {
+qn__mval_t qn__mk_exp_pair(qn__math_builder_t* k, qn__mpair_t x) {
   power_t power = round_to_power(k, x.hi, LOG2_E, QN__MSCALE_ANY);
   qn__mval_t r = kmsub(k, power.n, kf(k, ln2_f64[0]), x.hi);
   r = kadd(k, r, kmsub(k, power.n, kf(k, ln2_f64[1]), x.lo));
@@ -69,15 +70,15 @@ qn__mval_t qn__mk_exp_pair(qn__mkit_t* k, qn__mpair_t x) {
 }
 
 // Beyond the clamps the result is infinity or zero anyway, and n stays in reach of two powers.
-static qn__mval_t clamp(qn__mkit_t* k, qn__mval_t x) {
+static qn__mval_t clamp(qn__math_builder_t* k, qn__mval_t x) {
   return kat_least(k, k->is_f64 ? -746.0 : -104.0, kat_most(k, k->is_f64 ? 710.0 : 89.0, x));
 }
 
-qn__mval_t qn__mf_exp(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_exp(qn__math_builder_t* k, const qn__mval_t* args) {
   return qn__mk_exp(k, clamp(k, args[0]), 0, QN__MSCALE_ANY);
 }
 
-qn__mval_t qn__mf_exp2(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_exp2(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = kat_most(k, k->is_f64 ? 1024.0 : 128.0, args[0]);
   x = kat_least(k, k->is_f64 ? -1076.0 : -151.0, x);
   power_t power = round_to_power(k, x, 1.0, QN__MSCALE_ANY);
@@ -87,7 +88,7 @@ qn__mval_t qn__mf_exp2(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // 10^x = 2^n e^(r ln 10) with r = x - n log10(2) in two steps.
-qn__mval_t qn__mf_exp10(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_exp10(qn__math_builder_t* k, const qn__mval_t* args) {
   const double* log10_2 = k->is_f64 ? log10_2_f64 : log10_2_f32;
   qn__mval_t x = kat_most(k, k->is_f64 ? 309.0 : 39.0, args[0]);
   x = kat_least(k, k->is_f64 ? -325.0 : -46.0, x);
@@ -99,7 +100,7 @@ qn__mval_t qn__mf_exp10(qn__mkit_t* k, const qn__mval_t* args) {
 
 // With q = e^r - 1 = r + r^2 P(r): e^x - 1 = 2 (s q + (s - 1/2)), s = 2^(n-1), which does not
 // overflow before the result does. For n = 0 it is q, of which the halves would lose a bit.
-qn__mval_t qn__mf_expm1(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_expm1(qn__math_builder_t* k, const qn__mval_t* args) {
   const double* ln2 = k->is_f64 ? ln2_f64 : ln2_f32;
   qn__mval_t x = kat_most(k, k->is_f64 ? 710.0 : 89.0, args[0]);
   x = kat_least(k, k->is_f64 ? -38.0 : -18.0, x);
@@ -116,7 +117,7 @@ qn__mval_t qn__mf_expm1(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // 1 / (1 + e^-x), from e^-|x|, which does not overflow.
-qn__mval_t qn__mf_sigmoid(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_sigmoid(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0], one = kf(k, 1.0);
   qn__mval_t e = qn__mk_exp(k, clamp(k, kneg(k, kabs(k, x))), 0, QN__MSCALE_ANY);
   qn__mval_t top = kselect(k, klt(k, x, kf(k, 0.0)), e, one);
@@ -124,13 +125,13 @@ qn__mval_t qn__mf_sigmoid(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // e^|x| / 2; beyond the clamp it is infinity.
-static qn__mval_t half_exp(qn__mkit_t* k, qn__mval_t magnitude) {
+static qn__mval_t half_exp(qn__math_builder_t* k, qn__mval_t magnitude) {
   qn__mval_t bounded = kat_most(k, k->is_f64 ? 711.0 : 90.0, magnitude);
   return qn__mk_exp(k, bounded, -1, QN__MSCALE_ANY);
 }
 
 // |x| < 1: x + x^3 P(x^2). Beyond: y - 1 / (4 y) with y = e^|x| / 2.
-qn__mval_t qn__mf_sinh(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_sinh(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t magnitude = kabs(k, args[0]);
   qn__mval_t z = kmul(k, magnitude, magnitude);
   qn__mval_t near_zero = kmad(k, kmul(k, magnitude, z), QN__POLY_OF(k, z, sinh), magnitude);
@@ -140,14 +141,14 @@ qn__mval_t qn__mf_sinh(qn__mkit_t* k, const qn__mval_t* args) {
   return kcopysign(k, kselect(k, is_far, far, near_zero), args[0]);
 }
 
-qn__mval_t qn__mf_cosh(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_cosh(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t y = half_exp(k, kabs(k, args[0]));
   return kadd(k, y, kdiv(k, kf(k, 0.25), y));
 }
 
 // |x| < 0.65: x + x^3 P(x^2). Beyond: 1 - 2 / (e^2|x| + 1), where the quotient is below 0.43 and
 // its error counts for as little; from 20 on (10 for f32) the result is 1.
-qn__mval_t qn__mf_tanh(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_tanh(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0];
   qn__mval_t magnitude = kabs(k, x);
   qn__mval_t z = kmul(k, x, x);
@@ -166,7 +167,7 @@ qn__mval_t qn__mf_tanh(qn__mkit_t* k, const qn__mval_t* args) {
 
 // |x| < 1: x + x P(x^2). Beyond: 1 - 2^(|x| Q(|x|)), Q fitted to log2(erfc x) / x; the power is
 // below 0.16, so that in f32 a shorter polynomial does; from 6 on (4 for f32) the result is 1.
-qn__mval_t qn__mf_erf(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_erf(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0];
   qn__mval_t magnitude = kabs(k, x);
   qn__mval_t p = QN__POLY_OF(k, kmul(k, x, x), erf);
@@ -186,14 +187,14 @@ qn__mval_t qn__mf_erf(qn__mkit_t* k, const qn__mval_t* args) {
   return kcopysign(k, kselect(k, is_far, far, near_zero), x);
 }
 
-qn__mval_t qn__mk_ldexp(qn__mkit_t* k, qn__mval_t m, qn__mval_t n) {
+qn__mval_t qn__mk_ldexp(qn__math_builder_t* k, qn__mval_t m, qn__mval_t n) {
   n = kat_most(k, k->is_f64 ? 1026.0 : 130.0, n);
   n = kat_least(k, k->is_f64 ? -1078.0 : -153.0, n);
   power_t power = round_to_power(k, n, 1.0, QN__MSCALE_ANY);
   return scale_by(k, m, &power, 0);
 }
 
-qn__mval_t qn__mf_ldexp(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_ldexp(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0];
   double most = k->is_f64 ? 5000.0 : 600.0;
   qn__mval_t n = kat_least(k, -most, kat_most(k, most, kto(k, k->f, args[1])));

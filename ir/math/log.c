@@ -6,10 +6,10 @@
 // (pow.c).
 #include <math.h>
 
-#include "ir/math/kit.h"
+#include "ir/math/builder.h"
 #include "ir/math/tables.h"
 
-qn__mval_t qn__mk_log_tail(qn__mkit_t* k, qn__mval_t f) {
+qn__mval_t qn__mk_log_tail(qn__math_builder_t* k, qn__mval_t f) {
   if (!k->is_f64) {
     // f^2 (f P - 1/2)
     qn__mval_t square = kmul(k, f, f);
@@ -28,7 +28,7 @@ qn__mval_t qn__mk_log_tail(qn__mkit_t* k, qn__mval_t f) {
 
 // The same for x <= 0, infinity and NaN, by comparing bits: a GPU's comparison may take a denormal
 // number for zero.
-static qn__mval_t with_special_bits(qn__mkit_t* k, qn__mval_t x, qn__mval_t result) {
+static qn__mval_t with_special_bits(qn__math_builder_t* k, qn__mval_t x, qn__mval_t result) {
   qn__mval_t bits = k->is_f64 ? khigh(k, x) : kbits(k, x);
   qn__mval_t inf = ku32(k, k->is_f64 ? 0x7FF00000u : 0x7F800000u);
   qn__mval_t magnitude = kand(k, bits, ku32(k, 0x7FFFFFFFu));
@@ -47,7 +47,7 @@ static qn__mval_t with_special_bits(qn__mkit_t* k, qn__mval_t x, qn__mval_t resu
 }
 
 // Returns `result` for x positive and finite, and the special results for other x.
-static qn__mval_t with_all_special_cases(qn__mkit_t* k, qn__mval_t x, qn__mval_t result) {
+static qn__mval_t with_all_special_cases(qn__math_builder_t* k, qn__mval_t x, qn__mval_t result) {
   if (k->is_gpu) return with_special_bits(k, x, result);
   qn__mval_t zero = kf(k, 0.0);
   result = kselect(k, klt(k, x, kf(k, (double)INFINITY)), result, x);
@@ -58,12 +58,12 @@ static qn__mval_t with_all_special_cases(qn__mkit_t* k, qn__mval_t x, qn__mval_t
 }
 
 // The same where `result` comes from qn__mk_split, which does that for AVX-512.
-static qn__mval_t with_special_cases(qn__mkit_t* k, qn__mval_t x, qn__mval_t result) {
+static qn__mval_t with_special_cases(qn__math_builder_t* k, qn__mval_t x, qn__mval_t result) {
   bool is_done = !k->is_gpu && (k->is_fast || k->has_avx512);
   return is_done ? result : with_all_special_cases(k, x, result);
 }
 
-qn__mval_t qn__mf_log(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_log(qn__math_builder_t* k, const qn__mval_t* args) {
   const double* ln2 = k->is_f64 ? ln2_f64 : ln2_f32;
   qn__msplit_t parts = qn__mk_split(k, args[0], !k->is_fast);
   qn__mval_t low = kmad(k, parts.k, kf(k, ln2[1]), qn__mk_log_tail(k, parts.f));
@@ -72,7 +72,7 @@ qn__mval_t qn__mf_log(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // log2(1 + f) = (f + tail) / ln 2: the product of the short heads of f and 1 / ln 2 is exact.
-qn__mval_t qn__mf_log2(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_log2(qn__math_builder_t* k, const qn__mval_t* args) {
   const double* log2e = k->is_f64 ? log2e_f64 : log2e_f32;
   qn__msplit_t parts = qn__mk_split(k, args[0], !k->is_fast);
   qn__mval_t head = qn__mk_head(k, parts.f);
@@ -90,7 +90,7 @@ qn__mval_t qn__mf_log2(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // As log2, with k log10(2) in two words.
-qn__mval_t qn__mf_log10(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_log10(qn__math_builder_t* k, const qn__mval_t* args) {
   const double* log10e = k->is_f64 ? log10e_f64 : log10e_f32;
   const double* log10_2 = k->is_f64 ? log10_2_f64 : log10_2_f32;
   qn__msplit_t parts = qn__mk_split(k, args[0], true);
@@ -106,7 +106,7 @@ qn__mval_t qn__mf_log10(qn__mkit_t* k, const qn__mval_t* args) {
 
 // log(1 + x.hi + x.lo) with u = 1 + x.hi and what that rounds off, divided by u, in the low word
 // (as in FreeBSD's s_log1p.c). For u positive and finite.
-static qn__mval_t log1p_pair(qn__mkit_t* k, qn__mpair_t x) {
+static qn__mval_t log1p_pair(qn__math_builder_t* k, qn__mpair_t x) {
   const double* ln2 = k->is_f64 ? ln2_f64 : ln2_f32;
   qn__mpair_t u = qn__mk_two_sum(k, kf(k, 1.0), x.hi);
   qn__msplit_t parts = qn__mk_split(k, u.hi, false);
@@ -116,7 +116,7 @@ static qn__mval_t log1p_pair(qn__mkit_t* k, qn__mpair_t x) {
   return kmad(k, parts.k, kf(k, ln2[0]), kadd(k, parts.f, low));
 }
 
-qn__mval_t qn__mf_log1p(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_log1p(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0], zero = kf(k, 0.0);
   qn__mval_t y = log1p_pair(k, (qn__mpair_t){x, zero});
   y = with_all_special_cases(k, kadd(k, x, kf(k, 1.0)), y);
@@ -124,7 +124,8 @@ qn__mval_t qn__mf_log1p(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // log(a + b) for a >= 0 where is_huge says that a^2 overflows or nearly, and then b is left out.
-static qn__mval_t log1p_or_huge(qn__mkit_t* k, qn__mval_t huge, qn__mval_t is_huge, qn__mpair_t x) {
+static qn__mval_t log1p_or_huge(qn__math_builder_t* k, qn__mval_t huge, qn__mval_t is_huge,
+                                qn__mpair_t x) {
   qn__mval_t zero = kf(k, 0.0);
   x.hi = kselect(k, is_huge, huge, x.hi);
   x.lo = kselect(k, is_huge, zero, x.lo);
@@ -132,12 +133,12 @@ static qn__mval_t log1p_or_huge(qn__mkit_t* k, qn__mval_t huge, qn__mval_t is_hu
   return kadd(k, log1p_pair(k, x), more);
 }
 
-static qn__mval_t is_huge(qn__mkit_t* k, qn__mval_t magnitude) {
+static qn__mval_t is_huge(qn__math_builder_t* k, qn__mval_t magnitude) {
   return kgt(k, magnitude, kf(k, k->is_f64 ? 0x1p500 : 0x1p60));
 }
 
 // log1p(|x| + x^2 / (1 + sqrt(x^2 + 1))); log |x| + ln 2 where x^2 would overflow.
-qn__mval_t qn__mf_asinh(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_asinh(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t magnitude = kabs(k, args[0]), one = kf(k, 1.0);
   qn__mval_t huge = is_huge(k, magnitude);
   qn__mval_t a = kselect(k, huge, one, magnitude);
@@ -149,7 +150,7 @@ qn__mval_t qn__mf_asinh(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // log1p(t + sqrt(t (x + 1))) with t = x - 1.
-qn__mval_t qn__mf_acosh(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_acosh(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0], one = kf(k, 1.0);
   qn__mval_t huge = is_huge(k, x);
   qn__mval_t a = kselect(k, huge, one, x);
@@ -161,7 +162,7 @@ qn__mval_t qn__mf_acosh(qn__mkit_t* k, const qn__mval_t* args) {
 }
 
 // log1p(2 a + 2 a^2 / (1 - a)) / 2 with a = |x|.
-qn__mval_t qn__mf_atanh(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_atanh(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t a = kabs(k, args[0]), one = kf(k, 1.0);
   qn__mval_t twice = kadd(k, a, a);
   qn__mval_t rest = kdiv(k, kmul(k, twice, a), ksub(k, one, a));

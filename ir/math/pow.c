@@ -10,7 +10,7 @@
 // available precision, 1971.
 #include <math.h>
 
-#include "ir/math/kit.h"
+#include "ir/math/builder.h"
 #include "ir/math/tables.h"
 
 static const double INF = (double)INFINITY;
@@ -19,16 +19,16 @@ static const double INF = (double)INFINITY;
 
 // Returns log2 x = k + 2 atanh(f / (2 + f)) / ln 2 for an f64 converted from f32. An error of 2^-40
 // is small enough.
-static qn__mval_t log2_narrowly(qn__mkit_t* w, qn__mval_t x) {
+static qn__mval_t log2_narrowly(qn__math_builder_t* w, qn__mval_t x) {
   qn__msplit_t parts = qn__mk_split(w, x, false);
   qn__mval_t s = kdiv(w, parts.f, kadd(w, parts.f, kf(w, 2.0)));
   qn__mval_t p = QN__POLY(w, kmul(w, s, s), log2_narrow);
   return kmad(w, s, p, parts.k);
 }
 
-static qn__mval_t magnitude_f32(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
-  qn__mkit_t wide = qn__mk_as(k, QN_DTYPE_F64);
-  qn__mkit_t* w = &wide;
+static qn__mval_t magnitude_f32(qn__math_builder_t* k, qn__mval_t base, qn__mval_t y) {
+  qn__math_builder_t wide = qn__mk_as(k, QN_DTYPE_F64);
+  qn__math_builder_t* w = &wide;
   qn__mval_t x = kto(w, QN_DTYPE_F64, base);
   qn__mval_t log2 = log2_narrowly(w, x);
   log2 = kselect(w, klt(w, x, kf(w, INF)), log2, x);
@@ -50,7 +50,7 @@ static qn__mval_t magnitude_f32(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
 // Returns log2 x by log2(1 + f) = s (c0 + z (c1 + z Q(z))) with s = f / (2 + f) and z = s^2. With
 // s, z, c0 and c1 in two words, the relative error is 2^-35. The quotient may be inexact, since the
 // second word is computed from the remainder.
-static qn__mpair_t log2_in_pairs(qn__mkit_t* k, qn__mval_t x) {
+static qn__mpair_t log2_in_pairs(qn__math_builder_t* k, qn__mval_t x) {
   qn__msplit_t parts = qn__mk_split(k, x, true);
   qn__mpair_t d = qn__mk_fast_two_sum(k, kf(k, 2.0), parts.f);
   qn__mval_t inverse = kratio(k, kf(k, 1.0), d.hi);
@@ -74,7 +74,8 @@ static qn__mpair_t log2_in_pairs(qn__mkit_t* k, qn__mval_t x) {
 }
 
 // Sets the powers of zero and infinity, whose logarithms do not fit two words, to zero or infinity.
-static qn__mval_t with_limits(qn__mkit_t* k, qn__mval_t base, qn__mval_t y, qn__mval_t result) {
+static qn__mval_t with_limits(qn__math_builder_t* k, qn__mval_t base, qn__mval_t y,
+                              qn__mval_t result) {
   // Compare bits: a GPU's comparison may treat a denormal number as zero.
   bool by_bits = k->is_gpu && !k->is_f64;
   qn__mval_t x = by_bits ? kbits(k, base) : base;
@@ -89,7 +90,7 @@ static qn__mval_t with_limits(qn__mkit_t* k, qn__mval_t base, qn__mval_t y, qn__
 // Returns base^y in pairs of f32. |log2 x| is at least 2^-24, so an exponent of 2^40 gives infinity
 // or zero, as any larger one. 2^r = 1 + r (ln 2 + r P(r)), where the product of the heads of r and
 // ln 2 is exact.
-static qn__mval_t magnitude_in_pairs(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
+static qn__mval_t magnitude_in_pairs(qn__math_builder_t* k, qn__mval_t base, qn__mval_t y) {
   qn__mpair_t l = log2_in_pairs(k, base);
   y = kat_least(k, -0x1p40, kat_most(k, 0x1p40, y));
   qn__mpair_t t = qn__mk_two_product(k, y, l.hi);
@@ -117,7 +118,7 @@ static qn__mval_t magnitude_in_pairs(qn__mkit_t* k, qn__mval_t base, qn__mval_t 
 // ------------------------------------------------------------------------------------ f64
 
 // Returns log x in two words, for x positive and finite.
-static qn__mpair_t log_in_pairs(qn__mkit_t* k, qn__mval_t x) {
+static qn__mpair_t log_in_pairs(qn__math_builder_t* k, qn__mval_t x) {
   qn__msplit_t parts = qn__mk_split(k, x, true);
   // s = f / (2 + f). The quotient may be inexact: the remainder gives the second word.
   qn__mpair_t d = qn__mk_fast_two_sum(k, kf(k, 2.0), parts.f);
@@ -149,7 +150,7 @@ static qn__mpair_t log_in_pairs(qn__mkit_t* k, qn__mval_t x) {
   return qn__mk_fast_two_sum(k, sum.hi, lo);
 }
 
-static qn__mval_t magnitude_f64(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
+static qn__mval_t magnitude_f64(qn__math_builder_t* k, qn__mval_t base, qn__mval_t y) {
   qn__mpair_t log = log_in_pairs(k, base);
   // |log| is at least 2^-53: an exponent of 2^70 gives infinity or zero, as any larger one.
   y = kat_least(k, -0x1p70, kat_most(k, 0x1p70, y));
@@ -163,7 +164,7 @@ static qn__mval_t magnitude_f64(qn__mkit_t* k, qn__mval_t base, qn__mval_t y) {
 
 // ------------------------------------------------------------------------------------ signs
 
-qn__mval_t qn__mf_pow(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_pow(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t x = args[0], y = args[1];
   qn__mval_t zero = kf(k, 0.0), one = kf(k, 1.0), inf = kf(k, INF);
   qn__mval_t base = kabs(k, x);

@@ -14,7 +14,7 @@
 // The last two ways of a dtype are functions that are called for the rare arguments that need them.
 #include <math.h>
 
-#include "ir/math/kit.h"
+#include "ir/math/builder.h"
 #include "ir/math/tables.h"
 
 typedef struct angle {
@@ -27,7 +27,7 @@ enum { SHORT_LIMIT = 6000, LIMIT = 1000000 };
 
 // ------------------------------------------------------------------------------------ |x| <= limit
 
-static angle_t reduce_f32(qn__mkit_t* k, qn__mval_t magnitude) {
+static angle_t reduce_f32(qn__math_builder_t* k, qn__mval_t magnitude) {
   qn__mval_t magic = kf(k, qn__mk_magic(k, 0));
   qn__mval_t shifted = kmad(k, magnitude, kf(k, TWO_OVER_PI), magic);
   qn__mval_t n = ksub(k, shifted, magic);
@@ -38,9 +38,9 @@ static angle_t reduce_f32(qn__mkit_t* k, qn__mval_t magnitude) {
   return (angle_t){{hi, lo}, qn__mk_word(k, shifted)};
 }
 
-static angle_t reduce_f32_wide(qn__mkit_t* k, qn__mval_t magnitude) {
-  qn__mkit_t wide = qn__mk_as(k, QN_DTYPE_F64);
-  qn__mkit_t* w = &wide;
+static angle_t reduce_f32_wide(qn__math_builder_t* k, qn__mval_t magnitude) {
+  qn__math_builder_t wide = qn__mk_as(k, QN_DTYPE_F64);
+  qn__math_builder_t* w = &wide;
   w->has_fma = false;
   qn__mval_t x = kto(w, QN_DTYPE_F64, magnitude);
   qn__mval_t magic = kf(w, qn__mk_magic(w, 0));
@@ -55,7 +55,7 @@ static angle_t reduce_f32_wide(qn__mkit_t* k, qn__mval_t magnitude) {
   return (angle_t){{hi, lo}, kto(k, QN_DTYPE_U32, qn__mk_word(w, shifted))};
 }
 
-static angle_t reduce_f64(qn__mkit_t* k, qn__mval_t magnitude) {
+static angle_t reduce_f64(qn__math_builder_t* k, qn__mval_t magnitude) {
   qn__mval_t magic = kf(k, qn__mk_magic(k, 0));
   qn__mval_t shifted = kmad(k, magnitude, kf(k, TWO_OVER_PI), magic);
   qn__mval_t n = ksub(k, shifted, magic);
@@ -70,18 +70,18 @@ static angle_t reduce_f64(qn__mkit_t* k, qn__mval_t magnitude) {
 // ------------------------------------------------------------------------------------ any x
 
 // up.down shifted left by `count`, below the width.
-static qn__mval_t funnel(qn__mkit_t* k, qn__mval_t up, qn__mval_t down, qn__mval_t count,
+static qn__mval_t funnel(qn__math_builder_t* k, qn__mval_t up, qn__mval_t down, qn__mval_t count,
                          qn__mval_t rest) {
   return kor(k, kshl_by(k, up, count), kshr_by(k, kshr(k, down, 1), rest));
 }
 
 // Returns 1 where the condition holds, else 0.
-static qn__mval_t bit(qn__mkit_t* k, qn__mval_t condition) {
+static qn__mval_t bit(qn__math_builder_t* k, qn__mval_t condition) {
   return kto(k, k->u, condition);
 }
 
 // Reads `count` words of 2/pi, beginning at the bit `position`.
-static void window(qn__mkit_t* k, qn__mval_t position, qn__mval_t* words, uint32_t count) {
+static void window(qn__math_builder_t* k, qn__mval_t position, qn__mval_t* words, uint32_t count) {
   uint32_t width = k->is_f64 ? 64 : 32;
   qn__mval_t at = kshr(k, position, k->is_f64 ? 6 : 5);
   qn__mval_t up = kand(k, position, ku(k, width - 1));
@@ -108,7 +108,7 @@ typedef struct turns {
   qn__mval_t zeros;  // leading bits that were shifted out
 } turns_t;
 
-static turns_t turns_of(qn__mkit_t* k, qn__mval_t x) {
+static turns_t turns_of(qn__math_builder_t* k, qn__mval_t x) {
   uint32_t width = k->is_f64 ? 64 : 32;
   qn__mval_t zero = ku(k, 0);
   qn__mval_t bits = kbits(k, x);
@@ -156,7 +156,7 @@ static turns_t turns_of(qn__mkit_t* k, qn__mval_t x) {
 }
 
 // The position times pi/2 as a product of integers, whose two heads are the result.
-static angle_t angle_of_f32(qn__mkit_t* k, const turns_t* t) {
+static angle_t angle_of_f32(qn__math_builder_t* k, const turns_t* t) {
   qn__mval_t p = kmulhi(k, t->top, ku(k, 0x2168C235u));
   qn__mval_t q = kmulhi(k, t->next, ku(k, 0xC90FDAA2u));
   qn__mval_t r = kmul(k, t->top, ku(k, 0xC90FDAA2u));
@@ -177,7 +177,7 @@ static angle_t angle_of_f32(qn__mkit_t* k, const turns_t* t) {
 }
 
 // The upper 106 bits as two doubles, and the product in two words.
-static angle_t angle_of_f64(qn__mkit_t* k, const turns_t* t) {
+static angle_t angle_of_f64(qn__math_builder_t* k, const turns_t* t) {
   qn__mval_t head = kto(k, k->f, kto(k, QN_DTYPE_I64, kshr(k, t->top, 11)));
   qn__mval_t tail = kshl(k, kand(k, t->top, ku(k, 0x7FF)), 42);
   tail = kto(k, k->f, kto(k, QN_DTYPE_I64, kor(k, tail, kshr(k, t->next, 22))));
@@ -192,7 +192,7 @@ static angle_t angle_of_f64(qn__mkit_t* k, const turns_t* t) {
   return (angle_t){{kmul(k, r.hi, scale), kmul(k, r.lo, scale)}, kto(k, k->w, t->n)};
 }
 
-static angle_t reduce_any(qn__mkit_t* k, qn__mval_t magnitude) {
+static angle_t reduce_any(qn__math_builder_t* k, qn__mval_t magnitude) {
   turns_t turns = turns_of(k, magnitude);
   return k->is_f64 ? angle_of_f64(k, &turns) : angle_of_f32(k, &turns);
 }
@@ -205,7 +205,7 @@ typedef struct circle {
 } circle_t;
 
 // Of r alone, between -pi/4 and pi/4.
-static circle_t circle_of(qn__mkit_t* k, qn__mpair_t r) {
+static circle_t circle_of(qn__math_builder_t* k, qn__mpair_t r) {
   qn__mval_t hi = r.hi, lo = r.lo;
   qn__mval_t z = kmul(k, hi, hi);
   qn__mval_t half_z = kmul(k, z, kf(k, 0.5));
@@ -221,7 +221,7 @@ static circle_t circle_of(qn__mkit_t* k, qn__mpair_t r) {
 }
 
 // sin(r + n pi/2).
-static qn__mval_t sine_of(qn__mkit_t* k, angle_t angle) {
+static qn__mval_t sine_of(qn__math_builder_t* k, angle_t angle) {
   circle_t circle = circle_of(k, angle.r);
   qn__mval_t one = qn__mk_int(k, angle.n->dtype, 1), two = qn__mk_int(k, angle.n->dtype, 2);
   qn__mval_t is_odd = kne(k, kand(k, angle.n, one), qn__mk_int(k, angle.n->dtype, 0));
@@ -236,7 +236,7 @@ static qn__mval_t sine_of(qn__mkit_t* k, angle_t angle) {
 }
 
 // tan(r + n pi/2): sin r / cos r, or -cos r / sin r.
-static qn__mval_t tangent_of(qn__mkit_t* k, angle_t angle) {
+static qn__mval_t tangent_of(qn__math_builder_t* k, angle_t angle) {
   circle_t circle = circle_of(k, angle.r);
   qn__mval_t one = qn__mk_int(k, angle.n->dtype, 1);
   qn__mval_t is_odd = keq(k, kand(k, angle.n, one), one);
@@ -247,18 +247,18 @@ static qn__mval_t tangent_of(qn__mkit_t* k, angle_t angle) {
 // The function of |x|.
 typedef enum part { SINE, COSINE, TANGENT } part_t;
 
-static qn__mval_t part_of(qn__mkit_t* k, angle_t angle, part_t part) {
+static qn__mval_t part_of(qn__math_builder_t* k, angle_t angle, part_t part) {
   if (part == TANGENT) return tangent_of(k, angle);
   if (part == COSINE) angle.n = kadd(k, angle.n, qn__mk_int(k, angle.n->dtype, 1));
   return sine_of(k, angle);
 }
 // SINE or COSINE, as the second argument says.
-static qn__mval_t sine_by(qn__mkit_t* k, angle_t angle, const qn__mval_t* args) {
+static qn__mval_t sine_by(qn__math_builder_t* k, angle_t angle, const qn__mval_t* args) {
   angle.n = kadd(k, angle.n, kto(k, angle.n->dtype, kne(k, args[1], kf(k, SINE))));
   return sine_of(k, angle);
 }
 
-static qn__mval_t far_from_zero(qn__mkit_t* k, const qn__mval_t* args, bool is_tan) {
+static qn__mval_t far_from_zero(qn__math_builder_t* k, const qn__mval_t* args, bool is_tan) {
   if (!k->is_f64 && !k->is_gpu) {
     qn__mval_t wide[] = {kto(k, QN_DTYPE_F64, args[0]), NULL};
     if (!is_tan) wide[1] = kto(k, QN_DTYPE_F64, args[1]);
@@ -270,26 +270,26 @@ static qn__mval_t far_from_zero(qn__mkit_t* k, const qn__mval_t* args, bool is_t
   return kselect(k, klt(k, args[0], kf(k, (double)INFINITY)), y, kf(k, (double)NAN));
 }
 
-qn__mval_t qn__mf_sin_wide(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_sin_wide(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t y = sine_by(k, reduce_f32_wide(k, args[0]), args);
   qn__mval_t is_far = kgt(k, args[0], kf(k, LIMIT));
   return qn__mk_call_if(k, is_far, QN__MATH_ID_sin_far, args, y);
 }
 
-qn__mval_t qn__mf_sin_far(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_sin_far(qn__math_builder_t* k, const qn__mval_t* args) {
   return far_from_zero(k, args, false);
 }
 
-qn__mval_t qn__mf_tan_far(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_tan_far(qn__math_builder_t* k, const qn__mval_t* args) {
   return far_from_zero(k, args, true);
 }
 
-qn__mval_t qn__mf_tan_wide(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_tan_wide(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t y = tangent_of(k, reduce_f32_wide(k, args[0]));
   return qn__mk_call_if(k, kgt(k, args[0], kf(k, LIMIT)), QN__MATH_ID_tan_far, args, y);
 }
 
-static qn__mval_t of_magnitude(qn__mkit_t* k, qn__mval_t magnitude, part_t part) {
+static qn__mval_t of_magnitude(qn__math_builder_t* k, qn__mval_t magnitude, part_t part) {
   qn__mval_t args[] = {magnitude, kf(k, part == COSINE ? 1 : 0)};
   // Without fused multiply-add the first way of f32 would need more and shorter words.
   bool is_wide = !k->is_f64 && !k->is_gpu && !k->has_fma;
@@ -312,19 +312,19 @@ static qn__mval_t of_magnitude(qn__mkit_t* k, qn__mval_t magnitude, part_t part)
 }
 
 // Returns the odd function of x whose value for |x| is y.
-static qn__mval_t with_sign(qn__mkit_t* k, qn__mval_t x, qn__mval_t y) {
+static qn__mval_t with_sign(qn__math_builder_t* k, qn__mval_t x, qn__mval_t y) {
   qn__mval_t sign = kand(k, kbits(k, x), ku(k, UINT64_C(1) << (k->is_f64 ? 63 : 31)));
   return kfrom_bits(k, kxor(k, kbits(k, y), sign));
 }
 
-qn__mval_t qn__mf_sin(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_sin(qn__math_builder_t* k, const qn__mval_t* args) {
   return with_sign(k, args[0], of_magnitude(k, kabs(k, args[0]), SINE));
 }
 
-qn__mval_t qn__mf_cos(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_cos(qn__math_builder_t* k, const qn__mval_t* args) {
   return of_magnitude(k, kabs(k, args[0]), COSINE);
 }
 
-qn__mval_t qn__mf_tan(qn__mkit_t* k, const qn__mval_t* args) {
+qn__mval_t qn__mf_tan(qn__math_builder_t* k, const qn__mval_t* args) {
   return with_sign(k, args[0], of_magnitude(k, kabs(k, args[0]), TANGENT));
 }

@@ -1,9 +1,9 @@
-// ir/math/kit.c: the larger operations of kit.h, and the table of the functions.
+// ir/math/builder.c: the larger operations of builder.h, and the table of the functions.
 //
 // Not here: approximations (exp.c, log.c, pow.c, trig.c).
 #include <assert.h>
 
-#include "ir/math/kit.h"
+#include "ir/math/builder.h"
 
 #include <math.h>
 
@@ -13,29 +13,29 @@
 
 static qn_expr_t dummy = {.kind = QN__EXPR_INT, .dtype = QN_DTYPE_U32};
 
-static qn__mval_t check(qn__mkit_t* k, const qn__ir_expr_t* expr) {
+static qn__mval_t check(qn__math_builder_t* k, const qn__ir_expr_t* expr) {
   if (expr) return expr;
   k->has_failed = true;
   return &dummy;
 }
 
-qn__mval_t qn__mk_int(qn__mkit_t* k, qn_dtype_t dtype, uint64_t value) {
+qn__mval_t qn__mk_int(qn__math_builder_t* k, qn_dtype_t dtype, uint64_t value) {
   return check(k, qn__expr_int(k->arena, dtype, (int64_t)value));
 }
 
-qn__mval_t qn__mk_float(qn__mkit_t* k, qn_dtype_t dtype, double value) {
+qn__mval_t qn__mk_float(qn__math_builder_t* k, qn_dtype_t dtype, double value) {
   double rounded = dtype == QN_DTYPE_F32 ? (double)(float)value : value;
   return check(k, qn__expr_float(k->arena, dtype, rounded));
 }
 
-static qn__ir_var_t* new_var(qn__mkit_t* k, qn__ir_var_kind_t kind, qn_dtype_t dtype) {
+static qn__ir_var_t* new_var(qn__math_builder_t* k, qn__ir_var_kind_t kind, qn_dtype_t dtype) {
   qn__ir_var_t* var = qn__var_new(k->arena, kind, dtype, "");
   if (var) var->id = k->function->var_count++;
   return var;
 }
 
 // Appends `let v = value` and returns v.
-static qn__mval_t let(qn__mkit_t* k, qn__ir_expr_t* value) {
+static qn__mval_t let(qn__math_builder_t* k, qn__ir_expr_t* value) {
   if (!value) return check(k, NULL);
   qn__ir_var_t* var = new_var(k, QN__VAR_LET, value->dtype);
   qn__ir_stmt_t* stmt = qn__stmt_new(k->arena, QN__STMT_LET, (qn__ir_loc_t){0, 0});
@@ -57,7 +57,7 @@ static qn__ir_expr_t* as_operand(qn__mval_t value) {
   return leaf.operand;
 }
 
-static qn__ir_expr_t* new_op(qn__mkit_t* k, uint32_t op, qn_dtype_t dtype, qn__mval_t a,
+static qn__ir_expr_t* new_op(qn__math_builder_t* k, uint32_t op, qn_dtype_t dtype, qn__mval_t a,
                              qn__mval_t b, qn__mval_t c) {
   qn__ir_expr_t* expr = qn__expr_new(k->arena, QN__EXPR_OP, dtype, (qn__ir_loc_t){0, 0});
   if (!expr) return NULL;
@@ -68,18 +68,19 @@ static qn__ir_expr_t* new_op(qn__mkit_t* k, uint32_t op, qn_dtype_t dtype, qn__m
   return expr;
 }
 
-qn__mval_t qn__mk_op(qn__mkit_t* k, uint32_t op, qn_dtype_t dtype, qn__mval_t a, qn__mval_t b,
-                     qn__mval_t c) {
+qn__mval_t qn__mk_op(qn__math_builder_t* k, uint32_t op, qn_dtype_t dtype, qn__mval_t a,
+                     qn__mval_t b, qn__mval_t c) {
   return let(k, new_op(k, op, dtype, a, b, c));
 }
 
-qn__mval_t qn__mk_cast(qn__mkit_t* k, qn__ir_expr_kind_t kind, qn_dtype_t dtype, qn__mval_t a) {
+qn__mval_t qn__mk_cast(qn__math_builder_t* k, qn__ir_expr_kind_t kind, qn_dtype_t dtype,
+                       qn__mval_t a) {
   qn__ir_expr_t* expr = qn__expr_new(k->arena, kind, dtype, (qn__ir_loc_t){0, 0});
   if (expr) expr->args[0] = as_operand(a);
   return let(k, expr);
 }
 
-static qn__ir_expr_t* new_call(qn__mkit_t* k, qn__math_id_t function, qn_dtype_t dtype,
+static qn__ir_expr_t* new_call(qn__math_builder_t* k, qn__math_id_t function, qn_dtype_t dtype,
                                const qn__mval_t* args) {
   uint32_t arity = qn__math_info(function)->arity;
   assert(arity > 0);
@@ -87,12 +88,12 @@ static qn__ir_expr_t* new_call(qn__mkit_t* k, qn__math_id_t function, qn_dtype_t
                 arity > 1 ? args[1] : NULL, arity > 2 ? args[2] : NULL);
 }
 
-qn__mval_t qn__mk_call(qn__mkit_t* k, qn__math_id_t function, qn_dtype_t dtype,
+qn__mval_t qn__mk_call(qn__math_builder_t* k, qn__math_id_t function, qn_dtype_t dtype,
                        const qn__mval_t* args) {
   return let(k, new_call(k, function, dtype, args));
 }
 
-qn__mval_t qn__mk_call_if(qn__mkit_t* k, qn__mval_t condition, qn__math_id_t function,
+qn__mval_t qn__mk_call_if(qn__math_builder_t* k, qn__mval_t condition, qn__math_id_t function,
                           const qn__mval_t* args, qn__mval_t otherwise) {
   qn__ir_expr_t* call = new_call(k, function, otherwise->dtype, args);
   qn__ir_expr_t* expr =
@@ -104,15 +105,15 @@ qn__mval_t qn__mk_call_if(qn__mkit_t* k, qn__mval_t condition, qn__math_id_t fun
   return let(k, expr);
 }
 
-qn__mval_t qn__mk_repeat(qn__mkit_t* k, qn__mval_t count, qn__math_id_t step, qn__mval_t state,
-                         qn__mval_t constant) {
+qn__mval_t qn__mk_repeat(qn__math_builder_t* k, qn__mval_t count, qn__math_id_t step,
+                         qn__mval_t state, qn__mval_t constant) {
   return qn__mk_op(k, QN__MATH_OP_REPEAT + (uint32_t)step, state->dtype, count, state, constant);
 }
 
 // ------------------------------------------------------------------------------------ polynomials
 
-static qn__mval_t horner(qn__mkit_t* k, qn__mval_t x, const double* coefficients, size_t count,
-                         size_t step) {
+static qn__mval_t horner(qn__math_builder_t* k, qn__mval_t x, const double* coefficients,
+                         size_t count, size_t step) {
   size_t last = (count - 1) / step * step;
   qn__mval_t sum = kf(k, coefficients[last]);
   for (size_t i = last; i > 0; i -= step) sum = kmad(k, sum, x, kf(k, coefficients[i - step]));
@@ -123,7 +124,8 @@ static qn__mval_t horner(qn__mkit_t* k, qn__mval_t x, const double* coefficients
 // instruction, but the chain of dependent instructions, for which the processor waits, is half as
 // long (10 % of log). The first coefficient stays apart, so that the errors of the others count
 // less. A GPU runs other threads while it waits.
-qn__mval_t qn__mk_poly(qn__mkit_t* k, qn__mval_t x, const double* coefficients, size_t count) {
+qn__mval_t qn__mk_poly(qn__math_builder_t* k, qn__mval_t x, const double* coefficients,
+                       size_t count) {
   enum { LONG = 6 };
   assert(count > 0);
   if (count < LONG || k->is_gpu) return horner(k, x, coefficients, count, 1);
@@ -135,20 +137,20 @@ qn__mval_t qn__mk_poly(qn__mkit_t* k, qn__mval_t x, const double* coefficients, 
 
 // ------------------------------------------------------------------------------------ exponents
 
-double qn__mk_magic(const qn__mkit_t* k, int bias) {
+double qn__mk_magic(const qn__math_builder_t* k, int bias) {
   return (k->is_f64 ? 0x1.8p52 : 0x1.8p23) + bias;
 }
 
-qn__mval_t qn__mk_word(qn__mkit_t* k, qn__mval_t x) {
+qn__mval_t qn__mk_word(qn__math_builder_t* k, qn__mval_t x) {
   return k->w == k->u ? kbits(k, x) : klow(k, x);
 }
 
-qn__mval_t qn__mk_power(qn__mkit_t* k, qn__mval_t word) {
+qn__mval_t qn__mk_power(qn__math_builder_t* k, qn__mval_t word) {
   qn__mval_t bits = kshl(k, word, k->exponent_shift);
   return k->w == k->u ? kfrom_bits(k, bits) : kjoin(k, bits, ku32(k, 0));
 }
 
-qn__mval_t qn__mk_head(qn__mkit_t* k, qn__mval_t x) {
+qn__mval_t qn__mk_head(qn__math_builder_t* k, qn__mval_t x) {
   if (k->w != k->u) {
     return kjoin(k, khigh(k, x), kand(k, klow(k, x), ku32(k, 0xF8000000u)));
   }
@@ -156,7 +158,7 @@ qn__mval_t qn__mk_head(qn__mkit_t* k, qn__mval_t x) {
   return kfrom_bits(k, kand(k, kbits(k, x), ku(k, mask)));
 }
 
-static qn__msplit_t split_avx512(qn__mkit_t* k, qn__mval_t x) {
+static qn__msplit_t split_avx512(qn__math_builder_t* k, qn__mval_t x) {
   // The power of two that GETMANT took out is the difference of the exponents.
   qn__mval_t m = qn__mk_op(k, QN__MATH_OP_GETMANT, k->f, x, NULL, NULL);
   qn__mval_t exponent = qn__mk_op(k, QN__MATH_OP_GETEXP, k->f, x, NULL, NULL);
@@ -165,7 +167,7 @@ static qn__msplit_t split_avx512(qn__mkit_t* k, qn__mval_t x) {
 }
 
 // Denormal numbers of f32 are shifted up as integers: a GPU's arithmetic may take them for zero.
-static qn__msplit_t split_gpu(qn__mkit_t* k, qn__mval_t x) {
+static qn__msplit_t split_gpu(qn__math_builder_t* k, qn__mval_t x) {
   qn__mval_t bits = k->is_f64 ? khigh(k, x) : kbits(k, x);
   qn__mval_t smallest = ku32(k, k->is_f64 ? 0x100000u : 0x800000u);
   qn__mval_t is_denormal = klt(k, bits, smallest);
@@ -190,7 +192,7 @@ static qn__msplit_t split_gpu(qn__mkit_t* k, qn__mval_t x) {
   return (qn__msplit_t){kto(k, k->f, n), ksub(k, m, kf(k, 1.0))};
 }
 
-qn__msplit_t qn__mk_split(qn__mkit_t* k, qn__mval_t x, bool with_denormals) {
+qn__msplit_t qn__mk_split(qn__math_builder_t* k, qn__mval_t x, bool with_denormals) {
   if (k->has_avx512) return split_avx512(k, x);
   if (k->is_gpu) return split_gpu(k, x);
   int up = k->is_f64 ? 54 : 25;  // how far denormals are scaled
@@ -224,7 +226,7 @@ qn__msplit_t qn__mk_split(qn__mkit_t* k, qn__mval_t x, bool with_denormals) {
   return (qn__msplit_t){ksub(k, exponent, subtract), f};
 }
 
-qn__mval_t qn__mk_has_exponent(qn__mkit_t* k, qn__mval_t x) {
+qn__mval_t qn__mk_has_exponent(qn__math_builder_t* k, qn__mval_t x) {
   qn__mval_t is_finite = kisfinite(k, x);
   if (!k->is_gpu) return kand(k, is_finite, kne(k, x, kf(k, 0.0)));
   qn__mval_t bits =
@@ -234,19 +236,19 @@ qn__mval_t qn__mk_has_exponent(qn__mkit_t* k, qn__mval_t x) {
 
 // ------------------------------------------------------------------------------------ two words
 
-qn__mpair_t qn__mk_two_sum(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+qn__mpair_t qn__mk_two_sum(qn__math_builder_t* k, qn__mval_t a, qn__mval_t b) {
   qn__mval_t sum = kadd(k, a, b);
   qn__mval_t b_part = ksub(k, sum, a);
   qn__mval_t a_part = ksub(k, sum, b_part);
   return (qn__mpair_t){sum, kadd(k, ksub(k, a, a_part), ksub(k, b, b_part))};
 }
 
-qn__mpair_t qn__mk_fast_two_sum(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+qn__mpair_t qn__mk_fast_two_sum(qn__math_builder_t* k, qn__mval_t a, qn__mval_t b) {
   qn__mval_t sum = kadd(k, a, b);
   return (qn__mpair_t){sum, ksub(k, b, ksub(k, sum, a))};
 }
 
-qn__mpair_t qn__mk_two_product(qn__mkit_t* k, qn__mval_t a, qn__mval_t b) {
+qn__mpair_t qn__mk_two_product(qn__math_builder_t* k, qn__mval_t a, qn__mval_t b) {
   qn__mval_t product = kmul(k, a, b);
   if (k->has_fma) return (qn__mpair_t){product, kmad(k, a, b, kneg(k, product))};
   // Heads by clearing bits, not by Veltkamp's multiplication, which may overflow.
@@ -288,10 +290,10 @@ bool qn__math_find(qn_op_t op, qn_dtype_t dtype, qn__math_id_t* out_id) {
   return false;
 }
 
-static qn__mkit_t kit_of(qn__arena_t* arena, qn_dtype_t dtype, uint32_t traits) {
+static qn__math_builder_t builder_of(qn__arena_t* arena, qn_dtype_t dtype, uint32_t traits) {
   bool is_f64 = dtype == QN_DTYPE_F64;
   bool is_gpu = (traits & QN__MATH_IS_GPU) != 0;
-  return (qn__mkit_t){
+  return (qn__math_builder_t){
       .arena = arena,
       .f = dtype,
       .u = is_f64 ? QN_DTYPE_U64 : QN_DTYPE_U32,
@@ -310,14 +312,14 @@ static qn__mkit_t kit_of(qn__arena_t* arena, qn_dtype_t dtype, uint32_t traits) 
   };
 }
 
-qn__mkit_t qn__mk_as(const qn__mkit_t* k, qn_dtype_t f) {
-  qn__mkit_t other = kit_of(k->arena, f, k->has_avx512_wide ? QN__MATH_HAS_AVX512 : 0u);
+qn__math_builder_t qn__mk_as(const qn__math_builder_t* k, qn_dtype_t f) {
+  qn__math_builder_t other = builder_of(k->arena, f, k->has_avx512_wide ? QN__MATH_HAS_AVX512 : 0u);
   other.function = k->function;
   other.has_fma = k->has_fma;
   return other;
 }
 
-typedef qn__mval_t (*body_fn_t)(qn__mkit_t* k, const qn__mval_t* args);
+typedef qn__mval_t (*body_fn_t)(qn__math_builder_t* k, const qn__mval_t* args);
 
 static const body_fn_t bodies[] = {
 #define QN_MATH(name, op, arity, f32, f64, needs) qn__mf_##name,
@@ -328,15 +330,15 @@ static const body_fn_t bodies[] = {
 bool qn__math_build(qn__arena_t* arena, qn__math_id_t id, qn_dtype_t dtype, uint32_t traits,
                     qn__math_function_t* out) {
   *out = (qn__math_function_t){.result = NULL};
-  qn__mkit_t kit = kit_of(arena, dtype, traits);
-  kit.function = out;
+  qn__math_builder_t builder = builder_of(arena, dtype, traits);
+  builder.function = out;
   qn__mval_t args[3] = {&dummy, &dummy, &dummy};
   for (uint32_t i = 0; i < infos[id].arity; i++) {
     bool is_exponent = infos[id].op == QN_OP_LDEXP && i == 1;
-    out->params[i] = new_var(&kit, QN__VAR_SCALAR, is_exponent ? QN_DTYPE_I32 : dtype);
+    out->params[i] = new_var(&builder, QN__VAR_SCALAR, is_exponent ? QN_DTYPE_I32 : dtype);
     if (!out->params[i]) return false;
-    args[i] = check(&kit, qn__expr_var(arena, out->params[i]));
+    args[i] = check(&builder, qn__expr_var(arena, out->params[i]));
   }
-  out->result = bodies[id](&kit, args);
-  return !kit.has_failed;
+  out->result = bodies[id](&builder, args);
+  return !builder.has_failed;
 }
