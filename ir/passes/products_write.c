@@ -84,3 +84,44 @@ qn__ir_expr_t* qn__product_add(qn__product_t* product, qn__ir_expr_t* sum, qn__i
   if (is_fused) return qn__expr_op(pb->arena, QN_OP_FMA, term->args[0], term->args[1], sum);
   return qn__expr_op(pb->arena, qn__reduce_op(kind), sum, term, NULL);
 }
+
+bool qn__product_names_side(const qn__product_t* product, qn__product_side_t side) {
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    if (product->is_needed[i] && (product->names[i].mask & product->side_dims[side])) return true;
+  }
+  return false;
+}
+
+void qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out,
+                              qn__ir_expr_t** out_begin, qn__ir_expr_t** out_steps) {
+  qn__pass_builder_t* pb = product->pb;
+  const qn__ir_expr_t* reduce = product->reduce;
+  bool is_needed[qn__product_max_names] = {false};
+  qn__product_needs(product, reduce->reduce.begin, is_needed);
+  qn__product_needs(product, reduce->reduce.end, is_needed);
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    is_needed[i] |= product->is_needed[i];
+    for (uint32_t o = 0; o < product->operand_count; ++o) {
+      is_needed[i] |= product->operands[o].is_needed[i];
+    }
+  }
+  uint32_t inner = qn__product_both(product) | QN__PRODUCT_STEP | QN__PRODUCT_FIXED;
+  qn__product_write_lets(product, out, is_needed, 0, inner);
+  *out_begin = qn__pb_named(pb, out, "begin", qn__product_copy(product, reduce->reduce.begin));
+  qn__ir_expr_t* end = qn__pb_named(pb, out, "end", qn__product_copy(product, reduce->reduce.end));
+  *out_steps = NULL;
+  if (!*out_begin || !end) return;
+  *out_steps = qn__pb_named(pb, out, "steps", qn__pb_range(pb, *out_begin, end));
+}
+
+void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total) {
+  qn__nest_t* nest = product->nest;
+  for (qn__ir_stmt_t* let = nest->lets.first; let; let = let->next) {
+    qn__product_write_let(product, out, &product->names[qn__product_name(product, let->let.var)]);
+  }
+  qn__product_name_t* name = &product->names[product->name_count - 1];
+  assert(!name->let && (!total || name->var->dtype == total->dtype));  // qn__product_replace
+  name->now = total;
+  qn__ir_block_t body = {NULL, NULL};
+  if (total && qn__product_copy_block(product, &nest->body, &body)) qn__block_splice(out, &body);
+}

@@ -27,6 +27,14 @@ void qn__product_write_let(qn__product_t* product, qn__ir_block_t* out, qn__prod
 // none of `none`.
 void qn__product_write_lets(qn__product_t* product, qn__ir_block_t* out, const bool* is_needed,
                             uint32_t any, uint32_t none);
+// Returns true if the summand, without its operands, uses a loop of this side.
+bool qn__product_names_side(const qn__product_t* product, qn__product_side_t side);
+// Appends the lets that are the same for all rows, columns and steps, and the bounds of the
+// reduction. Without memory `*out_steps` is NULL.
+void qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out,
+                              qn__ir_expr_t** out_begin, qn__ir_expr_t** out_steps);
+// Appends the body of the nest, in which the reduction is `total`. Consumes `total`.
+void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total);
 // Returns a partial result and one more term, fused where the target can.
 qn__ir_expr_t* qn__product_add(qn__product_t* product, qn__ir_expr_t* sum, qn__ir_expr_t* term);
 

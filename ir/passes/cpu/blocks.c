@@ -52,6 +52,7 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
     if (product->operands[o].side != QN__PRODUCT_COLUMN) continue;
     packed_size += (int64_t)qn_dtype_size_bytes(product->operands[o].value->dtype);
   }
+  assert(packed_size > 0);  // a product has an operand on either side
   bool has_many_registers = options->vector_bytes >= 64;
   bool is_large = qn__product_summand_size(product) > max_summand || product->operand_count > 2;
   shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
@@ -117,19 +118,12 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
   return !qn__pb_stopped(pb);
 }
 
-static bool is_ordered(const qn__ir_stmt_t* stmt) {
-  return stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_WHILE ||
-         stmt->kind == QN__STMT_BARRIER;
-}
-
 static void visit(qn__pass_builder_t* pb, qn__ir_block_t* block, bool is_parallel) {
   qn__ir_block_t out = {NULL, NULL};
   qn__ir_stmt_t* stmt;
   while ((stmt = qn__block_pop(block)) != NULL) {
-    bool is_candidate =
-        qn__is_independent_loop(stmt) && !qn__block_any(&stmt->loop.body, is_ordered);
     qn__ir_block_t blocks = {NULL, NULL};
-    if (is_candidate && write_product(pb, stmt, is_parallel, &blocks)) {
+    if (qn__is_independent_loop(stmt) && write_product(pb, stmt, is_parallel, &blocks)) {
       qn__block_splice(&out, &blocks);
       continue;
     }

@@ -52,14 +52,6 @@ static void write_transfer(kernel_t* self, qn__ir_block_t* out, bool is_load) {
   }
 }
 
-// Returns true if the summand, without its operands, uses a loop of this side.
-static bool names_side(const qn__product_t* product, qn__product_side_t side) {
-  for (uint32_t i = 0; i < product->name_count; ++i) {
-    if (product->is_needed[i] && (product->names[i].mask & product->side_dims[side])) return true;
-  }
-  return false;
-}
-
 // Appends the loop variables of `side` at line `line` of the task, or at the last line if it is
 // beyond that, and sets them.
 static void place_line(kernel_t* self, qn__ir_block_t* out, qn__product_side_t side,
@@ -97,7 +89,7 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   qn__ir_stmt_t* loop = vector_loop(self, "v");
   if (!loop) return;
   qn__ir_block_t* body = &loop->loop.body;
-  if (names_side(product, QN__PRODUCT_COLUMN)) {
+  if (qn__product_names_side(product, QN__PRODUCT_COLUMN)) {
     qn__ir_expr_t* column =
         qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->panel), w->shape->width);
     column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
@@ -139,7 +131,7 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_
   kernel_t self = {.w = w, .height = height, .row = row, .panel = panel, .steps = steps};
   self.tile = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->product->reduce->dtype, "tile", height,
                            w->shape->width);
-  if (names_side(w->product, QN__PRODUCT_ROW)) {
+  if (qn__product_names_side(w->product, QN__PRODUCT_ROW)) {
     for (int64_t u = 0; u < height; ++u) {
       place_line(&self, out, QN__PRODUCT_ROW,
                  qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, row), u));

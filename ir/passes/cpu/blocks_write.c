@@ -28,10 +28,6 @@ static qn__ir_expr_t* copy(const qn__blocks_writer_t* w, const qn__ir_expr_t* ex
   return qn__pb_copy(w->pb, expr);
 }
 
-static qn__ir_expr_t* least(const qn__blocks_writer_t* w, qn__ir_expr_t* a, int64_t b) {
-  return qn__pb_op_int(w->pb, QN_OP_MIN, a, b);
-}
-
 // ---- the task's part of the result
 
 // Appends the first line and the number of lines of a task. `rest` is the task's number, from
@@ -56,29 +52,6 @@ static void write_side(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_
   qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, extent), copy(w, w->first[side]));
   w->count[side] = qn__pb_named(pb, out, is_row ? "row_count" : "column_count",
                                 qn__pb_op(pb, QN_OP_MIN, left, lines));
-}
-
-// Appends the lets that are the same for the whole task, and the bounds of the reduction.
-static void write_bounds(qn__blocks_writer_t* w, qn__ir_block_t* out) {
-  qn__product_t* product = w->product;
-  bool is_needed[qn__product_max_names] = {false};
-  qn__product_needs(product, product->reduce->reduce.begin, is_needed);
-  qn__product_needs(product, product->reduce->reduce.end, is_needed);
-  for (uint32_t i = 0; i < product->name_count; ++i) {
-    is_needed[i] |= product->is_needed[i];
-    for (uint32_t o = 0; o < product->operand_count; ++o) {
-      is_needed[i] |= product->operands[o].is_needed[i];
-    }
-  }
-  uint32_t inner = qn__product_both(product) | QN__PRODUCT_STEP | QN__PRODUCT_FIXED;
-  qn__product_write_lets(product, out, is_needed, 0, inner);
-  w->begin =
-      qn__pb_named(w->pb, out, "begin", qn__product_copy(product, product->reduce->reduce.begin));
-  qn__ir_expr_t* end =
-      qn__pb_named(w->pb, out, "end", qn__product_copy(product, product->reduce->reduce.end));
-  if (w->begin && end) {
-    w->steps = qn__pb_named(w->pb, out, "steps", qn__pb_range(w->pb, w->begin, end));
-  }
 }
 
 // Returns true if the packed operand is contiguous along the steps, as it is in memory. The kernel
@@ -269,7 +242,7 @@ static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   steps.first = qn__pb_named(pb, body, "done",
                              qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), depth));
   qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, w->steps), copy(w, steps.first));
-  steps.count = qn__pb_named(pb, body, "count", least(w, left, depth));
+  steps.count = qn__pb_named(pb, body, "count", qn__pb_op_int(pb, QN_OP_MIN, left, depth));
   if (!steps.count || !steps.first) return;
   write_tiles(w, body, &steps);
   qn__block_append(out, loop);
@@ -281,7 +254,6 @@ static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   qn__ir_stmt_t* loops[qn__product_sides];
-  qn__ir_block_t* to = out;
   for (int s = 0; s < qn__product_sides; ++s) {
     bool is_row = s == QN__PRODUCT_ROW;
     loops[s] = qn__pb_count_loop(pb, is_row ? QN_LOOP_SERIAL : QN_LOOP_PARALLEL, is_row ? "i" : "j",
@@ -294,17 +266,11 @@ static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out) {
     qn__product_place(product, &loops[s]->loop.body, product->side_dims[s], place);
   }
   qn__ir_block_t* body = &loops[QN__PRODUCT_COLUMN]->loop.body;
-  for (qn__ir_stmt_t* let = product->nest->lets.first; let; let = let->next) {
-    qn__product_write_let(product, body, &product->names[qn__product_name(product, let->let.var)]);
-  }
-  qn__product_name_t* total = &product->names[product->name_count - 1];
-  total->now = qn__pb_load(pb, w->acc, qn__pb_use(pb, loops[QN__PRODUCT_ROW]->loop.var),
-                           qn__pb_use(pb, loops[QN__PRODUCT_COLUMN]->loop.var));
-  qn__ir_block_t stmts = {NULL, NULL};
-  if (!total->now || !qn__product_copy_block(product, &product->nest->body, &stmts)) return;
-  qn__block_splice(body, &stmts);
+  qn__product_write_body(product, body,
+                         qn__pb_load(pb, w->acc, qn__pb_use(pb, loops[QN__PRODUCT_ROW]->loop.var),
+                                     qn__pb_use(pb, loops[QN__PRODUCT_COLUMN]->loop.var)));
   qn__block_append(&loops[QN__PRODUCT_ROW]->loop.body, loops[QN__PRODUCT_COLUMN]);
-  qn__block_append(to, loops[QN__PRODUCT_ROW]);
+  qn__block_append(out, loops[QN__PRODUCT_ROW]);
 }
 
 // ---- all
@@ -333,7 +299,7 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
   write_side(w, body, QN__PRODUCT_ROW, &rest);
   if (!rest || qn__pb_stopped(pb)) return;
   qn__product_place(product, body, qn__product_batch(product), rest);
-  write_bounds(w, body);
+  qn__product_write_bounds(product, body, &w->begin, &w->steps);
   if (!w->steps || qn__pb_stopped(pb)) return;
   write_buffers(w, body);
   write_steps(w, body);

@@ -32,19 +32,10 @@ static qn__ir_expr_t* tiles_along(qn__tile_writer_t* w, qn__product_side_t side,
   return qn__pb_op_int(w->pb, QN_OP_CEILDIV, extent, qn__tile_extent(w->tile, side));
 }
 
-// Returns true if the summand, without its operands, uses a loop of this side.
-static bool names_side(const qn__tile_writer_t* w, qn__product_side_t side) {
-  for (uint32_t i = 0; i < w->product->name_count; ++i) {
-    if (w->product->is_needed[i] && (w->product->names[i].mask & w->product->side_dims[side]))
-      return true;
-  }
-  return false;
-}
-
 static void write_outputs(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_side_t side) {
   qn__pass_builder_t* pb = w->pb;
   qn__tile_t* tile = w->tile;
-  bool is_clamped = !w->is_exact[side] && names_side(w, side);
+  bool is_clamped = !w->is_exact[side] && qn__product_names_side(w->product, side);
   for (int64_t m = 0; m < tile->shape.outputs[side]; ++m) {
     qn__tile_place_t* place = &w->places[side][m];
     qn__ir_expr_t* line =
@@ -101,36 +92,6 @@ static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t*
         qn__pb_op_int(pb, QN_OP_MUL, group, qn__tile_group(tile, (qn__product_side_t)s)));
   }
   for (int s = 0; s < qn__product_sides; ++s) write_outputs(w, out, (qn__product_side_t)s);
-}
-
-// Appends the lets that are the same for the whole block, and the bounds of the reduction.
-static void write_bounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
-  qn__pass_builder_t* pb = w->pb;
-  qn__tile_t* tile = w->tile;
-  bool is_needed[qn__product_max_names] = {false};
-  qn__product_needs(w->product, w->product->reduce->reduce.begin, is_needed);
-  qn__product_needs(w->product, w->product->reduce->reduce.end, is_needed);
-  for (uint32_t i = 0; i < w->product->name_count; ++i) {
-    is_needed[i] |= w->product->is_needed[i];
-    for (uint32_t o = 0; o < w->product->operand_count; ++o) {
-      is_needed[i] |= w->product->operands[o].is_needed[i];
-    }
-  }
-  uint32_t inner = qn__product_both(w->product) | QN__PRODUCT_STEP;
-  qn__product_write_lets(w->product, out, is_needed, 0, inner | QN__PRODUCT_FIXED);
-  w->begin = qn__pb_named(pb, out, "begin",
-                          qn__product_copy(w->product, w->product->reduce->reduce.begin));
-  qn__ir_expr_t* end =
-      qn__pb_named(pb, out, "end", qn__product_copy(w->product, w->product->reduce->reduce.end));
-  if (!w->begin || !end) return;
-  qn__ir_expr_t* steps = qn__pb_range(pb, w->begin, end);
-  int64_t count;
-  if (steps && qn__expr_const_int(steps, &count)) {
-    w->steps = steps;
-    w->has_even_steps = count > 0 && count % tile->shape.depth == 0;
-    return;
-  }
-  w->steps = qn__pb_named(pb, out, "steps", steps);
 }
 
 static void write_zeros(qn__tile_writer_t* w, qn__ir_block_t* out) {
@@ -194,8 +155,6 @@ static void write_rounds(qn__tile_writer_t* w, qn__ir_block_t* out) {
 
 static void write_results(qn__tile_writer_t* w, qn__ir_block_t* out) {
   qn__tile_t* tile = w->tile;
-  qn__product_name_t* total = &w->product->names[w->product->name_count - 1];
-  assert(!total->let && total->var->dtype == w->acc->dtype);  // qn__product_replace
   for (int64_t m = 0; m < tile->shape.outputs[QN__PRODUCT_ROW]; ++m) {
     qn__product_set(w->product, w->product->side_dims[QN__PRODUCT_ROW],
                     w->places[QN__PRODUCT_ROW][m].now);
@@ -205,15 +164,7 @@ static void write_results(qn__tile_writer_t* w, qn__ir_block_t* out) {
                       w->places[QN__PRODUCT_COLUMN][n].now);
       qn__ir_block_t* columns = inside(w, rows, QN__PRODUCT_COLUMN, n);
       if (!columns) return;
-      for (qn__ir_stmt_t* let = w->product->nest->lets.first; let; let = let->next) {
-        qn__product_write_let(w->product, columns,
-                              &w->product->names[qn__product_name(w->product, let->let.var)]);
-      }
-      total->now = qn__tile_load_acc(w, m, n);
-      qn__ir_block_t body = {NULL, NULL};
-      if (!total->now || !qn__product_copy_block(w->product, &w->product->nest->body, &body))
-        return;
-      qn__block_splice(columns, &body);
+      qn__product_write_body(w->product, columns, qn__tile_load_acc(w, m, n));
     }
   }
 }
@@ -240,9 +191,12 @@ void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   if (qn__pb_stopped(pb)) return;
   write_heads(w, &body, launch->loop.var);
   if (qn__pb_stopped(pb)) return;
-  write_bounds(w, &body);
+  qn__product_write_bounds(product, &body, &w->begin, &w->steps);
   write_zeros(w, &body);
   if (qn__pb_stopped(pb)) return;
+  int64_t steps;
+  w->has_even_steps =
+      qn__expr_const_int(w->steps, &steps) && steps > 0 && steps % tile->shape.depth == 0;
   write_rounds(w, &body);
   if (qn__pb_stopped(pb)) return;
   write_results(w, &body);
