@@ -18,7 +18,7 @@ enum {
   min_columns = 8,           // fewer leave vectors empty
   min_steps = 4,
   max_summand = 4,          // instructions of a summand for the largest tile of registers
-  max_rows = 96,            // of a task; a multiple of all heights
+  max_rows = 120,           // of a task; a multiple of all heights
   max_stack_bytes = 65536,  // of the sums of a task, and of its packed columns
 };
 
@@ -56,6 +56,8 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   bool has_many_registers = options->vector_bytes >= 64;
   bool is_large = qn__product_summand_size(product) > max_summand || product->operand_count > 2;
   shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
+  // Four rows of two vectors hide the latency of additions where there are 32 registers.
+  shape->edge_height = shape->height / (has_many_registers && !is_large ? 3 : 2);
   shape->width = 2 * (int64_t)options->vector_bytes / size;
   // A panel of columns fills half of the first cache. The sums of a task and its packed columns
   // fill an eighth of the second each, so that the rows of other panels stay there, too.

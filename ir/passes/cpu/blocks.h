@@ -10,12 +10,13 @@
 
 // The sizes of a task and of the tile that registers hold.
 typedef struct qn__blocks_shape {
-  int64_t height;    // rows of the tile in registers
-  int64_t width;     // columns of it: some vectors
-  int64_t depth;     // steps of the reduction that the packed operands hold at once
-  int64_t rows;      // of a task at most: a multiple of `height`
-  int64_t columns;   // of a task at most: a multiple of `width`
-  int64_t min_rows;  // of a product: fewer are not worth packing
+  int64_t height;       // rows of the tile in registers
+  int64_t edge_height;  // rows of a smaller one: a divisor of `height`
+  int64_t width;        // columns of both: some vectors
+  int64_t depth;        // steps of the reduction that the packed operands hold at once
+  int64_t rows;         // of a task at most: a multiple of `height`
+  int64_t columns;      // of a task at most: a multiple of `width`
+  int64_t min_rows;     // of a product: fewer are not worth packing
 } qn__blocks_shape_t;
 
 typedef struct qn__blocks_writer {
@@ -39,16 +40,23 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
 
 // ---- blocks_kernel.c
 
-// A step of the reduction's blocks: the first step and how many there are.
+// The steps of the reduction that the packed operands hold.
 typedef struct qn__blocks_steps {
   qn__ir_expr_t* first;
   qn__ir_expr_t* count;
 } qn__blocks_steps_t;
 
-// Adds up `steps` for the tile of `height` rows at line `row` of the task, `lines` of which exist,
-// and the columns of panel `panel`.
-void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_t height,
-                             qn__ir_expr_t* row, qn__ir_expr_t* panel,
-                             const qn__blocks_steps_t* steps);
+// A tile of sums that registers hold.
+typedef struct qn__blocks_tile {
+  int64_t height;
+  qn__ir_expr_t* row;    // where the packed rows begin, of the task
+  qn__ir_expr_t* line;   // the first row of this tile, of the packed rows
+  qn__ir_expr_t* panel;  // of columns
+  const qn__blocks_steps_t* steps;
+} qn__blocks_tile_t;
+
+// Adds up the steps for a tile. A row beyond the task's last is a copy of that.
+void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                             const qn__blocks_tile_t* tile);
 
 #endif  // QUERN_IR_PASSES_CPU_BLOCKS_H_

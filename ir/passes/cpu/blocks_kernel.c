@@ -17,11 +17,8 @@ enum { max_height = 16 };
 
 typedef struct kernel {
   qn__blocks_writer_t* w;
-  int64_t height;
-  qn__ir_expr_t* row;    // of the task
-  qn__ir_expr_t* panel;  // of columns
-  const qn__blocks_steps_t* steps;
-  qn__ir_buffer_t* tile;
+  const qn__blocks_tile_t* tile;
+  qn__ir_buffer_t* sums;
   qn__ir_expr_t* rows[max_height][qn__max_nest];  // values of the row loops, if they are needed
 } kernel_t;
 
@@ -30,23 +27,31 @@ static qn__ir_stmt_t* vector_loop(kernel_t* self, const char* name) {
   return qn__pb_count_loop(pb, QN_LOOP_VECTOR, name, qn__pb_int(pb, self->w->shape->width));
 }
 
+// Returns row `u` of the tile, of the task.
+static qn__ir_expr_t* row_of(const kernel_t* self, int64_t u) {
+  qn__pass_builder_t* pb = self->w->pb;
+  const qn__blocks_tile_t* tile = self->tile;
+  qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, tile->line), u);
+  return qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, tile->row), line);
+}
+
 // Copies the tile from or to the sums of the task.
 static void write_transfer(kernel_t* self, qn__ir_block_t* out, bool is_load) {
   qn__blocks_writer_t* w = self->w;
   qn__pass_builder_t* pb = w->pb;
-  for (int64_t u = 0; u < self->height; ++u) {
+  for (int64_t u = 0; u < self->tile->height; ++u) {
     qn__ir_stmt_t* loop = vector_loop(self, "v");
     if (!loop) return;
-    qn__ir_expr_t* row = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, self->row), u);
+    qn__ir_expr_t* row = row_of(self, u);
     qn__ir_expr_t* column =
-        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->panel), w->shape->width);
+        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->width);
     column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
     qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
     qn__ir_stmt_t* store = is_load
-                               ? qn__pb_store(pb, self->tile, qn__pb_int(pb, u), own,
+                               ? qn__pb_store(pb, self->sums, qn__pb_int(pb, u), own,
                                               qn__pb_load(pb, w->acc, row, column))
                                : qn__pb_store(pb, w->acc, row, column,
-                                              qn__pb_load(pb, self->tile, qn__pb_int(pb, u), own));
+                                              qn__pb_load(pb, self->sums, qn__pb_int(pb, u), own));
     qn__pb_append(&loop->loop.body, store);
     qn__block_append(out, loop);
   }
@@ -72,15 +77,16 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
   if (product->is_needed[product->step]) {
     qn__ir_expr_t* step =
-        qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->steps->first), qn__pb_use(pb, p));
+        qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->steps->first), qn__pb_use(pb, p));
     qn__product_set_step(product, out, w->begin, step);
   }
   qn__ir_var_t* elements[qn__product_max_operands][max_height] = {{NULL}};
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
     if (operand->side != QN__PRODUCT_ROW) continue;
-    for (int64_t u = 0; u < self->height; ++u) {
-      qn__ir_expr_t* at[2] = {qn__pb_int(pb, u), qn__pb_use(pb, p)};
+    for (int64_t u = 0; u < self->tile->height; ++u) {
+      qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->line), u);
+      qn__ir_expr_t* at[2] = {line, qn__pb_use(pb, p)};
       bool is_along = operand->runs_along_step;
       elements[o][u] =
           qn__pb_let(pb, out, "a", qn__pb_load(pb, w->packed[o], at[!is_along], at[is_along]));
@@ -91,21 +97,22 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   qn__ir_block_t* body = &loop->loop.body;
   if (qn__product_names_side(product, QN__PRODUCT_COLUMN)) {
     qn__ir_expr_t* column =
-        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->panel), w->shape->width);
+        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->width);
     column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
     place_line(self, body, QN__PRODUCT_COLUMN, column);
   }
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
     if (operand->side != QN__PRODUCT_COLUMN) continue;
-    qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->panel), w->shape->depth);
+    qn__ir_expr_t* at =
+        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->depth);
     at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_use(pb, p));
     elements[o][0] = qn__pb_let(pb, body, "b",
                                 qn__pb_load(pb, w->packed[o], at, qn__pb_use(pb, loop->loop.var)));
   }
   // Lets that depend on no row are written once.
   uint32_t column_or_step = product->side_dims[QN__PRODUCT_COLUMN] | QN__PRODUCT_STEP;
-  for (int64_t u = 0; u < self->height; ++u) {
+  for (int64_t u = 0; u < self->tile->height; ++u) {
     qn__product_set(product, rows, self->rows[u]);
     for (uint32_t o = 0; o < product->operand_count; ++o) {
       const qn__product_operand_t* operand = &product->operands[o];
@@ -115,26 +122,24 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
     qn__product_write_lets(product, body, product->is_needed, rows | column_or_step, 0);
     qn__ir_expr_t* term = qn__product_copy(product, product->reduce->reduce.value);
     qn__ir_expr_t* sum = qn__product_add(
-        product, qn__pb_load(pb, self->tile, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var)),
+        product, qn__pb_load(pb, self->sums, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var)),
         term);
     qn__pb_append(
-        body, qn__pb_store(pb, self->tile, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var), sum));
+        body, qn__pb_store(pb, self->sums, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var), sum));
   }
   qn__block_append(out, loop);
 }
 
-void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_t height,
-                             qn__ir_expr_t* row, qn__ir_expr_t* panel,
-                             const qn__blocks_steps_t* steps) {
+void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                             const qn__blocks_tile_t* tile) {
   qn__pass_builder_t* pb = w->pb;
-  assert(height <= max_height);
-  kernel_t self = {.w = w, .height = height, .row = row, .panel = panel, .steps = steps};
-  self.tile = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->product->reduce->dtype, "tile", height,
-                           w->shape->width);
+  assert(tile->height <= max_height && w->shape->height % tile->height == 0);
+  kernel_t self = {.w = w, .tile = tile};
+  self.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->product->reduce->dtype, "tile",
+                           tile->height, w->shape->width);
   if (qn__product_names_side(w->product, QN__PRODUCT_ROW)) {
-    for (int64_t u = 0; u < height; ++u) {
-      place_line(&self, out, QN__PRODUCT_ROW,
-                 qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, row), u));
+    for (int64_t u = 0; u < tile->height; ++u) {
+      place_line(&self, out, QN__PRODUCT_ROW, row_of(&self, u));
       for (uint32_t d = 0; d < w->product->nest->count; ++d) {
         self.rows[u][d] = w->product->names[d].now;
       }
@@ -142,7 +147,8 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_
   }
   if (qn__pb_stopped(pb)) return;
   write_transfer(&self, out, true);
-  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", qn__pb_copy(pb, steps->count));
+  qn__ir_stmt_t* loop =
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", qn__pb_copy(pb, tile->steps->count));
   if (!loop) return;
   write_step(&self, &loop->loop.body, loop->loop.var);
   qn__block_append(out, loop);

@@ -93,13 +93,12 @@ static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
 
 // ---- packing
 
-// A panel of lines: of a tile's rows, or of `width` columns.
+// The lines of a tile's rows, or of `width` columns.
 typedef struct panel {
   qn__product_side_t side;
   qn__ir_expr_t* line;    // the first, of the task
   int64_t lines;          // of the panel
   qn__ir_expr_t* number;  // for columns
-  const qn__blocks_steps_t* steps;
 } panel_t;
 
 // Returns the indices of element (line, step) of the packed operand.
@@ -116,70 +115,136 @@ static void place_of(qn__blocks_writer_t* w, const panel_t* panel,
   out_indices[1] = is_along ? step : line;
 }
 
-// Appends `packed[line, step] = value` for the lines of a panel, contiguous as the operand is. A
-// line beyond the edge is a copy of the last one if `is_clamped`.
-static void write_values(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel,
-                         uint32_t o, bool is_clamped) {
+// Returns a loop over steps, which sets the variable of the reduction.
+static qn__ir_stmt_t* steps_loop(qn__blocks_writer_t* w, const qn__blocks_steps_t* steps,
+                                 qn_loop_kind_t kind) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "p", copy(w, steps->count));
+  if (!loop) return NULL;
+  qn__ir_expr_t* step =
+      qn__pb_op(pb, QN_OP_ADD, copy(w, steps->first), qn__pb_use(pb, loop->loop.var));
+  qn__product_set_step(w->product, &loop->loop.body, w->begin, step);
+  return loop;
+}
+
+// Appends `packed[line, p] = value` for the lines of a panel: for one step, or for all steps of an
+// operand that is contiguous along them (`p` is NULL). A line beyond the edge is a copy of the last
+// one if `is_clamped`.
+static void write_lines(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel,
+                        const qn__blocks_steps_t* steps, uint32_t o, qn__ir_var_t* p,
+                        bool is_clamped) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   const qn__product_operand_t* operand = &product->operands[o];
-  bool is_along = operand->runs_along_step;
-  const qn_loop_kind_t kinds[2] = {QN_LOOP_PARALLEL, QN_LOOP_SERIAL};
-  qn__ir_stmt_t* lines =
-      qn__pb_count_loop(pb, kinds[is_along], "line", qn__pb_int(pb, panel->lines));
-  qn__ir_stmt_t* steps = qn__pb_count_loop(pb, kinds[!is_along], "p", copy(w, panel->steps->count));
-  if (!lines || !steps) return;
-  qn__ir_stmt_t* outer = is_along ? lines : steps;
-  qn__ir_stmt_t* inner = is_along ? steps : lines;
-  qn__ir_block_t* body = &inner->loop.body;
-  qn__ir_block_t* line_body = &lines->loop.body;
+  assert(operand->runs_along_step == !p && operand->side == panel->side);
+  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, p ? QN_LOOP_PARALLEL : QN_LOOP_SERIAL, "line",
+                                           qn__pb_int(pb, panel->lines));
+  if (!lines) return;
+  qn__ir_block_t* body = &lines->loop.body;
   qn__ir_expr_t* line =
       qn__pb_op(pb, QN_OP_ADD, copy(w, panel->line), qn__pb_use(pb, lines->loop.var));
   if (is_clamped) {
     line = qn__pb_op(pb, QN_OP_MIN, line,
                      qn__pb_op_int(pb, QN_OP_ADD, copy(w, w->count[panel->side]), -1));
   }
-  qn__ir_var_t* at = qn__pb_let(pb, line_body, "at",
-                                qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[panel->side]), line));
+  qn__ir_var_t* at =
+      qn__pb_let(pb, body, "at", qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[panel->side]), line));
   if (!at) return;
-  qn__product_place(product, line_body, product->side_dims[panel->side], at);
-  qn__ir_expr_t* step =
-      qn__pb_op(pb, QN_OP_ADD, copy(w, panel->steps->first), qn__pb_use(pb, steps->loop.var));
-  qn__product_set_step(product, &steps->loop.body, w->begin, step);
+  qn__product_place(product, body, product->side_dims[panel->side], at);
+  qn__ir_stmt_t* loop = NULL;
+  if (!p) {
+    loop = steps_loop(w, steps, QN_LOOP_PARALLEL);
+    if (!loop) return;
+    p = loop->loop.var;
+    body = &loop->loop.body;
+  }
   qn__product_write_lets(product, body, operand->is_needed,
                          product->side_dims[panel->side] | QN__PRODUCT_STEP, 0);
   qn__ir_expr_t* place[2];
-  place_of(w, panel, operand, qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, steps->loop.var),
-           place);
+  place_of(w, panel, operand, qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, p), place);
   qn__pb_append(body, qn__pb_store(pb, w->packed[o], place[0], place[1],
                                    qn__product_copy(product, operand->value)));
-  qn__block_append(&outer->loop.body, inner);
-  qn__block_append(out, outer);
+  if (loop) qn__block_append(&lines->loop.body, loop);
+  qn__block_append(out, lines);
 }
 
-// Packs the operands of a panel. A whole panel needs no clamp, so that its vectors across the lines
+// Packs one operand for a panel. Across the lines a whole panel needs no clamp, so that its vectors
 // are contiguous.
-static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel) {
+static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel,
+                        const qn__blocks_steps_t* steps, uint32_t o, qn__ir_var_t* p) {
+  if (!p) {
+    write_lines(w, out, panel, steps, o, NULL, true);
+    return;
+  }
   qn__pass_builder_t* pb = w->pb;
+  qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, copy(w, panel->line), panel->lines);
+  qn__ir_expr_t* is_whole = qn__pb_op(pb, QN_OP_LE, end, copy(w, w->count[panel->side]));
+  qn__ir_block_t whole = {NULL, NULL};
+  write_lines(w, &whole, panel, steps, o, p, false);
+  qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, whole);
+  if (!test) return;
+  write_lines(w, &test->if_.else_block, panel, steps, o, p, true);
+  qn__block_append(out, test);
+}
+
+// Packs the operands of a side: for the tile of rows at line `row`, or for all panels of columns.
+// Memory is read in the order in which it is contiguous, as far as a block goes.
+static void write_packed(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
+                         qn__ir_expr_t* panels, const qn__blocks_steps_t* steps) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__product_side_t side = row ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN;
   for (uint32_t o = 0; o < w->product->operand_count; ++o) {
     const qn__product_operand_t* operand = &w->product->operands[o];
-    if (operand->side != panel->side) continue;
-    if (operand->runs_along_step) {
-      write_values(w, out, panel, o, true);
-      continue;
+    if (operand->side != side) continue;
+    qn__ir_stmt_t* loop = NULL;
+    if (!operand->runs_along_step) {
+      loop = steps_loop(w, steps, QN_LOOP_SERIAL);
+      if (!loop) return;
     }
-    qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, copy(w, panel->line), panel->lines);
-    qn__ir_expr_t* is_whole = qn__pb_op(pb, QN_OP_LE, end, copy(w, w->count[panel->side]));
-    qn__ir_block_t whole = {NULL, NULL};
-    write_values(w, &whole, panel, o, false);
-    qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, whole);
-    if (!test) return;
-    write_values(w, &test->if_.else_block, panel, o, true);
-    qn__block_append(out, test);
+    qn__ir_block_t* body = loop ? &loop->loop.body : out;
+    qn__ir_var_t* p = loop ? loop->loop.var : NULL;
+    panel_t panel = {.side = side, .line = row, .lines = w->shape->height};
+    if (side == QN__PRODUCT_ROW) {
+      write_panel(w, body, &panel, steps, o, p);
+    } else {
+      qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));
+      if (!across) return;
+      panel.number = qn__pb_use(pb, across->loop.var);
+      panel.line = qn__pb_op_int(pb, QN_OP_MUL, panel.number, w->shape->width);
+      panel.lines = w->shape->width;
+      write_panel(w, &across->loop.body, &panel, steps, o, p);
+      qn__block_append(body, across);
+    }
+    if (loop) qn__block_append(out, loop);
   }
 }
 
 // ---- the loops over tiles
+
+// Appends a loop over panels with kernels of `height` rows: one at `line` of the tile that begins
+// at `row`, or as many as `left` rows need.
+static void write_kernels(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_t height,
+                          qn__ir_expr_t* row, qn__ir_expr_t* panels, qn__ir_expr_t* left,
+                          const qn__blocks_steps_t* steps) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));
+  if (!across) return;
+  qn__blocks_tile_t tile = {
+      .height = height, .row = row, .panel = qn__pb_use(pb, across->loop.var), .steps = steps};
+  if (height == w->shape->height) {
+    tile.line = qn__pb_int(pb, 0);
+    qn__blocks_write_kernel(w, &across->loop.body, &tile);
+  } else {
+    qn__ir_stmt_t* down = qn__pb_count_loop(
+        pb, QN_LOOP_SERIAL, "part", qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, left), height));
+    if (!down) return;
+    tile.line = qn__pb_named(pb, &down->loop.body, "line",
+                             qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, down->loop.var), height));
+    qn__blocks_write_kernel(w, &down->loop.body, &tile);
+    qn__block_append(&across->loop.body, down);
+  }
+  qn__block_append(out, across);
+}
 
 static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
                         const qn__blocks_steps_t* steps) {
@@ -188,45 +253,26 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__ir_expr_t* panels = qn__pb_named(
       pb, out, "panels",
       qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->count[QN__PRODUCT_COLUMN]), shape->width));
-  qn__ir_stmt_t* pack = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", panels);
-  if (!pack) return;
-  qn__ir_expr_t* number = qn__pb_use(pb, pack->loop.var);
-  qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_MUL, number, shape->width);
-  panel_t columns = {.side = QN__PRODUCT_COLUMN,
-                     .line = line,
-                     .lines = shape->width,
-                     .number = number,
-                     .steps = steps};
-  write_panel(w, &pack->loop.body, &columns);
-  qn__block_append(out, pack);
-
+  if (!panels) return;
+  write_packed(w, out, NULL, panels, steps);
   qn__ir_expr_t* tiles =
       qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->count[QN__PRODUCT_ROW]), shape->height);
   qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "tile", tiles);
   if (!down) return;
   qn__ir_block_t* body = &down->loop.body;
-  line = qn__pb_named(pb, body, "row",
-                      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, down->loop.var), shape->height));
-  panel_t rows = {.side = QN__PRODUCT_ROW, .line = line, .lines = shape->height, .steps = steps};
-  qn__ir_expr_t* left =
-      qn__pb_named(pb, body, "left",
-                   qn__pb_op(pb, QN_OP_SUB, copy(w, w->count[QN__PRODUCT_ROW]), copy(w, line)));
-  if (!left) return;
-  write_panel(w, body, &rows);
-  // A tile at the edge with few rows has a smaller kernel.
-  const int64_t heights[2] = {shape->height, shape->height / 2};
-  qn__ir_block_t kernels[2] = {{NULL, NULL}, {NULL, NULL}};
-  for (int h = 0; h < 2; ++h) {
-    qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));
-    if (!across) return;
-    qn__blocks_write_kernel(w, &across->loop.body, heights[h], copy(w, line),
-                            qn__pb_use(pb, across->loop.var), steps);
-    qn__block_append(&kernels[h], across);
-  }
-  qn__ir_stmt_t* test =
-      qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), heights[1]), kernels[0]);
+  qn__ir_expr_t* row = qn__pb_named(
+      pb, body, "row", qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, down->loop.var), shape->height));
+  qn__ir_expr_t* left = qn__pb_named(
+      pb, body, "left", qn__pb_op(pb, QN_OP_SUB, copy(w, w->count[QN__PRODUCT_ROW]), copy(w, row)));
+  if (!row || !left) return;
+  write_packed(w, body, row, NULL, steps);
+  // Few rows at the edge are done by kernels of few rows.
+  qn__ir_block_t whole = {NULL, NULL};
+  write_kernels(w, &whole, shape->height, row, panels, left, steps);
+  int64_t few = shape->height - shape->edge_height;
+  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), few), whole);
   if (!test) return;
-  test->if_.else_block = kernels[1];
+  write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels, left, steps);
   qn__block_append(body, test);
   qn__block_append(out, down);
 }
