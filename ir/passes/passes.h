@@ -56,7 +56,7 @@ typedef struct qn__pass_options {
   uint32_t vector_bytes;   // width of the target's vectors: 16, 32, 64
   bool has_masked_memory;  // masked loads and stores are cheap (AVX-512)
   bool is_checked;         // keep every check possible: no speculation of loads
-  bool has_blocks;         // CPU: compute products in blocks, which take longer to compile
+  bool has_blocks;         // CPU: passes whose code is longer: blocks of products, strips
   uint32_t l1_bytes;       // caches of a core, for blocks of products; 0: unknown
   uint32_t l2_bytes;
   bool has_fma;  // `fma` is an instruction: reductions may use it
@@ -133,12 +133,14 @@ extern const qn__pass_t qn__pass_barriers;
 
 // Computes products in blocks that the caches and registers of a CPU hold (products.h).
 extern const qn__pass_t qn__pass_block;
+// Turns loops over columns inside out, so that rows are read from begin to end.
+extern const qn__pass_t qn__pass_strip;
 
 // Runs `passes` in order, verifying after each in debug builds.
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
 // The CPU pipeline: target values, views, exchanges, threads, unroll, simplify, blocks of products
-// if `has_blocks` (and not in checked builds), hoist, vectorize.
+// and strips if `has_blocks` (and not in checked builds), hoist, vectorize.
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 // The GPU pipeline: target values, views, unroll, simplify, the mapping, exchanges, simplify,
 // hoist.

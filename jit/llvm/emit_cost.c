@@ -13,9 +13,14 @@
 #define NS_ATOMIC 10.0
 #define GUESSED_TRIPS 16.0
 
+enum { MAX_LETS = 32 };
+
 typedef struct cost {
   qn__llvm_emit_t* e;
   uint32_t mark;  // of variables that the launch declares
+  // The first lets of integers in the launch.
+  const qn__ir_stmt_t* lets[MAX_LETS];
+  uint32_t let_count;
 } cost_t;
 
 static LLVMValueRef cost_block(cost_t* self, const qn__ir_block_t* block, double share);
@@ -52,13 +57,40 @@ static bool is_known(cost_t* self, qn__ir_expr_t* expr) {
   return qn__walk_expr(&walker, expr);
 }
 
+// Returns the value of a variable that a let of the launch declares, or the expression itself.
+static qn__ir_expr_t* resolved(const cost_t* self, qn__ir_expr_t* expr) {
+  for (uint32_t i = 0; expr->kind == QN__EXPR_VAR && i < self->let_count; ++i) {
+    if (self->lets[i]->let.var == expr->var) return self->lets[i]->let.value;
+  }
+  return expr;
+}
+
+// Returns the length of a range from `begin` to the smaller of `begin + length` and another bound,
+// as a tile has, if it can be evaluated before the launch; else NULL.
+static qn__ir_expr_t* tile_length(cost_t* self, qn__ir_expr_t* begin, qn__ir_expr_t* end) {
+  end = resolved(self, end);
+  if (end->kind != QN__EXPR_OP || end->op != QN_OP_MIN) return NULL;
+  for (int side = 0; side < 2; ++side) {
+    qn__ir_expr_t* sum = resolved(self, end->args[side]);
+    if (sum->kind != QN__EXPR_OP || sum->op != QN_OP_ADD) continue;
+    if (qn__expr_equal(sum->args[0], begin) && is_known(self, sum->args[1])) return sum->args[1];
+  }
+  return NULL;
+}
+
 static LLVMValueRef trips(cost_t* self, qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   qn__llvm_emit_t* e = self->e;
-  if (!is_known(self, begin) || !is_known(self, end)) return constant(self, GUESSED_TRIPS);
   LLVMBuilderRef b = e->fn->builder;
+  qn__ir_expr_t* length = NULL;
+  if (!is_known(self, begin) || !is_known(self, end)) {
+    length = tile_length(self, begin, end);
+    if (!length) return constant(self, GUESSED_TRIPS);
+  }
   bool was_unchecked = e->fn->is_unchecked;
   e->fn->is_unchecked = true;
-  LLVMValueRef count = LLVMBuildSub(b, qn__emit_scalar(e, end), qn__emit_scalar(e, begin), "");
+  LLVMValueRef count =
+      length ? qn__emit_scalar(e, length)
+             : LLVMBuildSub(b, qn__emit_scalar(e, end), qn__emit_scalar(e, begin), "");
   e->fn->is_unchecked = was_unchecked;
   count = qn__emit_int_min_max(e, QN_DTYPE_I64, false, count, qn__emit_i64(e, 0));
   return LLVMBuildSIToFP(b, count, e->f64, "");
@@ -130,6 +162,9 @@ static LLVMValueRef cost_loop(cost_t* self, const qn__ir_stmt_t* stmt, double sh
 static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double share) {
   switch (stmt->kind) {
     case QN__STMT_LET:
+      if (stmt->let.var->dtype == QN_DTYPE_I64 && self->let_count < MAX_LETS) {
+        self->lets[self->let_count++] = stmt;
+      }
       return cost_expr(self, stmt->let.value, share);
     case QN__STMT_STORE:
       return plus(self, constant(self, NS_MEMORY * share),
@@ -162,7 +197,7 @@ static LLVMValueRef cost_block(cost_t* self, const qn__ir_block_t* block, double
 }
 
 LLVMValueRef qn__emit_cost(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
-  cost_t self = {e, qn__emit_mark(e, loop)};
+  cost_t self = {.e = e, .mark = qn__emit_mark(e, loop)};
   double share = lane_share(&self, loop->loop.lane_count);
   return plus(&self, LLVMConstReal(e->f64, NS_SIMPLE), cost_block(&self, &loop->loop.body, share));
 }

@@ -134,6 +134,8 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
   QN_TRY(qn__body_decode(bytes, qn_allocator_default(), &body));
   qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,
                                      .has_masked_memory = level.has_avx512,
+                                     .has_blocks = !build.is_fast,
+                                     .has_fma = level.has_fma,
                                      .is_checked = build.is_checked};
   qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);
   qn__llvm_emit_options_t options = {.context = context,
