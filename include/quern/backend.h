@@ -73,6 +73,18 @@ typedef struct qn_artifact {
   void (*release)(struct qn_artifact* artifact);  // NULL if there is nothing to release
 } qn_artifact_t;
 
+// The stages of a compile that a generator may report. Each is also a stage of the engine's times
+// (docs/metrics.md).
+typedef enum qn_compile_stage {
+  QN_COMPILE_DECODE = 1,  // canonical bytes to a module, verified
+  QN_COMPILE_PASSES = 2,  // passes on the module
+  QN_COMPILE_EMIT = 3,    // the module to the compiler's language
+  QN_COMPILE_OPTIMIZE =
+      4,                   // the compiler's optimisations, where they are apart from the next stage
+  QN_COMPILE_CODEGEN = 5,  // machine code, or what the driver takes
+  QN_COMPILE_LINK = 6,     // linking, and checks of the result
+} qn_compile_stage_t;
+
 // What a generator compiles. Borrowed for the call.
 typedef struct qn_compile_request {
   size_t struct_size;        // sizeof(qn_compile_request_t)
@@ -81,6 +93,10 @@ typedef struct qn_compile_request {
   const char* target_json;   // canonical
   qn_tier_t tier;            // how much work to spend
   bool is_checked;           // trap out-of-bounds and division by zero
+  // Called after each stage with its duration, on a thread of the compile; a stage may come several
+  // times, and stages on several threads may overlap. NULL: not called.
+  void (*on_stage)(void* self, qn_compile_stage_t stage, int64_t duration_ns);
+  void* on_stage_self;  // passed to on_stage
 } qn_compile_request_t;
 
 // The table of a generator. `emit` may be NULL.

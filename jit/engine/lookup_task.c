@@ -333,6 +333,17 @@ static qn__lookup_state_t restart(qn__lookup_task_t* task, const char identity[2
   return QN__LOOKUP_KEY;
 }
 
+// Times a stage that the generator reports.
+static void on_stage(void* self, qn_compile_stage_t stage, int64_t duration_ns) {
+  _Static_assert(QN__STAGE_link - QN__STAGE_decode == QN_COMPILE_LINK - QN_COMPILE_DECODE,
+                 "the engine times every stage of a generator");
+  const qn__lookup_task_t* task = self;
+  // The generator may be of a later version.
+  if (stage < QN_COMPILE_DECODE || stage > QN_COMPILE_LINK) return;
+  qn__stage_t timed = (qn__stage_t)(QN__STAGE_decode + (stage - QN_COMPILE_DECODE));
+  (void)qn__watch_end(task->engine->watch, timed, qn__now_ns() - duration_ns, task->name);
+}
+
 static qn__lookup_state_t compile(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
   char identity[256];
@@ -348,6 +359,8 @@ static qn__lookup_state_t compile(qn__lookup_task_t* task) {
   if (strcmp(identity, task->identity) != 0) return restart(task, identity);
 
   qn_compile_request_t request = qn__compile_request(&task->request);
+  request.on_stage = on_stage;
+  request.on_stage_self = task;
   qn_lookup_info_t* info = &task->result.info;
   start_ns = qn__now_ns();
   status = qn__artifact_compile(task->codegen, task->codegen_self, &request, &task->compiled);

@@ -11,6 +11,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "jit/gpu/messages.h"
+#include "jit/identity/stage.h"
 
 // ------------------------------------------------------------------------------------ the target
 
@@ -42,6 +43,7 @@ qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_
   QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
   job->has_body = true;
   QN_TRY(qn__body_verify_status(&job->body, "the module"));
+  qn__gpu_compile_stage(job, QN_COMPILE_DECODE);
   qn__pass_options_t* passes = &options.passes;
   passes->is_checked = request->is_checked;
   passes->warp_size = (uint32_t)qn__gpu_compile_number(job, "warp_size");
@@ -50,7 +52,9 @@ qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_
   while (passes->preferred_threads < 256 && passes->preferred_threads * 2 <= passes->max_threads) {
     passes->preferred_threads *= 2;
   }
-  return qn__gpu_lower(&job->body, &options, &job->arena, &job->program);
+  QN_TRY(qn__gpu_lower(&job->body, &options, &job->arena, &job->program));
+  qn__gpu_compile_stage(job, QN_COMPILE_PASSES);
+  return QN_OK;
 }
 
 qn_status_t qn__gpu_compile_print(qn__gpu_compile_t* job, uint32_t first, uint32_t count,
@@ -62,6 +66,7 @@ qn_status_t qn__gpu_compile_print(qn__gpu_compile_t* job, uint32_t first, uint32
   qn__buffer_clear(&job->lines);
   qn__buffer_clear(&job->log);
   QN_TRY(qn__print_kernels(&options, first, count, &job->text, &job->lines));
+  qn__gpu_compile_stage(job, QN_COMPILE_EMIT);
   QN_TRY(qn__buffer_status(&job->lines, "the lines of kernels"));
   return qn__buffer_status(&job->text, "the text of kernels");
 }
@@ -117,7 +122,12 @@ qn_status_t qn__gpu_compile_begin(const qn__gpu_generator_t* generator, qn_alloc
   for (size_t i = 0; i < BUFFER_COUNT; ++i) qn__buffer_init(buffers[i], allocator);
   QN_STRUCT_READ(qn_compile_request_t, request, given);
   job->request = given;
+  job->stage_start_ns = qn__now_ns();
   return read_target(job);
+}
+
+void qn__gpu_compile_stage(qn__gpu_compile_t* job, qn_compile_stage_t stage) {
+  qn__stage_end(&job->request, stage, &job->stage_start_ns);
 }
 
 void qn__gpu_compile_end(qn__gpu_compile_t* job) {

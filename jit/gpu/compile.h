@@ -34,6 +34,7 @@ typedef struct qn__gpu_compile {
   qn__buffer_t lines;  // of `text`, as qn__print_kernels writes them
   qn__buffer_t log;    // of the compiler, for `text`
   qn__buffer_t out;    // the code, or the requested form
+  int64_t stage_start_ns;
 } qn__gpu_compile_t;
 
 // Finds a form by its name. Errors: NOT_FOUND, with a list of the forms.
@@ -46,6 +47,8 @@ qn_status_t qn__gpu_find_form(const qn__gpu_generator_t* generator, const char* 
 qn_status_t qn__gpu_compile_begin(const qn__gpu_generator_t* generator, qn_allocator_t allocator,
                                   const qn_compile_request_t* request, qn__gpu_compile_t* job);
 void qn__gpu_compile_end(qn__gpu_compile_t* job);
+// Reports a stage that has ended. The functions below report their own.
+void qn__gpu_compile_stage(qn__gpu_compile_t* job, qn_compile_stage_t stage);
 
 // Read an option of the target; false and 0 if the target has no such option.
 bool qn__gpu_compile_has(const qn__gpu_compile_t* job, const char* option);

@@ -16,6 +16,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "jit/identity/artifact_make.h"
+#include "jit/identity/stage.h"
 #include "jit/llvm/emit.h"
 #include "jit/llvm/guard.h"
 #include "jit/llvm/image.h"
@@ -52,9 +53,14 @@ typedef struct job {
   qn__llvm_image_t image;
   bool is_abandoned;     // LLVM failed fatally: its objects must not be disposed of
   char diagnostic[256];  // LLVM's first error; "" for none
+  int64_t stage_start_ns;
 } job_t;
 
 // ------------------------------------------------------------------------------------ stages
+
+static void end_stage(job_t* job, qn_compile_stage_t stage) {
+  qn__stage_end(&job->request, stage, &job->stage_start_ns);
+}
 
 static bool has_feature(const job_t* job, const char* name) {
   return qn__features_has(job->target->arch, job->target->features, name);
@@ -76,6 +82,7 @@ static qn_status_t prepare_body(job_t* job) {
   QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
   job->has_body = true;
   QN_TRY(qn__body_verify_status(&job->body, "the module"));
+  end_stage(job, QN_COMPILE_DECODE);
   int64_t warp_size = 0, l1_bytes = 0, l2_bytes = 0;
   (void)qn_target_get_int(job->target, "warp_size", &warp_size);
   (void)qn_target_get_int(job->target, "l1_cache_bytes", &l1_bytes);
@@ -90,7 +97,9 @@ static qn_status_t prepare_body(job_t* job) {
       .is_checked = request->is_checked,
       .warp_size = (uint32_t)warp_size,
   };
-  return qn__passes_run_cpu(&job->body, &options);
+  QN_TRY(qn__passes_run_cpu(&job->body, &options));
+  end_stage(job, QN_COMPILE_PASSES);
+  return QN_OK;
 }
 
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void* self) {
@@ -154,14 +163,20 @@ static qn_status_t run_llvm(void* self) {
   job->context = LLVMContextCreate();
   LLVMContextSetDiagnosticHandler(job->context, on_diagnostic, job);
   QN_TRY(make_module(job));
+  end_stage(job, QN_COMPILE_EMIT);
   if (job->form == FORM_LLVM_RAW) return QN_OK;
   QN_TRY(qn__llvm_optimize(job->emitted.module, job->machine, job->request.tier));
   QN_TRY(check_diagnostic(job));
+  end_stage(job, QN_COMPILE_OPTIMIZE);
   if (job->form == FORM_LLVM) return QN_OK;
   LLVMCodeGenFileType type = job->form == FORM_ASM ? LLVMAssemblyFile : LLVMObjectFile;
   QN_TRY(qn__llvm_image_emit_file(job->emitted.module, job->machine, type, &job->file));
   QN_TRY(check_diagnostic(job));
-  return job->form == FORM_IMAGE ? link_image(job) : QN_OK;
+  end_stage(job, QN_COMPILE_CODEGEN);
+  if (job->form != FORM_IMAGE) return QN_OK;
+  QN_TRY(link_image(job));
+  end_stage(job, QN_COMPILE_LINK);
+  return QN_OK;
 }
 
 // ------------------------------------------------------------------------------------ results
@@ -231,6 +246,7 @@ static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, fo
   qn__llvm_image_init(&job->image, llvm->allocator);
   QN_STRUCT_READ(qn_compile_request_t, request, given);
   job->request = given;
+  job->stage_start_ns = qn__now_ns();
   QN_TRY(prepare_body(job));
   if (form == FORM_IR) return QN_OK;
   QN_TRY(qn__llvm_worker_take(&llvm->pool, &job->worker));

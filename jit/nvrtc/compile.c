@@ -79,6 +79,7 @@ static qn_status_t make_code(const qn__nvrtc_t* nvrtc, qn__gpu_compile_t* job, c
   qn_status_t status = qn__nvrtc_compiler_compile(
       nvrtc->compiler, &options, text_name, (const char*)job->text.data, &job->out, &job->log);
   if (!qn_ok(status)) return qn__gpu_compile_explain(job, status);
+  qn__gpu_compile_stage(job, QN_COMPILE_CODEGEN);
   for (uint32_t i = 0; i < count; ++i) {
     job->program.kernels[i].plan->code_offset = 0;
     job->program.kernels[i].plan->code_size_bytes = job->out.size;

@@ -99,6 +99,7 @@ static qn_status_t make_code(const qn__shaderc_t* shaderc, qn__gpu_compile_t* jo
     return qn_status_annotate(qn__gpu_compile_explain(job, status), "function '%s', kernel %u",
                               kernel->function->name, index);
   }
+  qn__gpu_compile_stage(job, QN_COMPILE_CODEGEN);
   kernel->plan->code_offset = begin;
   kernel->plan->code_size_bytes = job->out.size - begin;
 #ifndef NDEBUG

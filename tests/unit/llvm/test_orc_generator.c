@@ -119,6 +119,46 @@ static void test_samples(void** state) {
   }
 }
 
+typedef struct seen_stages {
+  int count;
+  qn_compile_stage_t stages[8];
+  int64_t total_ns;
+} seen_stages_t;
+
+static void see_stage(void* self, qn_compile_stage_t stage, int64_t duration_ns) {
+  seen_stages_t* seen = self;
+  assert_true(seen->count < 8 && duration_ns >= 0);
+  seen->stages[seen->count++] = stage;
+  seen->total_ns += duration_ns;
+}
+
+static void test_stages_are_reported(void** state) {
+  (void)state;
+  qn_module_t* module = parse_sample("softmax.qn");
+  qn_target_t* target = target_of("cpu -mcpu=x86-64-v3");
+  seen_stages_t seen = {.count = 0};
+  qn_compile_request_t request = request_of(module, target, QN_TIER_FULL, false);
+  request.on_stage = see_stage;
+  request.on_stage_self = &seen;
+  qn_artifact_t* artifact = NULL;
+  int64_t start_ns = qn__now_ns();
+  must(qn__llvm_compile(llvm, &request, &artifact));
+  int64_t total_ns = qn__now_ns() - start_ns;
+  artifact->release(artifact);
+  // Each once, in order, and together no longer than the compile.
+  assert_int_equal(seen.count, QN_COMPILE_LINK);
+  for (int i = 0; i < seen.count; ++i) assert_int_equal(seen.stages[i], QN_COMPILE_DECODE + i);
+  assert_true(seen.total_ns > 0 && seen.total_ns <= total_ns);
+  // A caller of an earlier version has no member for them.
+  request.struct_size = offsetof(qn_compile_request_t, on_stage);
+  seen.count = 0;
+  must(qn__llvm_compile(llvm, &request, &artifact));
+  artifact->release(artifact);
+  assert_int_equal(seen.count, 0);
+  qn_target_release(target);
+  qn_module_release(module);
+}
+
 // ------------------------------------------------------------------------------------ running one
 
 static int32_t run_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure,
@@ -407,10 +447,15 @@ int main(int argc, char** argv) {
     return write(atoi(argv[2]), &digest, sizeof digest) == (ssize_t)sizeof digest ? 0 : 1;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_samples),  cmocka_unit_test(test_saxpy_runs),
-      cmocka_unit_test(test_threads),  cmocka_unit_test(test_processes),
-      cmocka_unit_test(test_forms),    cmocka_unit_test(test_errors),
-      cmocka_unit_test(test_identity), cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_samples),
+      cmocka_unit_test(test_saxpy_runs),
+      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_processes),
+      cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_identity),
+      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_stages_are_reported),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
