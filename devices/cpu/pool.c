@@ -8,10 +8,16 @@
 //  3. A caller uses at most its budget of threads, itself included.
 //  4. A child of fork starts with an empty pool and starts its own workers when it needs them.
 //  5. The pool is made at its first use and never ended, so exit does not wait for idle threads.
+//  6. A thread that waits spins before it sleeps, because a sleeping thread takes longer to wake
+//     than many loops run. Spinning never keeps another thread from running for long: it lasts
+//     tens of microseconds at most, yields the core each microsecond, and ends when a yield shows
+//     that other threads want to run. A worker spins only if its last wait was short.
+//  7. No more workers are woken than a task takes. A woken worker wakes others.
 //
 // Read next: stream.c.
 #include "devices/cpu/pool.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "base/fork.h"
@@ -19,21 +25,37 @@
 
 // Ranges per thread. More ranges even out unequal iterations; fewer cost less.
 #define RANGES_PER_THREAD 4
+// The longest spin. To wake a thread takes 5 to 50 us, and the launches of a model follow each
+// other sooner.
+#define SPIN_NS 50000
+// Tests of a word between two yields of the core: about a microsecond.
+#define TESTS_PER_YIELD 32
+// A yield that takes longer has let another thread run.
+#define CROWDED_NS 5000
+// A loop of fewer grains (a grain is about 10 us of work) that comes alone is not worth waking
+// workers: it is alone if the thread's last loop ended longer ago than this.
+#define GRAINS_WORTH_WAKING 6
+#define ALONE_NS 200000
+// How many workers a thread wakes. Those wake others, so that a task gets n of them in log n steps.
+#define WAKES_PER_THREAD 2
 
 typedef struct pool {
   qn__mutex_t mutex;
-  qn__cond_t work;        // a task was queued
-  qn__cond_t left;        // a worker left a loop
-  qn__cpu_task_t* tasks;  // oldest first
+  qn__cond_t work;          // a task was queued
+  qn__cond_t left;          // a worker left a loop
+  qn__cpu_task_t* tasks;    // oldest first
+  _Atomic uint32_t queued;  // counts the tasks that were queued
   int32_t worker_limit;
   int32_t worker_count;
-  int32_t idle_count;
+  int32_t spinning_count;  // workers that look at `queued`
+  int32_t sleeping_count;  // workers that wait for `work`
 } pool_t;
 
 static pool_t pool;
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
 static bool is_pool_usable;
-static _Thread_local int32_t core_budget;  // 0: all
+static _Thread_local int32_t core_budget;   // 0: all
+static _Thread_local int64_t last_loop_ns;  // when the thread's last loop ended
 static _Thread_local qn_parallel_for_fn_t host_parallel_for;
 static _Thread_local void* host_parallel_for_self;
 
@@ -42,7 +64,8 @@ static void fork_child(void* self) {
   (void)self;
   pool.tasks = NULL;
   pool.worker_count = 0;
-  pool.idle_count = 0;
+  pool.spinning_count = 0;
+  pool.sleeping_count = 0;
   qn_status_free(qn__cond_init(&pool.work));
   qn_status_free(qn__cond_init(&pool.left));
 }
@@ -87,21 +110,86 @@ void qn_cpu_set_parallel_for(qn_parallel_for_fn_t parallel_for, void* self) {
   host_parallel_for_self = self;
 }
 
+// ---------------------------------------------------------------------------------- waiting
+
+static void pause_core(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+// Spins until the word differs from `old`, as requirement 6 says. Returns false if it is time to
+// sleep.
+static bool spin_while(const _Atomic uint32_t* word, uint32_t old) {
+  int64_t start = qn__now_ns();
+  for (int64_t now = start; now - start < SPIN_NS;) {
+    for (int i = 0; i < TESTS_PER_YIELD; i++) {
+      if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
+      pause_core();
+    }
+    int64_t before = qn__now_ns();
+    (void)sched_yield();
+    now = qn__now_ns();
+    if (now - before > CROWDED_NS) break;
+  }
+  return atomic_load_explicit(word, memory_order_acquire) != old;
+}
+
 // ---------------------------------------------------------------------------------- workers
+
+// Returns how many workers the queued tasks may still take. Holds the lock.
+static int32_t wanted_workers(void) {
+  int32_t wanted = 0;
+  for (const qn__cpu_task_t* task = pool.tasks; task; task = task->next) {
+    wanted += task->helper_limit - task->helper_count;
+  }
+  return wanted;
+}
+
+// Wakes workers that the tasks want, but not all of them. Holds the lock.
+static void wake_some(void) {
+  int32_t wanted = wanted_workers() - pool.spinning_count;
+  if (wanted > pool.sleeping_count) wanted = pool.sleeping_count;
+  if (wanted > WAKES_PER_THREAD) wanted = WAKES_PER_THREAD;
+  while (wanted-- > 0) qn__cond_signal(&pool.work);
+}
+
+// Waits until there is a task. `*inout_is_hurried`: the last wait was short. Holds the lock.
+static void await_task(bool* inout_is_hurried) {
+  int64_t start = qn__now_ns();
+  if (*inout_is_hurried) {
+    pool.spinning_count++;
+    bool is_waiting = true;
+    while (!pool.tasks && is_waiting) {
+      uint32_t queued = atomic_load_explicit(&pool.queued, memory_order_relaxed);
+      qn__mutex_unlock(&pool.mutex);
+      // Another worker may be quicker. Then this one goes on, for as long as one spin in all.
+      is_waiting = spin_while(&pool.queued, queued) && qn__now_ns() - start < SPIN_NS;
+      qn__mutex_lock(&pool.mutex);
+    }
+    pool.spinning_count--;
+  }
+  while (!pool.tasks) {
+    pool.sleeping_count++;
+    qn__cond_wait(&pool.work, &pool.mutex);
+    pool.sleeping_count--;
+  }
+  *inout_is_hurried = qn__now_ns() - start < SPIN_NS;
+}
 
 static void* work(void* arg) {
   (void)arg;
+  bool is_hurried = false;
   qn__mutex_lock(&pool.mutex);
   for (;;) {
+    if (!pool.tasks) await_task(&is_hurried);
     qn__cpu_task_t* task = pool.tasks;
-    if (!task) {
-      pool.idle_count++;
-      qn__cond_wait(&pool.work, &pool.mutex);
-      pool.idle_count--;
-      continue;
-    }
-    assert(task->helper_count < task->helper_limit && pool.idle_count < pool.worker_count);
+    assert(task->helper_count < task->helper_limit);
+    assert(pool.spinning_count + pool.sleeping_count < pool.worker_count);
     if (++task->helper_count >= task->helper_limit) pool.tasks = task->next;
+    if (pool.tasks) wake_some();
     qn__mutex_unlock(&pool.mutex);
     task->run(task);
     qn__mutex_lock(&pool.mutex);
@@ -113,9 +201,8 @@ static void* work(void* arg) {
 // Returns false when there is no worker and none can be started.
 static bool queue_task(qn__cpu_task_t* task) {
   // Idle workers may be on their way to tasks that were queued before.
-  int32_t wanted = task->helper_limit - pool.idle_count;
-  qn__cpu_task_t** end = &pool.tasks;
-  for (; *end; end = &(*end)->next) wanted += (*end)->helper_limit - (*end)->helper_count;
+  int32_t idle = pool.spinning_count + pool.sleeping_count;
+  int32_t wanted = wanted_workers() + task->helper_limit - idle;
   while (wanted-- > 0 && pool.worker_count < pool.worker_limit) {
     pthread_t thread;
     qn_status_t status = qn__thread_start(&thread, "quern-worker", 0, work, NULL);
@@ -125,16 +212,15 @@ static bool queue_task(qn__cpu_task_t* task) {
     (void)pthread_detach(thread);
     pool.worker_count++;
   }
-  assert(pool.worker_count <= pool.worker_limit && pool.idle_count <= pool.worker_count);
+  assert(pool.worker_count <= pool.worker_limit && idle <= pool.worker_count);
   if (pool.worker_count == 0) return false;
   task->next = NULL;
   task->helper_count = 0;
+  qn__cpu_task_t** end = &pool.tasks;
+  while (*end) end = &(*end)->next;
   *end = task;
-  if (task->helper_limit == 1) {
-    qn__cond_signal(&pool.work);
-  } else {
-    qn__cond_broadcast(&pool.work);
-  }
+  (void)atomic_fetch_add_explicit(&pool.queued, 1, memory_order_release);
+  wake_some();
   return true;
 }
 
@@ -168,6 +254,14 @@ bool qn__cpu_pool_take(qn__cpu_task_t* task) {
   return is_taken;
 }
 
+qn__cpu_workers_t qn__cpu_pool_workers(void) {
+  if (!get_pool()) return (qn__cpu_workers_t){0, 0, 0};
+  qn__mutex_lock(&pool.mutex);
+  qn__cpu_workers_t workers = {pool.worker_count, pool.spinning_count, pool.sleeping_count};
+  qn__mutex_unlock(&pool.mutex);
+  return workers;
+}
+
 // ---------------------------------------------------------------------------------- parallel loops
 
 typedef struct loop {
@@ -179,7 +273,8 @@ typedef struct loop {
   int64_t step;
   _Atomic int64_t next;  // the first iteration that no thread has taken
   _Atomic int32_t has_failed;
-  int32_t inside_count;  // workers inside; guarded by the pool's lock
+  _Atomic uint32_t left_count;  // workers that left
+  bool is_caller_asleep;        // guarded by the pool's lock
 } loop_t;
 
 static void take_ranges(loop_t* loop) {
@@ -198,8 +293,31 @@ static void help(qn__cpu_task_t* task) {
   loop_t* loop = (loop_t*)(void*)task;
   take_ranges(loop);
   qn__mutex_lock(&pool.mutex);
-  loop->inside_count--;
-  qn__cond_broadcast(&pool.left);
+  bool is_caller_asleep = loop->is_caller_asleep;
+  // The loop is on the caller's stack, and may be gone after this.
+  (void)atomic_fetch_add_explicit(&loop->left_count, 1, memory_order_release);
+  if (is_caller_asleep) qn__cond_broadcast(&pool.left);
+  qn__mutex_unlock(&pool.mutex);
+}
+
+// Waits until the workers that joined the loop have left it.
+static void await_helpers(loop_t* loop) {
+  qn__mutex_lock(&pool.mutex);
+  (void)unqueue_task(&loop->task);
+  // helper_count cannot grow any more, and every worker that joined leaves once.
+  uint32_t helpers = (uint32_t)loop->task.helper_count;
+  assert(loop->task.helper_count <= loop->task.helper_limit);
+  qn__mutex_unlock(&pool.mutex);
+  for (;;) {
+    uint32_t left = atomic_load_explicit(&loop->left_count, memory_order_acquire);
+    if (left == helpers) return;
+    if (!spin_while(&loop->left_count, left)) break;
+  }
+  qn__mutex_lock(&pool.mutex);
+  loop->is_caller_asleep = true;
+  while (atomic_load_explicit(&loop->left_count, memory_order_acquire) != helpers) {
+    qn__cond_wait(&pool.left, &pool.mutex);
+  }
   qn__mutex_unlock(&pool.mutex);
 }
 
@@ -215,6 +333,13 @@ int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* clos
   int64_t thread_count = qn__cpu_core_budget();
   if (thread_count > count / grain) thread_count = count / grain;
   if (thread_count <= 1) return body(env, closure, 0, count);
+  if (!host_parallel_for && count / grain < GRAINS_WORTH_WAKING) {
+    if (qn__now_ns() - last_loop_ns > ALONE_NS) {
+      int32_t result = body(env, closure, 0, count);
+      last_loop_ns = qn__now_ns();
+      return result;
+    }
+  }
   int64_t step = count / (thread_count * RANGES_PER_THREAD);
   loop_t loop = {
       .task = {.run = help, .helper_limit = (int32_t)thread_count - 1},
@@ -231,15 +356,8 @@ int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* clos
     bool is_listed = queue_task(&loop.task);
     qn__mutex_unlock(&pool.mutex);
     take_ranges(&loop);
-    if (is_listed) {
-      qn__mutex_lock(&pool.mutex);
-      (void)unqueue_task(&loop.task);
-      // helper_count cannot grow any more, and every worker that joined leaves once.
-      loop.inside_count += loop.task.helper_count;
-      assert(loop.inside_count >= 0 && loop.task.helper_count <= loop.task.helper_limit);
-      while (loop.inside_count > 0) qn__cond_wait(&pool.left, &pool.mutex);
-      qn__mutex_unlock(&pool.mutex);
-    }
+    if (is_listed) await_helpers(&loop);
+    last_loop_ns = qn__now_ns();
   }
   return atomic_load_explicit(&loop.has_failed, memory_order_relaxed);
 }

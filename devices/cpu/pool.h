@@ -25,6 +25,13 @@ qn_status_t qn__cpu_pool_post(qn__cpu_task_t* task);
 // Takes a posted task off the list, so that the caller may run it. Returns false when a worker has
 // it already.
 bool qn__cpu_pool_take(qn__cpu_task_t* task);
+// The pool's workers; those that are neither spinning nor sleeping run tasks.
+typedef struct qn__cpu_workers {
+  int32_t count;
+  int32_t spinning_count;  // wait for a task without giving up their core
+  int32_t sleeping_count;
+} qn__cpu_workers_t;
+qn__cpu_workers_t qn__cpu_pool_workers(void);
 // Runs a parallel loop: the `parallel` of qn_cpu_env_t.
 int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
                          int64_t grain);

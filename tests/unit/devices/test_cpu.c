@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "devices/cpu/code_pool.h"
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/pool.h"
 #include "devices/device.h"
 #include "target/target.h"
 #include "tests/support/must.h"
@@ -109,7 +110,9 @@ static void* loop_thread(void* arg) {
   for (int round = 0; round < 200; round++) {
     qn__cpu_call_t call;
     qn__cpu_call_init(&call);
-    if (call.env.functions->parallel(&call.env, visit, NULL, 1000, 10) != 0) return arg;
+    // A long loop, and one that may be too short for the pool.
+    int64_t grain = round % 2 ? 10 : 300;
+    if (call.env.functions->parallel(&call.env, visit, NULL, 1000, grain) != 0) return arg;
   }
   return NULL;
 }
@@ -128,6 +131,24 @@ static void test_many_callers(void** state) {
   }
   // 800 loops over the same 1000 iterations, counted modulo 256.
   for (int64_t i = 0; i < 1000; i++) assert_int_equal(visits[i], 800 % 256);
+}
+
+// Workers spin between loops, and sleep soon after the last one.
+static void test_idle_workers_sleep(void** state) {
+  (void)state;
+  for (int round = 0; round < 300; round++) {
+    qn__cpu_call_t call;
+    assert_int_equal(run_loop(round % 7 * 100, 1 + round % 3, false, &call), 0);
+    for (int64_t i = 0; i < 700; i++) assert_int_equal(visits[i], i < round % 7 * 100);
+  }
+  qn__cpu_workers_t workers = qn__cpu_pool_workers();
+  assert_true(workers.count <= qn_cpu_core_count());
+  // A worker that never sleeps is a test that never ends.
+  while (workers.sleeping_count != workers.count) {
+    usleep(1000);
+    workers = qn__cpu_pool_workers();
+    assert_true(workers.spinning_count + workers.sleeping_count <= workers.count);
+  }
 }
 
 // ---- code
@@ -473,6 +494,7 @@ int main(void) {
       cmocka_unit_test(test_budget),
       cmocka_unit_test(test_failure_is_reported),
       cmocka_unit_test(test_host_parallel_for),
+      cmocka_unit_test(test_idle_workers_sleep),
       cmocka_unit_test(test_many_callers),
 #if defined(__x86_64__)
       cmocka_unit_test(test_code_pool),
