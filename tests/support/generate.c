@@ -51,7 +51,7 @@ static void add_scalar_param(gen_t* g) {
 
 static void write_signature(gen_t* g) {
   qn__buffer_cstr(&g->out, "func f(");
-  size_t buffer = 0, scalar = 0;
+  size_t scalar = 0;
   for (size_t i = 0; i < g->result->param_count; ++i) {
     const qn_generated_param_t* param = &g->result->params[i];
     if (i > 0) qn__buffer_cstr(&g->out, ", ");
@@ -61,11 +61,20 @@ static void write_signature(gen_t* g) {
       continue;
     }
     static const char* const words[] = {"", "", "out ", "inout "};
-    const gen_buffer_t* held = &g->buffers[buffer++];
-    qn__buffer_format(&g->out, "%s%s: %s", words[param->access], held->name,
-                      gen_shape_text(g, held));
+    const gen_buffer_t* held = g->buffers;
+    while (held->param != (int)i) ++held;
+    qn__buffer_format(&g->out, "%s%s: %s%s", words[param->access], held->name,
+                      gen_shape_text(g, held), held->strides ? held->strides : "");
   }
   qn__buffer_format(&g->out, ")%s {\n", g->result->is_fast ? " fast" : "");
+}
+
+static void set_tolerances(gen_t* g, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const gen_buffer_t* buffer = &g->buffers[i];
+    if (buffer->param < 0) continue;
+    g->result->params[buffer->param].tolerance = 4 * buffer->err;
+  }
 }
 
 static void make_text(gen_t* g, const qn_generate_options_t* options) {
@@ -117,10 +126,32 @@ static void make_text(gen_t* g, const qn_generate_options_t* options) {
     if (target->is_writable) gen_launch(g, target, options);
   }
   qn__buffer_cstr(&g->out, "}\n");
-  for (size_t i = 0; i < fixed; ++i) {
-    const gen_buffer_t* buffer = &g->buffers[i];
-    if (buffer->param < 0) continue;
-    result->params[buffer->param].tolerance = 4 * buffer->err;
+  set_tolerances(g, fixed);
+}
+
+// The body shows which parameters there are, so it is written before the signature.
+static void make_form(gen_t* g, const qn_generate_options_t* options) {
+  g->result->is_form = true;
+  g->result->is_fast = options->allows_fast && gen_chance(g, 10);
+  gen_form_module(g, options);
+  qn__buffer_t body = g->out;
+  qn__buffer_init(&g->out, qn_allocator_default());
+  write_signature(g);
+  qn__buffer_cstr(&g->out, (const char*)body.data);
+  qn__buffer_cstr(&g->out, "}\n");
+  qn__buffer_deinit(&body);
+  set_tolerances(g, g->buffer_count);
+}
+
+// Symbols are numbered in the order of the parameters that show them.
+static void order_symbols(const gen_t* g, qn_generated_t* generated) {
+  const qn__ir_func_t* function = generated->module->functions[0];
+  for (size_t i = 0; i < function->symbol_count; ++i) {
+    for (size_t k = 0; k < g->form_symbol_count; ++k) {
+      if (strcmp(function->symbols[i]->name, g->form_symbols[k].text) == 0) {
+        generated->symbols[i] = g->form_symbols[k].value;
+      }
+    }
   }
 }
 
@@ -142,13 +173,18 @@ bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generat
   g->result = out;
   g->allows_faults = options->allows_faults;
   qn__buffer_init(&g->out, qn_allocator_default());
-  make_text(g, options);
+  if (options->is_form) {
+    make_form(g, options);
+  } else {
+    make_text(g, options);
+  }
   out->text = strdup((const char*)g->out.data);
   out->text_size = g->out.size;
+  *out_error = qn_module_parse(out->text, out->text_size, NULL, &out->module);
+  if (out->module && options->is_form) order_symbols(g, out);
   qn__buffer_deinit(&g->out);
   free(g->pool);
   free(g);
-  *out_error = qn_module_parse(out->text, out->text_size, NULL, &out->module);
   return qn_ok(*out_error);
 }
 

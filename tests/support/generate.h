@@ -21,7 +21,7 @@
 
 #include "ir/ir.h"
 
-enum { qn_generated_max_params = 16, qn_generated_max_rank = 3 };
+enum { qn_generated_max_params = 20, qn_generated_max_rank = 4, qn_generated_max_symbols = 10 };
 
 typedef struct qn_generated_param {
   bool is_buffer;
@@ -29,6 +29,8 @@ typedef struct qn_generated_param {
   qn_access_t access;
   uint32_t rank;
   int64_t shape[qn_generated_max_rank];
+  bool has_strides;
+  int64_t strides[qn_generated_max_rank];  // in elements
   size_t element_count;
   uint64_t scalar_bits;  // scalars
   double tolerance;      // absolute; floats that are written
@@ -41,9 +43,10 @@ typedef struct qn_generated {
   qn_module_t* module;
   bool is_fast;      // the function is marked `fast`
   bool has_threads;  // it has thread loops
+  bool is_form;
   size_t param_count;
   qn_generated_param_t params[qn_generated_max_params];
-  int64_t symbols[4];  // in the order of the function's symbols
+  int64_t symbols[qn_generated_max_symbols];  // in the order of the function's symbols
 } qn_generated_t;
 
 // What a module may contain.
@@ -52,6 +55,9 @@ typedef struct qn_generate_options {
   bool allows_fast;
   bool allows_threads;
   bool allows_faults;  // some indices may leave their buffer, some divisors may be zero
+  // One program of those that mappings look for (generate_forms.c); only `size` and `allows_fast`
+  // matter.
+  bool is_form;
 } qn_generate_options_t;
 
 // Reads QUERN_TEST_SEEDS=FIRST[:COUNT], which runs other seeds than a test's own.
@@ -64,8 +70,11 @@ bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generat
 void qn_generated_release(qn_generated_t* generated);
 
 // The memory of one call: per parameter a buffer filled from the seed, or NULL for a scalar.
+// In half of the modules of forms a buffer ends where a page begins that cannot be touched.
 typedef struct qn_generated_args {
   void* buffers[qn_generated_max_params];
+  void* pages[qn_generated_max_params];  // what holds the buffers
+  size_t page_bytes[qn_generated_max_params];
   uint64_t params[qn_generated_max_params];  // as qn__interpret_args_t wants them
 } qn_generated_args_t;
 void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t* out_args);

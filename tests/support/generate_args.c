@@ -2,9 +2,11 @@
 // same.
 //
 // Not here: the modules (generate.c). Thread rule: pure functions of the seed.
+#define _DEFAULT_SOURCE  // MAP_ANONYMOUS
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "tests/support/generator.h"
 
@@ -18,6 +20,37 @@ static qn__ir_scalar_t random_value(gen_t* g, qn_dtype_t dtype) {
   return (qn__ir_scalar_t){.i = qn__wrap_int(dtype, (int64_t)bits)};
 }
 
+enum { CANARY = 0xa5, MAX_PAGE = 4096 };
+
+// Memory of a buffer between pages that cannot be touched. In every second form it ends at the
+// page after it; else it begins at the page before it. Bytes of a known value fill the rest.
+static void* hold(const qn_generated_t* generated, size_t number, size_t size_bytes,
+                  qn_generated_args_t* args) {
+  size_t inner = (size_bytes + MAX_PAGE - 1) / MAX_PAGE * MAX_PAGE;
+  if (inner == 0) inner = MAX_PAGE;
+  size_t whole = inner + 2 * MAX_PAGE;
+  uint8_t* pages = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) abort();
+  if (mprotect(pages + MAX_PAGE, inner, PROT_READ | PROT_WRITE) != 0) abort();
+  memset(pages + MAX_PAGE, CANARY, inner);
+  args->pages[number] = pages;
+  args->page_bytes[number] = whole;
+  bool is_at_end = generated->is_form && generated->seed % 2 == 0;
+  return pages + MAX_PAGE + (is_at_end ? inner - size_bytes : 0);
+}
+
+// Did a call write beside a buffer?
+static bool is_untouched(const qn_generated_args_t* args, size_t number, size_t size_bytes) {
+  const uint8_t* begin = (const uint8_t*)args->pages[number] + MAX_PAGE;
+  const uint8_t* end = (const uint8_t*)args->pages[number] + args->page_bytes[number] - MAX_PAGE;
+  const uint8_t* data = args->buffers[number];
+  for (const uint8_t* at = begin; at < end; ++at) {
+    if (at == data) at += size_bytes;
+    if (at < end && *at != CANARY) return false;
+  }
+  return true;
+}
+
 void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t* out_args) {
   *out_args = (qn_generated_args_t){0};
   gen_t g = {.state = generated->seed ^ UINT64_C(0x5851f42d4c957f2d)};
@@ -28,10 +61,7 @@ void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t
       continue;
     }
     size_t size = qn_dtype_size_bytes(param->dtype);
-    size_t bytes = (param->element_count * size + 63) / 64 * 64;
-    uint8_t* data = aligned_alloc(64, bytes ? bytes : 64);
-    if (!data) abort();
-    memset(data, 0, bytes ? bytes : 64);
+    uint8_t* data = hold(generated, i, param->element_count * size, out_args);
     for (size_t e = 0; e < param->element_count; ++e) {
       uint64_t bits = qn__scalar_to_bits(param->dtype, random_value(&g, param->dtype));
       memcpy(data + e * size, &bits, size);
@@ -42,7 +72,9 @@ void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t
 }
 
 void qn_generated_args_deinit(qn_generated_args_t* args) {
-  for (size_t i = 0; i < qn_generated_max_params; ++i) free(args->buffers[i]);
+  for (size_t i = 0; i < qn_generated_max_params; ++i) {
+    if (args->pages[i]) (void)munmap(args->pages[i], args->page_bytes[i]);
+  }
   *args = (qn_generated_args_t){0};
 }
 
@@ -63,6 +95,10 @@ bool qn_generated_compare(const qn_generated_t* generated, const qn_generated_ar
   for (size_t i = 0; i < generated->param_count; ++i) {
     const qn_generated_param_t* param = &generated->params[i];
     size_t size = qn_dtype_size_bytes(param->dtype);
+    if (param->is_buffer && !is_untouched(actual, i, param->element_count * size)) {
+      (void)snprintf(message, message_size, "parameter %zu: bytes beside it were written", i);
+      return false;
+    }
     for (size_t e = 0; param->is_buffer && e < param->element_count; ++e) {
       uint64_t a = 0, b = 0;
       memcpy(&a, (const uint8_t*)expected->buffers[i] + e * size, size);

@@ -39,9 +39,10 @@ typedef struct gen_buffer {
   gen_extent_t shape[qn_generated_max_rank];
   double mag;
   double err;
-  bool is_readable;  // holds values, and nobody writes to it at the moment
-  bool is_writable;  // a parameter or workspace that a launch may write
-  int param;         // number of the parameter, or -1
+  bool is_readable;     // holds values, and nobody writes to it at the moment
+  bool is_writable;     // a parameter or workspace that a launch may write
+  int param;            // number of the parameter, or -1
+  const char* strides;  // text after the shape, or NULL
 } gen_buffer_t;
 
 typedef struct gen {
@@ -58,6 +59,8 @@ typedef struct gen {
   gen_extent_t extents[8];  // n, m and constants
   size_t extent_count;
   bool allows_faults;
+  gen_extent_t form_symbols[qn_generated_max_symbols];
+  size_t form_symbol_count;
   qn_generated_t* result;
 } gen_t;
 
@@ -101,5 +104,8 @@ void gen_store(gen_t* g, gen_buffer_t* target, const char* where, bool is_fresh)
 
 // Generates a launch that writes `target`, all of it if no launch has written it yet.
 void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options);
+
+// ---- generate_forms.c: a body and the parameters that it needs.
+void gen_form_module(gen_t* g, const qn_generate_options_t* options);
 
 #endif  // QUERN_TESTS_SUPPORT_GENERATOR_H_

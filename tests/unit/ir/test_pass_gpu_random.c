@@ -59,8 +59,9 @@ static void give_up(const qn_generated_t* generated, const qn__ir_body_t* body, 
   fail_msg("seed %" PRIu64 ", %s: %s", generated->seed, what, message);
 }
 
-static void generate(uint64_t seed, qn_generated_t* out_generated) {
-  const qn_generate_options_t make = {.size = 4, .allows_fast = true, .allows_threads = true};
+static void generate(uint64_t seed, bool is_form, qn_generated_t* out_generated) {
+  const qn_generate_options_t make = {
+      .size = is_form ? 1 : 4, .allows_fast = true, .allows_threads = true, .is_form = is_form};
   qn_status_t status;
   if (!qn_generate(seed, &make, out_generated, &status)) {
     give_up(out_generated, NULL, "parse", qn_status_message(status));
@@ -99,11 +100,10 @@ static void compare(const qn_generated_t* generated, const qn_generated_args_t* 
   qn__body_deinit(&body);
 }
 
-static void mapping_keeps_the_meaning(void** state) {
-  (void)state;
-  for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
+static void check_mapping(uint64_t count, bool is_form) {
+  for (uint64_t seed = first_seed; seed < first_seed + count; ++seed) {
     qn_generated_t generated;
-    generate(seed, &generated);
+    generate(seed, is_form, &generated);
     qn_generated_args_t expected;
     qn__pass_options_t options = targets[seed % QN_COUNT_OF(targets)];
     interpret(&generated, &generated.module->body, options.warp_size, "as written", &expected);
@@ -119,12 +119,22 @@ static void mapping_keeps_the_meaning(void** state) {
   }
 }
 
+static void mapping_keeps_the_meaning(void** state) {
+  (void)state;
+  check_mapping(seed_count, false);
+}
+
+static void mapping_keeps_forms(void** state) {
+  (void)state;
+  check_mapping(seed_count / 3, true);
+}
+
 // A launch means the same after each pass that leaves it written for one thread.
 static void every_pass_keeps_the_meaning(void** state) {
   (void)state;
   for (uint64_t seed = first_seed; seed < first_seed + seed_count; seed += 8) {
     qn_generated_t generated;
-    generate(seed, &generated);
+    generate(seed, false, &generated);
     qn_generated_args_t expected;
     interpret(&generated, &generated.module->body, 32, "as written", &expected);
     for (size_t i = 0; qn__passes_gpu[i] != &qn__pass_cooperative; ++i) {
@@ -140,6 +150,7 @@ int main(void) {
   qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mapping_keeps_the_meaning),
+      cmocka_unit_test(mapping_keeps_forms),
       cmocka_unit_test(every_pass_keeps_the_meaning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,10 @@
 // bit for bit, floats within the bound that the module's generator carries. It runs on the first
 // Vulkan device (lavapipe does), and says that it did not where there is none. A longer run, or
 // another device:
-//   jit_test_gpu_differential --seed 1000 --count 5000 [--size 10] [--print] [--target cuda]
-// A failure names the seed. Thread rule: one thread. Read next: tests/support/generate.h.
+//   jit_test_gpu_differential --seed 1000 --count 5000 [--size 10] [--forms] [--print] [--target
+//   cuda]
+// --forms: only programs of the forms that mappings look for, such as products. A failure names the
+// seed. Thread rule: one thread. Read next: tests/support/generate.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +30,7 @@ typedef struct options {
   uint64_t count;
   uint32_t size;
   bool prints;
+  bool has_forms_only;
   bool has_no_examples;  // where a seed is asked for
   const char* target;
 } options_t;
@@ -62,6 +65,7 @@ static void describe(const qn_generated_t* generated, const build_t* build, cons
 typedef struct call {
   void* buffers[qn_generated_max_params];
   int64_t shapes[qn_generated_max_params][qn_generated_max_rank];
+  int64_t strides[qn_generated_max_params][qn_generated_max_rank];
   qn_tensor_t tensors[qn_generated_max_params];
   qn_value_t values[qn_generated_max_params];
 } call_t;
@@ -101,11 +105,13 @@ static qn_status_t make_call(const qn_generated_t* generated, const qn_generated
     QN_TRY(qn_device_allocate(device, size, 64, &call->buffers[i]));
     if (size > 0) QN_TRY(copy(call->buffers[i], args->buffers[i], size, true));
     memcpy(call->shapes[i], param->shape, sizeof param->shape);
+    memcpy(call->strides[i], param->strides, sizeof param->strides);
     call->tensors[i] = (qn_tensor_t){.data = call->buffers[i],
                                      .device = device,
                                      .ndim = (int32_t)param->rank,
                                      .dtype = qn_dtype_to_dl(param->dtype),
-                                     .shape = call->shapes[i]};
+                                     .shape = call->shapes[i],
+                                     .strides = param->has_strides ? call->strides[i] : NULL};
     call->values[i] = qn_value_tensor(&call->tensors[i]);
   }
   return QN_OK;
@@ -165,10 +171,11 @@ static bool check_build(const qn_generated_t* generated, const qn_generated_args
   return is_right;
 }
 
-static bool check_seed(uint64_t seed) {
+static bool check_seed(uint64_t seed, bool is_form) {
   qn_generate_options_t generate = {.size = options.size ? options.size : 1 + (uint32_t)(seed % 6),
                                     .allows_fast = true,
-                                    .allows_threads = true};
+                                    .allows_threads = true,
+                                    .is_form = is_form};
   qn_generated_t generated;
   qn_status_t error = QN_OK;
   if (!qn_generate(seed, &generate, &generated, &error)) {
@@ -197,9 +204,17 @@ static bool check_seed(uint64_t seed) {
 
 static void test_random_modules(void** state) {
   (void)state;
+  if (!target || options.has_forms_only) skip();
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < options.count; ++i) wrong += !check_seed(options.seed + i, false);
+  assert_int_equal(wrong, 0);
+}
+
+static void test_random_forms(void** state) {
+  (void)state;
   if (!target) skip();
   uint64_t wrong = 0;
-  for (uint64_t i = 0; i < options.count; ++i) wrong += !check_seed(options.seed + i);
+  for (uint64_t i = 0; i < options.count; ++i) wrong += !check_seed(options.seed + i, true);
   assert_int_equal(wrong, 0);
 }
 
@@ -257,7 +272,7 @@ static bool extent_of(const qn__ir_func_t* function, const int64_t* symbols,
 static void describe_example(const example_t* example, qn_module_t* module, qn_generated_t* out) {
   const qn__ir_func_t* function = module->functions[0];
   *out = (qn_generated_t){.seed = 7, .module = module, .param_count = function->param_count};
-  memcpy(out->symbols, example->symbols, sizeof out->symbols);
+  memcpy(out->symbols, example->symbols, sizeof example->symbols);
   for (size_t i = 0; i < function->param_count; ++i) {
     qn_generated_param_t* param = &out->params[i];
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
@@ -369,8 +384,10 @@ static int set_up(void** state) {
     target = NULL;
     return 0;
   }
-  device = (qn_device_t){
-      strcmp(qn_target_kind(target), "cuda") == 0 ? QN_DEVICE_CUDA : QN_DEVICE_VULKAN, 0};
+  const char* kind = qn_target_kind(target);
+  device.type = strcmp(kind, "cuda") == 0  ? QN_DEVICE_CUDA
+                : strcmp(kind, "cpu") == 0 ? QN_DEVICE_CPU
+                                           : QN_DEVICE_VULKAN;
   (void)qn_target_get_int(target, "warp_size", &warp_size);
   return 0;
 }
@@ -387,6 +404,8 @@ int main(int argc, char** argv) {
     bool has_value = i + 1 < argc;
     if (strcmp(argv[i], "--print") == 0) {
       options.prints = true;
+    } else if (strcmp(argv[i], "--forms") == 0) {
+      options.has_forms_only = true;
     } else if (strcmp(argv[i], "--seed") == 0 && has_value) {
       options.seed = strtoull(argv[++i], NULL, 10);
       options.has_no_examples = true;
@@ -397,13 +416,15 @@ int main(int argc, char** argv) {
     } else if (strcmp(argv[i], "--target") == 0 && has_value) {
       options.target = argv[++i];
     } else {
-      (void)fprintf(stderr,
-                    "usage: %s [--seed N] [--count N] [--size N] [--print] [--target TARGET]\n",
-                    argv[0]);
+      (void)fprintf(
+          stderr,
+          "usage: %s [--seed N] [--count N] [--size N] [--forms] [--print] [--target TARGET]\n",
+          argv[0]);
       return 2;
     }
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_examples),
-                                     cmocka_unit_test(test_random_modules)};
+                                     cmocka_unit_test(test_random_modules),
+                                     cmocka_unit_test(test_random_forms)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -135,6 +135,8 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
   qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,
                                      .has_masked_memory = level.has_avx512,
                                      .has_blocks = !build.is_fast,
+                                     .l1_bytes = build.l1_bytes,
+                                     .l2_bytes = build.l2_bytes,
                                      .has_fma = level.has_fma,
                                      .is_checked = build.is_checked};
   qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);

@@ -15,6 +15,8 @@ typedef struct build {
   bool is_checked;
   bool is_raw;            // without the passes of the IR
   uint32_t vector_bytes;  // 0: as wide as the processor has them
+  uint32_t l1_bytes;      // of caches, for blocks; 0: unknown
+  uint32_t l2_bytes;
 } build_t;
 
 // Can this machine run code for `cpu`?

@@ -2,17 +2,20 @@
 //
 // Each module runs in both tiers, as scalar code, checked, and for older processors. Integers agree
 // bit for bit, floats within the bound that the generator carries. A longer run:
-//   llvm_test_differential --seed 1000 --count 5000 [--size 10] [--print]
-// A failure names the seed; --seed N --count 1 --print shows that module. Thread rule: one thread.
-// Read next: tests/support/generate.h.
+//   llvm_test_differential --seed 1000 --count 5000 [--size 10] [--forms] [--print]
+// --forms: only programs of the forms that mappings look for, such as products. A failure names the
+// seed; --seed N --count 1 --print shows that module. Thread rule: one thread. Read next:
+// tests/support/generate.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 // After those that it needs.
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "ir/interpret.h"
 #include "support_emit.h"
@@ -23,9 +26,28 @@ typedef struct options {
   uint64_t count;
   uint32_t size;
   bool prints;
+  bool has_forms_only;
 } options_t;
 
-static options_t options = {.seed = 1, .count = 40, .size = 0, .prints = false};
+static options_t options = {.seed = 1, .count = 40, .size = 0};
+
+// A signal of compiled code ends the program: says which module it was.
+static volatile uint64_t current_seed;
+
+static void report_signal(int number) {
+  static const char before[] = "a signal in the code of seed ";
+  char digits[24];
+  size_t at = sizeof digits;
+  digits[--at] = '\n';
+  uint64_t rest = current_seed;
+  do digits[--at] = (char)('0' + rest % 10);
+  while ((rest /= 10) > 0);
+  ssize_t written = write(STDERR_FILENO, before, sizeof before - 1);
+  if (written > 0) written = write(STDERR_FILENO, digits + at, sizeof digits - at);
+  (void)written;
+  (void)signal(number, SIG_DFL);
+  (void)raise(number);
+}
 
 static const build_t builds[] = {
     {.cpu = "native"},
@@ -37,6 +59,10 @@ static const build_t builds[] = {
     {.cpu = "x86-64-v3", .is_fast = true},
     {.cpu = "x86-64-v4", .vector_bytes = 32},
     {.cpu = "x86-64", .is_fast = true, .is_checked = true},
+    // Caches so small that products of a few thousand steps have several blocks.
+    {.cpu = "native", .l1_bytes = 1024, .l2_bytes = 4096},
+    {.cpu = "x86-64-v3", .l1_bytes = 2048, .l2_bytes = 4096},
+    {.cpu = "x86-64", .l1_bytes = 4096, .l2_bytes = 16384},
 };
 
 static void describe(const qn_generated_t* generated, build_t build, const char* problem) {
@@ -56,7 +82,7 @@ static bool check_build(const qn_generated_t* generated, const qn_generated_args
   }
   qn_generated_args_t actual;
   qn_generated_args_init(generated, &actual);
-  uint64_t words[qn_generated_max_params + 4];
+  uint64_t words[qn_generated_max_params + qn_generated_max_symbols];
   const qn__ir_func_t* function = generated->module->functions[0];
   memcpy(words, actual.params, generated->param_count * sizeof *words);
   for (size_t i = 0; i < function->symbol_count; ++i) {
@@ -79,10 +105,11 @@ static bool check_build(const qn_generated_t* generated, const qn_generated_args
   return is_right;
 }
 
-static bool check_seed(uint64_t seed) {
+static bool check_seed(uint64_t seed, bool is_form) {
   qn_generate_options_t generate = {.size = options.size ? options.size : 1 + (uint32_t)(seed % 6),
                                     .allows_fast = true,
-                                    .allows_threads = true};
+                                    .allows_threads = true,
+                                    .is_form = is_form};
   qn_generated_t generated;
   qn_status_t error = QN_OK;
   if (!qn_generate(seed, &generate, &generated, &error)) {
@@ -93,6 +120,7 @@ static bool check_seed(uint64_t seed) {
     return false;
   }
   if (options.prints) (void)printf("%s\n", generated.text);
+  current_seed = seed;
   qn_generated_args_t expected;
   qn_generated_args_init(&generated, &expected);
   qn__interpret_args_t args = {
@@ -115,8 +143,16 @@ static bool check_seed(uint64_t seed) {
 
 static void test_random_modules(void** state) {
   (void)state;
+  if (options.has_forms_only) skip();
   uint64_t wrong = 0;
-  for (uint64_t i = 0; i < options.count; ++i) wrong += !check_seed(options.seed + i);
+  for (uint64_t i = 0; i < options.count; ++i) wrong += !check_seed(options.seed + i, false);
+  assert_int_equal(wrong, 0);
+}
+
+static void test_random_forms(void** state) {
+  (void)state;
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < options.count; ++i) wrong += !check_seed(options.seed + i, true);
   assert_int_equal(wrong, 0);
 }
 
@@ -125,6 +161,8 @@ int main(int argc, char** argv) {
     bool has_value = i + 1 < argc;
     if (strcmp(argv[i], "--print") == 0) {
       options.prints = true;
+    } else if (strcmp(argv[i], "--forms") == 0) {
+      options.has_forms_only = true;
     } else if (strcmp(argv[i], "--seed") == 0 && has_value) {
       options.seed = strtoull(argv[++i], NULL, 10);
     } else if (strcmp(argv[i], "--count") == 0 && has_value) {
@@ -132,10 +170,15 @@ int main(int argc, char** argv) {
     } else if (strcmp(argv[i], "--size") == 0 && has_value) {
       options.size = (uint32_t)strtoul(argv[++i], NULL, 10);
     } else {
-      (void)fprintf(stderr, "usage: %s [--seed N] [--count N] [--size N] [--print]\n", argv[0]);
+      (void)fprintf(stderr, "usage: %s [--seed N] [--count N] [--size N] [--forms] [--print]\n",
+                    argv[0]);
       return 2;
     }
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_modules)};
+  (void)signal(SIGSEGV, report_signal);
+  (void)signal(SIGFPE, report_signal);
+  (void)signal(SIGILL, report_signal);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_modules),
+                                     cmocka_unit_test(test_random_forms)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
