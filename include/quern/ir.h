@@ -95,6 +95,48 @@ QN_API QN_MUST_USE qn_status_t qn_module_param_info(const qn_module_t* module,
                                                     size_t function_index, size_t param_index,
                                                     qn_param_info_t* out_info);
 
+// Returns how many symbols the shapes and strides of a function have; 0 beyond the count of
+// functions.
+QN_API size_t qn_module_function_symbol_count(const qn_module_t* module, size_t index);
+// Returns the name of a symbol, in the order in which the parameters show them; NULL beyond the
+// counts. Borrowed until the module is released.
+QN_API const char* qn_module_symbol_name(const qn_module_t* module, size_t function_index,
+                                         size_t symbol_index);
+// Computes the shape of a buffer parameter for values of the symbols, one for each symbol of the
+// function. `out_shape` has room for the parameter's rank. Errors: INVALID_ARGUMENT (no such
+// buffer), VALUE_ERROR (an extent is negative or cannot be computed), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_module_param_shape(const qn_module_t* module,
+                                                     size_t function_index, size_t param_index,
+                                                     const int64_t* symbols, int64_t* out_shape);
+
+// What one call of a function does, as its text says and whatever a compiler makes of it. An
+// operation is an addition, subtraction, multiplication, division, min, max, square root, bit
+// operation, or one step of a reduction; fma is two. Comparisons, conversions, selections, changes
+// of sign and rounding are none. Counts are exact up to 2^53.
+typedef struct qn_work {
+  size_t struct_size;   // sizeof(qn_work_t)
+  double flops;         // operations on floats
+  double integer_ops;   // operations on integers, except in indices, ranges and conditions
+  double calls;         // exp, tanh and other functions that take many instructions
+  double loaded_bytes;  // by all loads of parameters
+  double stored_bytes;  // by all stores to parameters
+  // Least bytes between memory and a cache that holds everything: of each parameter its bytes
+  // loaded and stored, but each at most the size of the parameter.
+  double moved_bytes;
+  qn_dtype_t dtype;  // of most operations; NONE if there are none
+  // False: an upper bound, because a condition depends on values that the call computes; of its
+  // arms the one with more work is counted.
+  bool is_exact;
+} qn_work_t;
+// Counts the work of a call with these arguments, without running it. Elements of `in` tensors in
+// host memory are read where they decide what runs. `warp_size` is that of the target; 0: unknown.
+// Takes time in proportion to the iterations that differ from each other, a second at most. Errors:
+// INVALID_ARGUMENT (an index beyond the counts, arguments that do not fit), UNSUPPORTED (how often
+// a loop runs is only known at the call, or counting takes too long), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_module_work(const qn_module_t* module, size_t function_index,
+                                              const qn_value_t* args, size_t arg_count,
+                                              int64_t warp_size, qn_work_t* out_work);
+
 // ------------------------------------------------------------------------------------ builder
 //
 // A builder makes one module. Its calls do not fail one by one: the first mistake sticks, later

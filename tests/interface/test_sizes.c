@@ -222,6 +222,12 @@ static qn_status_t fill_compile(fixture_t* f, void* out) {
 static qn_status_t fill_param(fixture_t* f, void* out) {
   return qn_module_param_info(f->module, 0, 1, out);
 }
+static qn_status_t fill_work(fixture_t* f, void* out) {
+  int64_t shape[] = {2};
+  qn_tensor_t tensor = {.ndim = 1, .shape = shape};
+  qn_value_t args[2] = {qn_value_int(2), qn_value_tensor(&tensor)};
+  return qn_module_work(f->module, 0, args, 2, 0, out);
+}
 static qn_status_t fill_usage(fixture_t* f, void* out) {
   return qn_cache_dir_usage(f->dir, out);
 }
@@ -278,6 +284,7 @@ static const struct {
     TIMED(qn_lookup_info_t, lookup_ns, fill_future),
     TIMED(qn_lookup_info_t, lookup_ns, fill_compile),
     OUT(qn_param_info_t, fill_param),
+    OUT(qn_work_t, fill_work),
     OUT(qn_cache_usage_t, fill_usage),
     TIMED(qn_cache_place_t, free_bytes, fill_place),
     OUT(qn_cache_verify_report_t, fill_verify),
