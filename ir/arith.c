@@ -44,6 +44,34 @@ static bool float_test(qn_op_t op, double value) {
   return op == QN_OP_ISINF ? isinf(value) : isfinite(value);
 }
 
+// Returns number `i` of a word that holds numbers of `bits` bits.
+static int64_t part(int64_t word, uint32_t i, uint32_t bits, bool is_signed) {
+  uint64_t value = (uint64_t)word >> (i * bits) & ((UINT64_C(1) << bits) - 1);
+  if (is_signed && value >> (bits - 1)) value -= UINT64_C(1) << bits;
+  return (int64_t)value;
+}
+
+static int64_t dot_int(qn_op_t op, const qn__ir_scalar_t* args) {
+  uint32_t bits = (int)op == QN__OP_DOT_WORDS ? 16 : 8;
+  bool is_a_signed = (int)op == QN__OP_DOT_SS || (int)op == QN__OP_DOT_WORDS;
+  bool is_b_signed = (int)op != QN__OP_DOT_UU;
+  int64_t sum = args[0].i;  // of at most four products of 32 bits: no overflow
+  for (uint32_t i = 0; i < 32 / bits; i++) {
+    sum += part(args[1].i, i, bits, is_a_signed) * part(args[2].i, i, bits, is_b_signed);
+  }
+  return qn__wrap_int(QN_DTYPE_I32, sum);
+}
+
+static double dot_float(const qn__ir_scalar_t* args) {
+  double sum = args[0].f;
+  for (uint32_t i = 2; i-- > 0;) {
+    double a = qn__scalar_from_bits(QN_DTYPE_BF16, (uint64_t)part(args[1].i, i, 16, false)).f;
+    double b = qn__scalar_from_bits(QN_DTYPE_BF16, (uint64_t)part(args[2].i, i, 16, false)).f;
+    sum = qn__float_op(QN_OP_FMA, QN_DTYPE_F32, a, b, sum);
+  }
+  return sum;
+}
+
 bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__ir_scalar_t* args,
                    qn__ir_scalar_t* out) {
   out->i = 0;
@@ -64,6 +92,12 @@ bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__ir_scalar_t* args,
       return true;
     case QN__RULE_SCALE:
       out->f = qn__float_op(op, dtype, args[0].f, (double)args[1].i, 0);
+      return true;
+    case QN__RULE_DOT_INT:
+      out->i = dot_int(op, args);
+      return true;
+    case QN__RULE_DOT_FLOAT:
+      out->f = dot_float(args);
       return true;
     case QN__RULE_LANE:
     case QN__RULE_GROUP:

@@ -154,7 +154,9 @@ qn_expr_t* qn_build_op(qn_builder_t* builder, qn_op_t op, qn_expr_t* a, qn_expr_
                        qn_expr_t* c) {
   if (!qn__build_is_ready(builder, __func__)) return NULL;
   const qn__ir_op_info_t* info = qn__op_info(op);
-  if (!info) return qn__build_fail(builder, "operator %d does not exist", (int)op);
+  if (!info || qn__op_is_dot(op)) {
+    return qn__build_fail(builder, "operator %d does not exist", (int)op);
+  }
   static const char* const names[] = {"operand 1", "operand 2", "operand 3"};
   qn_expr_t* const given[] = {a, b, c};
   qn__ir_expr_t* args[3] = {NULL, NULL, NULL};

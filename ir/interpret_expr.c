@@ -244,6 +244,9 @@ qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_
       return held->values[owner];
     }
     case QN__EXPR_LOAD: {
+      if (expr->dtype != expr->load.buffer->dtype) {
+        return qn__machine_read_word(machine, expr, thread);
+      }
       const uint8_t* address =
           qn__machine_address(machine, expr->load.buffer, expr->load.indices, thread);
       return address ? qn__machine_read(expr->load.buffer, address) : value;

@@ -211,6 +211,24 @@ qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* a
   return qn__scalar_from_bits(buffer->dtype, bits);
 }
 
+qn__ir_scalar_t qn__machine_read_word(qn__interpret_machine_t* machine, const qn__ir_expr_t* load,
+                                      uint32_t thread) {
+  const qn__ir_buffer_t* buffer = load->load.buffer;
+  assert(qn__load_is_word(load));
+  uint32_t word = 0;
+  const uint8_t* address = qn__machine_address(machine, buffer, load->load.indices, thread);
+  if (!address) return (qn__ir_scalar_t){0};
+  const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
+  const uint8_t* end = held->slots[qn__machine_ancestor(machine, held->level, thread)].high;
+  if (end - address < (ptrdiff_t)sizeof word) {
+    (void)qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS, "buffer '%s': a word at its end",
+                           buffer->name);
+    return (qn__ir_scalar_t){0};
+  }
+  memcpy(&word, address, sizeof word);
+  return qn__scalar_from_bits(QN_DTYPE_I32, word);
+}
+
 void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value) {
   uint64_t bits = qn__scalar_to_bits(buffer->dtype, value);
   memcpy(address, &bits, qn_dtype_size_bytes(buffer->dtype));

@@ -99,6 +99,9 @@ void qn__machine_set_var(qn__interpret_machine_t* machine, const qn__ir_var_t* v
 // Returns the address of an element for one thread after all checks. NULL: a check failed.
 uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, uint32_t thread);
+// Reads a word of a local buffer (qn__load_is_word). Returns 0 after a failure.
+qn__ir_scalar_t qn__machine_read_word(qn__interpret_machine_t* machine, const qn__ir_expr_t* load,
+                                      uint32_t thread);
 qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);
 void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value);
 // Binds a parameter. `address`: see qn__interpret_args_t.

@@ -118,7 +118,7 @@ struct qn_expr {
     struct {
       qn__ir_buffer_t* buffer;
       qn__ir_expr_t** indices;  // buffer->rank expressions of any integer dtype
-    } load;
+    } load;                     // of the buffer's dtype, or a word (qn__load_is_word)
     struct {
       qn_op_t op;  // OP only
       qn__ir_expr_t* args[3];
@@ -340,14 +340,39 @@ bool qn__walk_extents(qn__ir_walker_t* walker, const qn__ir_func_t* function);
 // Returns whether it holds a TARGET operator, such as warp_size().
 bool qn__expr_has_target(qn__ir_expr_t* expr);
 
+// Returns true for a load of a word: i32 from a local buffer of smaller integers, with the bits of
+// the element and its neighbours in memory. Only passes write such loads, for operators of
+// dots.inc. Targets are little-endian.
+static inline bool qn__load_is_word(const qn__ir_expr_t* load) {
+  const qn__ir_buffer_t* buffer = load->load.buffer;
+  return load->dtype == QN_DTYPE_I32 && buffer->scope == QN__SCOPE_LOCAL &&
+         qn__dtype_is_int(buffer->dtype) && qn_dtype_size_bytes(buffer->dtype) < 4;
+}
+
 // Returns whether two trees are equal. Variables and buffers are compared by identity, except those
 // that the trees declare themselves. Locations are ignored.
 bool qn__expr_equal(const qn__ir_expr_t* a, const qn__ir_expr_t* b);
 
 // ---- tables (tables.c)
 
-// The rules of ops.inc. Operators of those from LANE on need the threads or the target to be
-// known: they are never folded.
+// Operators of passes (dots.inc), values of qn_op_t.
+enum {
+#define QN_DOT(name, value, text, rule, doc) QN__OP_##name = value,
+#include "ir/dots.inc"
+#undef QN_DOT
+  QN__OP_DOT_FIRST = QN__OP_DOT_SS,
+  QN__OP_DOT_LAST = QN__OP_DOT_BF16_FAST,
+};
+static inline bool qn__op_is_dot(qn_op_t op) {
+  return (int)op >= QN__OP_DOT_FIRST && (int)op <= QN__OP_DOT_LAST;
+}
+// Returns the operator's bit in a set of such operators.
+static inline uint32_t qn__dot_bit(int op) {
+  return UINT32_C(1) << (op - QN__OP_DOT_FIRST);
+}
+
+// The rules of ops.inc and dots.inc. Operators of those from LANE on need the threads or the target
+// to be known: they are never folded.
 typedef enum qn__ir_op_rule {
   QN__RULE_NUMERIC,
   QN__RULE_INTEGER,
@@ -359,6 +384,8 @@ typedef enum qn__ir_op_rule {
   QN__RULE_TEST,
   QN__RULE_SELECT,
   QN__RULE_SCALE,
+  QN__RULE_DOT_INT,    // of dots.inc
+  QN__RULE_DOT_FLOAT,  // likewise
   QN__RULE_LANE,
   QN__RULE_GROUP,
   QN__RULE_TARGET,
@@ -375,13 +402,14 @@ typedef struct qn__ir_op_info {
   qn__ir_op_syntax_t syntax;
   const char* doc;
 } qn__ir_op_info_t;
-// Never NULL for values of ops.inc; NULL otherwise.
+// Never NULL for values of ops.inc and dots.inc; NULL otherwise.
 const qn__ir_op_info_t* qn__op_info(qn_op_t op);
 // Returns the dtype of operand `i` of a rule that prescribes it, NONE for operands of the common
 // dtype T.
 static inline qn_dtype_t qn__op_own_dtype(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SELECT && i == 0) return QN_DTYPE_BOOL;
   if (rule == QN__RULE_SCALE && i == 1) return QN_DTYPE_I32;
+  if ((rule == QN__RULE_DOT_INT || rule == QN__RULE_DOT_FLOAT) && i > 0) return QN_DTYPE_I32;
   return rule == QN__RULE_LANE && i == 1 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
 }
 // Returns whether operand `i` has the common dtype T of the rule.

@@ -20,6 +20,12 @@ static bool is_bool(qn_dtype_t dtype) {
 static bool is_bits(qn_dtype_t dtype) {
   return is_int(dtype) || is_bool(dtype);
 }
+static bool is_i32(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_I32;
+}
+static bool is_f32(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_F32;
+}
 static bool is_any(qn_dtype_t dtype) {
   return qn_dtype_size_bytes(dtype) > 0;
 }
@@ -36,6 +42,8 @@ const qn__ir_rule_info_t* qn__rule_info(qn__ir_op_rule_t rule) {
       [QN__RULE_TEST] = {is_float, "a float", "floats"},
       [QN__RULE_SELECT] = {is_any, "any dtype", "any dtype"},
       [QN__RULE_SCALE] = {is_float, "a float", "floats"},
+      [QN__RULE_DOT_INT] = {is_i32, "i32", "i32"},
+      [QN__RULE_DOT_FLOAT] = {is_f32, "f32", "f32"},
       [QN__RULE_LANE] = {is_any, "any dtype", "any dtype"},
       [QN__RULE_GROUP] = {is_number, "an integer or a float", "integers or floats"},
       [QN__RULE_TARGET] = {is_any, "nothing", "nothing"},

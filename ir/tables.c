@@ -13,7 +13,17 @@ static const qn__ir_op_info_t ops[QN_OP_COUNT] = {
 #undef QN_OP
 };
 
+static const qn__ir_op_info_t dots[] = {
+#define QN_DOT(name, value, text, rule, doc) \
+  [(value) - QN__OP_DOT_FIRST] = {text, 3, QN__RULE_##rule, QN__SYNTAX_CALL, doc},
+#include "ir/dots.inc"
+#undef QN_DOT
+};
+static_assert((int)QN_OP_COUNT <= (int)QN__OP_DOT_FIRST,
+              "canonical bytes hold operators in a byte");
+
 const qn__ir_op_info_t* qn__op_info(qn_op_t op) {
+  if (qn__op_is_dot(op)) return &dots[(int)op - QN__OP_DOT_FIRST];
   if ((unsigned)op >= QN_OP_COUNT || !ops[op].text) return NULL;
   return &ops[op];
 }

@@ -134,7 +134,8 @@ static bool verify_kind(qn__verifier_t* v, const qn__ir_expr_t* expr) {
       if (!qn__verify_lookup(v, buffer, "buffer", buffer->name, expr->loc, buffer->loc)) {
         return false;
       }
-      if (expr->dtype != buffer->dtype || (buffer->rank > 0 && !expr->load.indices)) break;
+      if (expr->dtype != buffer->dtype && !qn__load_is_word(expr)) break;
+      if (buffer->rank > 0 && !expr->load.indices) break;
       return qn__verify_indices(v, expr->load.indices, buffer);
     }
     case QN__EXPR_OP:

@@ -184,6 +184,8 @@ static qn__ir_expr_t* fold_op(qn__fold_t* fold, qn__ir_expr_t* expr) {
       }
       return qn__expr_equal(expr->args[1], expr->args[2]) ? drop(fold, expr->args[0], expr->args[1])
                                                           : NULL;
+    case QN__RULE_DOT_INT:
+    case QN__RULE_DOT_FLOAT:
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
     case QN__RULE_TEST:

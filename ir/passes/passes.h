@@ -60,6 +60,10 @@ typedef struct qn__pass_options {
   uint32_t l1_bytes;       // caches of a core, for blocks of products; 0: unknown
   uint32_t l2_bytes;
   bool has_fma;  // `fma` is an instruction: reductions may use it
+  // Operators of dots.inc that are instructions (qn__dot_bit). `has_exact_dots`: DOT_BF16_FAST
+  // differs from DOT_BF16 only where an operand or a sum is denormal.
+  uint32_t dots;
+  bool has_exact_dots;
   // The rest is for GPUs, and `warp_size` (32 where it is 0) for the lowering of exchanges.
   uint32_t warp_size;
   uint32_t max_threads;        // of a block

@@ -91,6 +91,8 @@ static qn_status_t prepare_body(job_t* job) {
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_masked_memory = qn__target_has_masked_memory(job->target),
       .has_fma = has_fma(job),
+      .dots = qn__emit_dot_ops(qn__emit_dot_rows(job->target)),
+      .has_exact_dots = strcmp(job->target->arch->name, "x86_64") == 0,
       .has_blocks = request->tier == QN_TIER_FULL,
       .l1_bytes = (uint32_t)l1_bytes,
       .l2_bytes = (uint32_t)l2_bytes,
@@ -128,6 +130,7 @@ static qn_status_t make_module(job_t* job) {
       .has_round = !is_x86 || has_feature(job, "sse4.1"),
       .has_f16c = !is_x86 || has_feature(job, "f16c"),
       .has_avx2 = is_x86 && has_feature(job, "avx2"),
+      .dot_rows = qn__emit_dot_rows(job->target),
       .has_avx512 = is_x86 && has_feature(job, "avx512bw") && has_feature(job, "avx512dq") &&
                     has_feature(job, "avx512vl"),
       .is_checked = job->request.is_checked,

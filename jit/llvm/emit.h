@@ -33,10 +33,16 @@ typedef struct qn__llvm_emit_options {
   bool has_f16c;        // conversions between f16 and f32 are instructions
   bool has_avx2;        // masked loads and stores, and gathers, of 32- and 64-bit elements
   bool has_avx512;      // F, BW, DQ and VL: masked accesses of all widths
+  uint32_t dot_rows;    // instructions for dot products (qn__emit_dot_rows)
   bool is_checked;      // indices and integer divisors are checked
   bool is_fast_tier;    // shortest compile: fewer copies of loop bodies
   bool is_scalar_only;  // ignores lane counts: loops for LLVM's own vectoriser
 } qn__llvm_emit_options_t;
+
+// Returns the set of instructions for dot products that a target has, and the set of operators
+// (qn__dot_bit) that such a set has.
+uint32_t qn__emit_dot_rows(const qn_target_t* target);
+uint32_t qn__emit_dot_ops(uint32_t rows);
 
 typedef struct qn__llvm_emit_function {
   const char* name;  // of the IR's function, and the symbol of the entry: a qn_cpu_kernel_t

@@ -195,6 +195,9 @@ static LLVMValueRef emit_operator(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
       return LLVMBuildNot(builder, args[0], "");
     case QN__RULE_SELECT:
       return LLVMBuildSelect(builder, args[0], args[1], args[2], "");
+    case QN__RULE_DOT_INT:
+    case QN__RULE_DOT_FLOAT:
+      return qn__emit_dot(e, expr->op, args);
     default:
       break;
   }

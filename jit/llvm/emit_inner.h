@@ -288,6 +288,11 @@ LLVMValueRef qn__emit_bitcast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to
 LLVMValueRef qn__emit_from_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
 LLVMValueRef qn__emit_to_memory(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 
+// ---- emit_dot.c
+
+// Emits an operator of ir/dots.inc on scalars or vectors.
+LLVMValueRef qn__emit_dot(qn__llvm_emit_t* e, qn_op_t op, LLVMValueRef* args);
+
 // ---- emit_address.c, emit_memory.c, emit_atomic.c
 
 typedef struct qn__llvm_address {

@@ -144,9 +144,21 @@ static LLVMValueRef load_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* add
   return masked_load(e, buffer, "llvm.masked.gather", type, lane_pointers(e, address));
 }
 
+// Emits the load of a word of a local buffer of smaller integers.
+static qn__llvm_value_t load_word(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
+  const qn__ir_buffer_t* buffer = address->buffer;
+  if (address->shape == QN__LLVM_SHAPE_UNIFORM) {
+    return qn__emit_uniform(QN_DTYPE_I32, plain_load(e, buffer, e->i32, address->pointer));
+  }
+  LLVMTypeRef type = qn__emit_wide(e, e->i32);
+  return qn__emit_varying(
+      QN_DTYPE_I32, masked_load(e, buffer, "llvm.masked.gather", type, lane_pointers(e, address)));
+}
+
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__llvm_address_t address = qn__emit_address(e, buffer, expr->load.indices);
+  if (expr->dtype != buffer->dtype) return load_word(e, &address);
   if (address.shape != QN__LLVM_SHAPE_UNIFORM) {
     return qn__emit_varying(buffer->dtype,
                             qn__emit_from_memory(e, buffer->dtype, load_lanes(e, &address)));

@@ -10,7 +10,7 @@
 // blocks.
 //
 // Postcondition: no loop changed but nests that compute a product.
-#include "ir/passes/cpu/blocks.h"
+#include "ir/passes/cpu/blocks_dots.h"
 
 enum {
   min_rows = 4,              // fewer are not worth packing
@@ -19,6 +19,7 @@ enum {
   min_steps = 4,
   max_summand = 4,          // instructions of a summand for the largest tile of registers
   max_rows = 120,           // of a task; a multiple of all heights
+  max_rows_dot = 240,       // of a task whose products are fewer instructions
   max_stack_bytes = 65536,  // of the sums of a task, and of its packed columns
 };
 
@@ -64,13 +65,19 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   int64_t l1 = options->l1_bytes ? options->l1_bytes : 32768;
   int64_t part = (options->l2_bytes ? options->l2_bytes : 524288) / 8;
   if (part > max_stack_bytes) part = max_stack_bytes;
+  bool has_dot = qn__blocks_find_dot(product, &shape->dot);
+  if (has_dot) packed_size = 4 / shape->dot.group;
   shape->depth = at_least(l1 / 2 / (shape->width * packed_size), 8, 8);
+  shape->words = shape->depth / shape->dot.group;
   shape->columns = at_least(part / (shape->depth * packed_size), shape->width, shape->width);
   if (columns >= 0 && shape->columns > columns) {
     shape->columns = at_least(columns + shape->width - 1, shape->width, shape->width);
   }
-  shape->rows = at_least(part / (shape->columns * size), shape->height, shape->height);
-  if (shape->rows > max_rows) shape->rows = max_rows;
+  // Packed columns serve more rows where products are few instructions beside those of packing.
+  int64_t most = has_dot ? max_rows_dot : max_rows;
+  int64_t sums_part = has_dot ? 2 * part : part;
+  shape->rows = at_least(sums_part / (shape->columns * size), shape->height, shape->height);
+  if (shape->rows > most) shape->rows = most;
   return true;
 }
 

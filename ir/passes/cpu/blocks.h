@@ -3,10 +3,20 @@
 // blocks.c         the pass: finds products, chooses sizes
 // blocks_write.c   writes the tasks of one product
 // blocks_kernel.c  the innermost loops of a task
+// blocks_dots.h    some steps at once, by operators of dots.inc
 #ifndef QUERN_IR_PASSES_CPU_BLOCKS_H_
 #define QUERN_IR_PASSES_CPU_BLOCKS_H_
 
 #include "ir/passes/products.h"
+
+// How a kernel multiplies: a step of the reduction at a time, or some by an operator of dots.inc.
+typedef struct qn__blocks_dot {
+  int op;             // 0: none
+  int64_t group;      // steps of a word; 1 without an operator
+  bool takes_column;  // the operator's first word is the column's
+  bool moves_rows;    // rows are packed as bytes of the other sign
+  bool is_checked;    // the operator is right for some numbers only: else DOT_BF16
+} qn__blocks_dot_t;
 
 // The sizes of a task and of the tile that registers hold.
 typedef struct qn__blocks_shape {
@@ -14,9 +24,11 @@ typedef struct qn__blocks_shape {
   int64_t edge_height;  // rows of a smaller one: a divisor of `height`
   int64_t width;        // columns of both: some vectors
   int64_t depth;        // steps of the reduction that the packed operands hold at once
+  int64_t words;        // of that many steps: depth / dot.group
   int64_t rows;         // of a task at most: a multiple of `height`
   int64_t columns;      // of a task at most: a multiple of `width`
   int64_t min_rows;     // of a product: fewer are not worth packing
+  qn__blocks_dot_t dot;
 } qn__blocks_shape_t;
 
 typedef struct qn__blocks_writer {
@@ -30,9 +42,26 @@ typedef struct qn__blocks_writer {
   qn__ir_expr_t* steps;                      // of the reduction
   qn__ir_buffer_t* acc;                      // [rows, columns] of the task
   // Packed operands: [depth, height] or [height, depth] of one tile's rows; for columns
-  // [columns / width * depth, width].
+  // [columns / width * depth, width]. With an operator for some steps there are words instead of
+  // steps, but in [height, depth].
   qn__ir_buffer_t* packed[qn__product_max_operands];
+  int dot_op;              // of the kernel that is written; 0: none
+  qn__ir_buffer_t* moved;  // dot.moves_rows: products of a packed row of zeros with each column
+  qn__ir_buffer_t* least;  // dot.is_checked: of the sides' numbers so far
 } qn__blocks_writer_t;
+
+// The lines of a tile's rows, or of `width` columns.
+typedef struct qn__blocks_panel {
+  qn__product_side_t side;
+  qn__ir_expr_t* line;    // the first, of the task
+  int64_t lines;          // of the panel
+  qn__ir_expr_t* number;  // for columns
+} qn__blocks_panel_t;
+
+// Returns a loop over the lines of a panel that sets the variables of its side. A line beyond the
+// edge is a copy of the last one if `is_clamped`.
+qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
+                                qn_loop_kind_t kind, bool is_clamped);
 
 // Writes the product as tasks to `out`. `kind` is that of the loop over tasks.
 void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, qn_loop_kind_t kind,

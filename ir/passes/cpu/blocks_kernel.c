@@ -10,8 +10,7 @@
 //
 // The rows are written out with constant indices, so that the code generator holds `t` in
 // registers.
-#include "ir/passes/cpu/blocks.h"
-#include "ir/passes/products_write.h"
+#include "ir/passes/cpu/blocks_dots.h"
 
 enum { max_height = 16 };
 
@@ -47,11 +46,18 @@ static void write_transfer(kernel_t* self, qn__ir_block_t* out, bool is_load) {
         qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->width);
     column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
     qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
-    qn__ir_stmt_t* store = is_load
-                               ? qn__pb_store(pb, self->sums, qn__pb_int(pb, u), own,
-                                              qn__pb_load(pb, w->acc, row, column))
-                               : qn__pb_store(pb, w->acc, row, column,
-                                              qn__pb_load(pb, self->sums, qn__pb_int(pb, u), own));
+    qn__ir_expr_t* value = NULL;
+    if (!is_load) {
+      value = qn__pb_load(pb, self->sums, qn__pb_int(pb, u), own);
+    } else {
+      value = qn__pb_load(pb, w->acc, row, qn__pb_copy(pb, column));
+      if (w->moved) {
+        value = qn__pb_op(pb, QN_OP_SUB, value,
+                          qn__pb_load(pb, w->moved, qn__pb_copy(pb, column), NULL));
+      }
+    }
+    qn__ir_stmt_t* store = is_load ? qn__pb_store(pb, self->sums, qn__pb_int(pb, u), own, value)
+                                   : qn__pb_store(pb, w->acc, row, column, value);
     qn__pb_append(&loop->loop.body, store);
     qn__block_append(out, loop);
   }
@@ -68,6 +74,18 @@ static void place_line(kernel_t* self, qn__ir_block_t* out, qn__product_side_t s
                    qn__pb_op(pb, QN_OP_MIN, line, last));
   qn__ir_var_t* at = qn__pb_let(pb, out, "at", line);
   if (at) qn__product_place(w->product, out, w->product->side_dims[side], at);
+}
+
+// Returns `sum` with the products of a word of row `u` and a word of the columns.
+static qn__ir_expr_t* write_dot(const kernel_t* self, qn__ir_expr_t* sum,
+                                qn__ir_var_t* elements[][max_height], int64_t u) {
+  const qn__blocks_writer_t* w = self->w;
+  qn__ir_expr_t* words[qn__product_sides] = {NULL};
+  for (uint32_t o = 0; o < w->product->operand_count; ++o) {
+    qn__product_side_t side = w->product->operands[o].side;
+    words[side] = qn__pb_use(w->pb, elements[o][side == QN__PRODUCT_ROW ? u : 0]);
+  }
+  return qn__blocks_dot_add(w, w->dot_op, sum, words[QN__PRODUCT_ROW], words[QN__PRODUCT_COLUMN]);
 }
 
 static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
@@ -88,8 +106,9 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
       qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->line), u);
       qn__ir_expr_t* at[2] = {line, qn__pb_use(pb, p)};
       bool is_along = operand->runs_along_step;
-      elements[o][u] =
-          qn__pb_let(pb, out, "a", qn__pb_load(pb, w->packed[o], at[!is_along], at[is_along]));
+      qn__ir_expr_t* value = w->dot_op ? qn__blocks_dot_row(w, o, at[0], at[1])
+                                       : qn__pb_load(pb, w->packed[o], at[!is_along], at[is_along]);
+      elements[o][u] = qn__pb_let(pb, out, "a", value);
     }
   }
   qn__ir_stmt_t* loop = vector_loop(self, "v");
@@ -105,7 +124,7 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
     const qn__product_operand_t* operand = &product->operands[o];
     if (operand->side != QN__PRODUCT_COLUMN) continue;
     qn__ir_expr_t* at =
-        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->depth);
+        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->words);
     at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_use(pb, p));
     elements[o][0] = qn__pb_let(pb, body, "b",
                                 qn__pb_load(pb, w->packed[o], at, qn__pb_use(pb, loop->loop.var)));
@@ -119,11 +138,14 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
       product->names[operand->name].now =
           qn__pb_use(pb, elements[o][operand->side == QN__PRODUCT_ROW ? u : 0]);
     }
-    qn__product_write_lets(product, body, product->is_needed, rows | column_or_step, 0);
-    qn__ir_expr_t* term = qn__product_copy(product, product->reduce->reduce.value);
-    qn__ir_expr_t* sum = qn__product_add(
-        product, qn__pb_load(pb, self->sums, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var)),
-        term);
+    qn__ir_expr_t* sum =
+        qn__pb_load(pb, self->sums, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var));
+    if (w->dot_op) {
+      sum = write_dot(self, sum, elements, u);
+    } else {
+      qn__product_write_lets(product, body, product->is_needed, rows | column_or_step, 0);
+      sum = qn__product_add(product, sum, qn__product_copy(product, product->reduce->reduce.value));
+    }
     qn__pb_append(
         body, qn__pb_store(pb, self->sums, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var), sum));
   }
@@ -147,8 +169,9 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
   }
   if (qn__pb_stopped(pb)) return;
   write_transfer(&self, out, true);
-  qn__ir_stmt_t* loop =
-      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", qn__pb_copy(pb, tile->steps->count));
+  const qn__ir_expr_t* count = tile->steps->count;
+  qn__ir_stmt_t* loop = qn__pb_count_loop(
+      pb, QN_LOOP_SERIAL, "p", w->dot_op ? qn__blocks_dot_words(w, count) : qn__pb_copy(pb, count));
   if (!loop) return;
   write_step(&self, &loop->loop.body, loop->loop.var);
   qn__block_append(out, loop);

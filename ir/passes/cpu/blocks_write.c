@@ -21,8 +21,7 @@
 //    steps it rests in `acc`.
 // 4. All buffers of a task have constant sizes and lie on its stack: a product needs no workspace
 //    that could be missing.
-#include "ir/passes/cpu/blocks.h"
-#include "ir/passes/products_write.h"
+#include "ir/passes/cpu/blocks_dots.h"
 
 static qn__ir_expr_t* copy(const qn__blocks_writer_t* w, const qn__ir_expr_t* expr) {
   return qn__pb_copy(w->pb, expr);
@@ -69,16 +68,18 @@ static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
       qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, reduce->dtype, "acc", shape->rows, shape->columns);
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
-    int64_t lines = shape->width, steps = shape->columns / shape->width * shape->depth;
+    int64_t lines = shape->width, steps = shape->columns / shape->width * shape->words;
+    bool is_along = is_packed_along(operand);
     if (operand->side == QN__PRODUCT_ROW) {
       lines = shape->height;
-      steps = shape->depth;
+      steps = is_along ? shape->depth : shape->words;
     }
-    bool is_along = is_packed_along(operand);
-    w->packed[o] = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, operand->value->dtype,
+    qn_dtype_t dtype = shape->dot.op ? qn__blocks_dot_dtype(w, is_along) : operand->value->dtype;
+    w->packed[o] = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, dtype,
                                 operand->side == QN__PRODUCT_ROW ? "packed_rows" : "packed_columns",
                                 is_along ? lines : steps, is_along ? steps : lines);
   }
+  if (shape->dot.op) qn__blocks_dot_buffers(w, out);
   qn__ir_stmt_t* rows =
       qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, w->count[QN__PRODUCT_ROW]));
   qn__ir_stmt_t* columns =
@@ -93,16 +94,8 @@ static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
 
 // ---- packing
 
-// The lines of a tile's rows, or of `width` columns.
-typedef struct panel {
-  qn__product_side_t side;
-  qn__ir_expr_t* line;    // the first, of the task
-  int64_t lines;          // of the panel
-  qn__ir_expr_t* number;  // for columns
-} panel_t;
-
 // Returns the indices of element (line, step) of the packed operand.
-static void place_of(qn__blocks_writer_t* w, const panel_t* panel,
+static void place_of(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
                      const qn__product_operand_t* operand, qn__ir_expr_t* line, qn__ir_expr_t* step,
                      qn__ir_expr_t** out_indices) {
   qn__pass_builder_t* pb = w->pb;
@@ -127,19 +120,11 @@ static qn__ir_stmt_t* steps_loop(qn__blocks_writer_t* w, const qn__blocks_steps_
   return loop;
 }
 
-// Appends `packed[line, p] = value` for the lines of a panel: for one step, or for all steps of an
-// operand that is contiguous along them (`p` is NULL). A line beyond the edge is a copy of the last
-// one if `is_clamped`.
-static void write_lines(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel,
-                        const qn__blocks_steps_t* steps, uint32_t o, qn__ir_var_t* p,
-                        bool is_clamped) {
-  qn__product_t* product = w->product;
+qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
+                                qn_loop_kind_t kind, bool is_clamped) {
   qn__pass_builder_t* pb = w->pb;
-  const qn__product_operand_t* operand = &product->operands[o];
-  assert(operand->runs_along_step == !p && operand->side == panel->side);
-  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, p ? QN_LOOP_PARALLEL : QN_LOOP_SERIAL, "line",
-                                           qn__pb_int(pb, panel->lines));
-  if (!lines) return;
+  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, kind, "line", qn__pb_int(pb, panel->lines));
+  if (!lines) return NULL;
   qn__ir_block_t* body = &lines->loop.body;
   qn__ir_expr_t* line =
       qn__pb_op(pb, QN_OP_ADD, copy(w, panel->line), qn__pb_use(pb, lines->loop.var));
@@ -149,8 +134,25 @@ static void write_lines(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel
   }
   qn__ir_var_t* at =
       qn__pb_let(pb, body, "at", qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[panel->side]), line));
-  if (!at) return;
-  qn__product_place(product, body, product->side_dims[panel->side], at);
+  if (!at) return NULL;
+  qn__product_place(w->product, body, w->product->side_dims[panel->side], at);
+  return lines;
+}
+
+// Appends `packed[line, p] = value` for the lines of a panel: for one step, or for all steps of an
+// operand that is contiguous along them (`p` is NULL). A line beyond the edge is a copy of the last
+// one if `is_clamped`.
+static void write_lines(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                        const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
+                        uint32_t o, qn__ir_var_t* p, bool is_clamped) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const qn__product_operand_t* operand = &product->operands[o];
+  assert(operand->runs_along_step == !p && operand->side == panel->side);
+  qn__ir_stmt_t* lines =
+      qn__blocks_lines(w, panel, p ? QN_LOOP_PARALLEL : QN_LOOP_SERIAL, is_clamped);
+  if (!lines) return;
+  qn__ir_block_t* body = &lines->loop.body;
   qn__ir_stmt_t* loop = NULL;
   if (!p) {
     loop = steps_loop(w, steps, QN_LOOP_PARALLEL);
@@ -162,16 +164,18 @@ static void write_lines(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel
                          product->side_dims[panel->side] | QN__PRODUCT_STEP, 0);
   qn__ir_expr_t* place[2];
   place_of(w, panel, operand, qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, p), place);
-  qn__pb_append(body, qn__pb_store(pb, w->packed[o], place[0], place[1],
-                                   qn__product_copy(product, operand->value)));
+  qn__ir_expr_t* value = qn__product_copy(product, operand->value);
+  if (w->shape->dot.op) value = qn__blocks_dot_number(w, value);
+  qn__pb_append(body, qn__pb_store(pb, w->packed[o], place[0], place[1], value));
   if (loop) qn__block_append(&lines->loop.body, loop);
   qn__block_append(out, lines);
 }
 
 // Packs one operand for a panel. Across the lines a whole panel needs no clamp, so that its vectors
 // are contiguous.
-static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel_t* panel,
-                        const qn__blocks_steps_t* steps, uint32_t o, qn__ir_var_t* p) {
+static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                        const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
+                        uint32_t o, qn__ir_var_t* p) {
   if (!p) {
     write_lines(w, out, panel, steps, o, NULL, true);
     return;
@@ -191,11 +195,17 @@ static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out, const panel
 // Memory is read in the order in which it is contiguous, as far as a block goes.
 static void write_packed(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
                          qn__ir_expr_t* panels, const qn__blocks_steps_t* steps) {
+  bool has_dot = w->shape->dot.op != 0;
   qn__pass_builder_t* pb = w->pb;
   qn__product_side_t side = row ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN;
   for (uint32_t o = 0; o < w->product->operand_count; ++o) {
     const qn__product_operand_t* operand = &w->product->operands[o];
     if (operand->side != side) continue;
+    if (has_dot && !is_packed_along(operand)) {
+      qn__blocks_dot_pack(w, out, row, panels, steps, o);
+      qn__blocks_dot_measure(w, out, row, panels, steps, o);
+      continue;
+    }
     qn__ir_stmt_t* loop = NULL;
     if (!operand->runs_along_step) {
       loop = steps_loop(w, steps, QN_LOOP_SERIAL);
@@ -203,7 +213,7 @@ static void write_packed(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_exp
     }
     qn__ir_block_t* body = loop ? &loop->loop.body : out;
     qn__ir_var_t* p = loop ? loop->loop.var : NULL;
-    panel_t panel = {.side = side, .line = row, .lines = w->shape->height};
+    qn__blocks_panel_t panel = {.side = side, .line = row, .lines = w->shape->height};
     if (side == QN__PRODUCT_ROW) {
       write_panel(w, body, &panel, steps, o, p);
     } else {
@@ -216,6 +226,10 @@ static void write_packed(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_exp
       qn__block_append(body, across);
     }
     if (loop) qn__block_append(out, loop);
+    if (has_dot) {
+      qn__blocks_dot_pad(w, out, steps, o);
+      qn__blocks_dot_measure(w, out, row, panels, steps, o);
+    }
   }
 }
 
@@ -273,6 +287,16 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), few), whole);
   if (!test) return;
   write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels, left, steps);
+  if (w->least) {
+    // Numbers that the operator does not multiply exactly are rare: their kernel is small.
+    qn__ir_block_t exact = {test, test};
+    test = qn__pb_if(pb, qn__blocks_dot_is_exact(w), exact);
+    if (!test) return;
+    w->dot_op = QN__OP_DOT_BF16;
+    left = qn__pb_op_int(pb, QN_OP_MIN, copy(w, left), shape->height);
+    write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels, left, steps);
+    w->dot_op = shape->dot.op;
+  }
   qn__block_append(body, test);
   qn__block_append(out, down);
 }
@@ -326,7 +350,7 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
   qn__pass_builder_t* pb = product->pb;
   qn__blocks_writer_t* w = QN__ARENA_NEW(pb->arena, qn__blocks_writer_t);
   if (!w) return;
-  *w = (qn__blocks_writer_t){.product = product, .pb = pb, .shape = shape};
+  *w = (qn__blocks_writer_t){.product = product, .pb = pb, .shape = shape, .dot_op = shape->dot.op};
   for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
   qn__ir_expr_t* tasks = qn__product_extent(product, qn__product_batch(product));
   for (int s = 0; s < qn__product_sides; ++s) {

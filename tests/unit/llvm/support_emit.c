@@ -14,6 +14,7 @@
 
 #include "ir/encode.h"
 #include "ir/passes/passes.h"
+#include "quern/target.h"
 #include "tests/support/fault.h"
 
 static double now_ms(void) {
@@ -59,6 +60,7 @@ static level_t level_of(const char* cpu) {
   level_t v4 = {cpu, true, true, true, true, true, 64};
   if (strcmp(cpu, "x86-64-v3") == 0) return v3;
   if (strcmp(cpu, "x86-64-v4") == 0) return v4;
+  if (strcmp(cpu, "cascadelake") == 0 || strcmp(cpu, "cooperlake") == 0) return v4;
   if (strcmp(cpu, "native") == 0) return host_has_avx512() ? v4 : host_has_avx2() ? v3 : base;
   return base;
 }
@@ -66,6 +68,12 @@ static level_t level_of(const char* cpu) {
 bool build_can_run(const char* cpu) {
   if (strcmp(cpu, "x86-64-v3") == 0) return host_has_avx2();
   if (strcmp(cpu, "x86-64-v4") == 0) return host_has_avx512();
+  if (strcmp(cpu, "cascadelake") == 0) {
+    return host_has_avx512() && __builtin_cpu_supports("avx512vnni");
+  }
+  if (strcmp(cpu, "cooperlake") == 0) {
+    return build_can_run("cascadelake") && __builtin_cpu_supports("avx512bf16");
+  }
   return true;
 }
 
@@ -123,6 +131,20 @@ static void link_object(kernels_t* kernels, LLVMMemoryBufferRef object) {
   }
 }
 
+// Returns the dot instructions of a processor: none of "native".
+static uint32_t dot_rows_of(const char* cpu) {
+  if (strcmp(cpu, "native") == 0) return 0;
+  char text[64];
+  (void)snprintf(text, sizeof text, "cpu -mcpu=%s -vector_width=%u", cpu,
+                 8 * level_of(cpu).vector_bytes);
+  qn_target_t* target;
+  qn_status_t status = qn_target_parse(text, &target);
+  if (!qn_ok(status)) die("target", qn_status_message(status));
+  uint32_t rows = qn__emit_dot_rows(target);
+  qn_target_release(target);
+  return rows;
+}
+
 // Passes and emission. The module is in `out`, NULL on failure.
 static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef context,
                         LLVMTargetMachineRef machine, qn__arena_t* arena,
@@ -138,6 +160,8 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .l1_bytes = build.l1_bytes,
                                      .l2_bytes = build.l2_bytes,
                                      .has_fma = level.has_fma,
+                                     .dots = qn__emit_dot_ops(dot_rows_of(build.cpu)),
+                                     .has_exact_dots = true,
                                      .is_checked = build.is_checked};
   qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);
   qn__llvm_emit_options_t options = {.context = context,
@@ -148,6 +172,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .has_f16c = level.has_f16c,
                                      .has_avx2 = level.has_avx2,
                                      .has_avx512 = level.has_avx512,
+                                     .dot_rows = dot_rows_of(build.cpu),
                                      .is_checked = build.is_checked,
                                      .is_fast_tier = build.is_fast,
                                      .is_scalar_only = build.is_scalar};

@@ -9,7 +9,9 @@
 #include "jit/llvm/emit.h"
 
 typedef struct build {
-  const char* cpu;  // "x86-64", "x86-64-v3", "x86-64-v4", "native"
+  // "x86-64", "x86-64-v3", "x86-64-v4", "cascadelake" (with VNNI), "cooperlake" (and BF16),
+  // "native"
+  const char* cpu;
   bool is_fast;
   bool is_scalar;
   bool is_checked;
