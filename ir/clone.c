@@ -118,6 +118,21 @@ static qn__ir_expr_t* clone_expr(cloner_t* cloner, const qn__ir_expr_t* expr) {
   return copy;
 }
 
+static qn__ir_tensor_t* clone_tensor(cloner_t* cloner, const qn__ir_tensor_t* tensor) {
+  qn__ir_tensor_t* copy = QN__ARENA_NEW(cloner->arena, qn__ir_tensor_t);
+  if (!copy) return NULL;
+  *copy = *tensor;
+  for (uint32_t i = 0; i < tensor->ref_count; ++i) {
+    const qn__ir_tensor_ref_t* ref = &tensor->refs[i];
+    if (!(copy->refs[i].buffer = map_buffer(cloner, ref->buffer)) ||
+        !clone_exprs(cloner, ref->indices, ref->buffer->rank, &copy->refs[i].indices)) {
+      return NULL;
+    }
+  }
+  if (tensor->operand && !(copy->operand = clone_expr(cloner, tensor->operand))) return NULL;
+  return copy;
+}
+
 static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_t* copy) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -157,6 +172,8 @@ static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_
       copy->assert_.message = clone_name(cloner, stmt->assert_.message);
       return (copy->assert_.message || !stmt->assert_.message) &&
              (copy->assert_.condition = clone_expr(cloner, stmt->assert_.condition));
+    case QN__STMT_TENSOR:
+      return (copy->tensor = clone_tensor(cloner, stmt->tensor));
   }
   return true;
 }

@@ -354,6 +354,8 @@ static bool read_stmt(decoder_t* d, qn__ir_stmt_t* stmt) {
       return true;
     case QN__STMT_ASSERT:
       return (stmt->assert_.condition = read_expr(d)) && (stmt->assert_.message = read_text(d));
+    case QN__STMT_TENSOR:
+      break;
   }
   return fail(d, "statement of kind %u", (unsigned)stmt->kind);
 }

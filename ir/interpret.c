@@ -358,6 +358,9 @@ static void run_stmt(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
     case QN__STMT_ASSERT:
       run_assert(machine, stmt, active);
       break;
+    case QN__STMT_TENSOR:
+      qn__machine_tensor(machine, stmt->tensor);
+      break;
   }
 }
 

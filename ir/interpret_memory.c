@@ -201,6 +201,15 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
   return slot->data + offset * size;
 }
 
+int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
+                          uint32_t thread, const uint8_t* address) {
+  const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
+  const qn__interpret_slot_t* slot =
+      &held->slots[qn__machine_ancestor(machine, held->level, thread)];
+  assert(address >= slot->low && address <= slot->high);
+  return (slot->high - address) / (int64_t)qn_dtype_size_bytes(buffer->dtype);
+}
+
 // Elements are the lower bytes of the words that hold them.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a little-endian machine");
 

@@ -110,5 +110,12 @@ void qn__machine_bind(qn__interpret_machine_t* machine, const qn__ir_buffer_t* b
 // Runs the declaration of a buffer for the active threads.
 void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer);
 void qn__machine_free_buffers(qn__interpret_machine_t* machine);
+// Returns the number of elements from `address` to the end of the buffer's memory.
+int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
+                          uint32_t thread, const uint8_t* address);
+
+// ---- interpret_tensor.c
+// Runs a TENSOR statement for the active threads.
+void qn__machine_tensor(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor);
 
 #endif  // QUERN_IR_INTERPRETER_H_

@@ -147,7 +147,39 @@ typedef enum qn__ir_stmt_kind {
                    // block
   QN__STMT_BARRIER,
   QN__STMT_ASSERT,
+  QN__STMT_TENSOR,  // made by passes alone: it has no text that can be parsed, and no encoding
 } qn__ir_stmt_kind_t;
+
+// What the threads of a warp do together with a matrix unit. See ir/tensor.h for the layouts.
+typedef enum qn__ir_tensor_kind {
+  // Copies the first `operand` of `count` neighbours, which are 16 bytes, from refs[1] in memory to
+  // refs[0] in shared memory, and stores zeros for the others. The copy is complete for the thread
+  // after a WAIT, and for other threads after a barrier after that.
+  QN__TENSOR_COPY = 1,
+  // Ends a group of the thread's copies. Waits until at most `count` groups are incomplete.
+  QN__TENSOR_WAIT,
+  // Adds products of `depth` steps to the thread's sums, refs[0]: of tiles[0] * 16 rows, whose
+  // operand begins at refs[1], by tiles[1] * 8 columns at refs[2]. `operand` is the thread's lane.
+  QN__TENSOR_MULTIPLY,
+} qn__ir_tensor_kind_t;
+
+typedef struct qn__ir_tensor_ref {
+  qn__ir_buffer_t* buffer;
+  qn__ir_expr_t** indices;
+} qn__ir_tensor_ref_t;
+
+enum { QN__TENSOR_REFS = 3 };
+
+typedef struct qn__ir_tensor {
+  qn__ir_tensor_kind_t kind;
+  uint32_t ref_count;
+  qn__ir_tensor_ref_t refs[QN__TENSOR_REFS];  // the first one is written
+  qn__ir_expr_t* operand;                     // i64, or NULL
+  uint32_t count;
+  uint32_t tiles[2];
+  uint32_t depth;
+  bool is_across[2];  // the lines of an operand are adjacent in shared memory, not its steps
+} qn__ir_tensor_t;
 
 // What the threads of a block do with a statement: set by the pass `cooperative`, read by the pass
 // `barriers`, and ANY everywhere else.
@@ -214,6 +246,7 @@ struct qn__ir_stmt {
       qn__ir_expr_t* condition;
       const char* message;  // "": none
     } assert_;
+    qn__ir_tensor_t* tensor;
   };
 };
 

@@ -206,6 +206,37 @@ static void print_loop(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   qn__print_close_names(p, outer);
 }
 
+static void print_tensor_ref(qn__printer_t* p, const qn__ir_tensor_ref_t* ref) {
+  qn__buffer_cstr(p->out, qn__print_name(p, ref->buffer, ref->buffer->name));
+  qn__print_indices(p, ref->indices, ref->buffer->rank);
+}
+
+// "copy a[0, 0] = x[i, 0], 8 of 8;", "wait 2;", "multiply acc[0] += a[0, 0] * b[0, 0], 4 by 2
+// tiles, 32 steps, lane t % 32;": for readers only.
+static void print_tensor(qn__printer_t* p, const qn__ir_tensor_t* tensor) {
+  qn__buffer_t* out = p->out;
+  if (tensor->kind == QN__TENSOR_WAIT) {
+    qn__buffer_format(out, "wait %" PRIu32 ";", tensor->count);
+    return;
+  }
+  bool is_copy = tensor->kind == QN__TENSOR_COPY;
+  qn__buffer_cstr(out, is_copy ? "copy " : "multiply ");
+  for (uint32_t i = 0; i < tensor->ref_count; ++i) {
+    if (i > 0) qn__buffer_cstr(out, is_copy ? " = " : i == 1 ? " += " : " * ");
+    print_tensor_ref(p, &tensor->refs[i]);
+  }
+  if (!is_copy) {
+    qn__buffer_format(out, ", %" PRIu32 " by %" PRIu32 " tiles, %" PRIu32 " steps, lane",
+                      tensor->tiles[0], tensor->tiles[1], tensor->depth);
+  } else {
+    qn__buffer_char(out, ',');
+  }
+  qn__buffer_char(out, ' ');
+  qn__print_expr(p, tensor->operand, QN_DTYPE_I64, 0);
+  if (is_copy) qn__buffer_format(out, " of %" PRIu32, tensor->count);
+  qn__buffer_char(out, ';');
+}
+
 static void tell_place(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   for (; p->counted < p->out->size; p->counted++) p->line += p->out->data[p->counted] == '\n';
   if (!p->on_stmt(p->on_stmt_self, stmt, p->line)) p->out->has_failed = true;
@@ -255,6 +286,9 @@ static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
         qn__lexer_escape(qn__str(stmt->assert_.message), out);
       }
       qn__buffer_char(out, ';');
+      break;
+    case QN__STMT_TENSOR:
+      print_tensor(p, stmt->tensor);
       break;
   }
 }

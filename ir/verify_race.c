@@ -280,6 +280,13 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
     case QN__STMT_ASSERT:
       (void)qn__race_visit(r, stmt->assert_.condition);
       return;
+    case QN__STMT_TENSOR:
+      // Nothing is proven of what it accesses: the fake driver looks for its races.
+      for (uint32_t i = 0; i < stmt->tensor->ref_count; ++i) {
+        (void)visit_all(r, stmt->tensor->refs[i].indices, stmt->tensor->refs[i].buffer->rank);
+      }
+      if (stmt->tensor->operand) (void)qn__race_visit(r, stmt->tensor->operand);
+      return;
   }
 }
 

@@ -4,6 +4,7 @@
 // Not here: the places of loops, allocations and barriers (verify_place.c).
 #include <assert.h>
 
+#include "ir/tensor.h"
 #include "ir/verifier.h"
 
 // ------------------------------------------------------------------------------------ scopes
@@ -223,6 +224,28 @@ static void verify_alloc(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
 }
 
+static void verify_tensor(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
+  const qn__ir_tensor_t* tensor = stmt->tensor;
+  const char* problem = "outside of mapped code";
+  if (v->is_lowered && tensor) problem = qn__tensor_problem(tensor);
+  if (problem) {
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a tensor statement %s",
+                           problem);
+    return;
+  }
+  for (uint32_t i = 0; i < tensor->ref_count; ++i) {
+    const qn__ir_tensor_ref_t* ref = &tensor->refs[i];
+    if (i == 0) {
+      (void)verify_target(v, stmt, ref->buffer, ref->indices);
+    } else if (qn__verify_lookup(v, ref->buffer, "buffer", ref->buffer->name, stmt->loc,
+                                 ref->buffer->loc)) {
+      (void)qn__verify_indices(v, ref->indices, ref->buffer);
+    }
+  }
+  if (tensor->operand)
+    (void)qn__verify_i64(v, tensor->operand, "the operand of a tensor statement");
+}
+
 static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -259,6 +282,9 @@ static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
         (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL,
                                "an assert lacks its message");
       }
+      return;
+    case QN__STMT_TENSOR:
+      verify_tensor(v, stmt);
       return;
   }
   (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement of kind %d",

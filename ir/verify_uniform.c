@@ -200,6 +200,14 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
     case QN__STMT_ASSERT:
       (void)visit(u, stmt->assert_.condition);
       return;
+    case QN__STMT_TENSOR:
+      for (uint32_t i = 0; i < stmt->tensor->ref_count; ++i) {
+        (void)visit_all(u, stmt->tensor->refs[i].indices, stmt->tensor->refs[i].buffer->rank);
+      }
+      if (stmt->tensor->ref_count > 0) write_to(u, stmt->tensor->refs[0].buffer, true);
+      // All lanes of a warp multiply together.
+      if (stmt->tensor->kind == QN__TENSOR_MULTIPLY) meet(u, stmt->loc, "a matrix product");
+      return;
   }
 }
 

@@ -69,6 +69,14 @@ static bool walk_buffer(qn__ir_walker_t* walker, const qn__ir_buffer_t* buffer) 
          (!buffer->base || walk_exprs(walker, buffer->base_indices, buffer->base->rank));
 }
 
+static bool walk_tensor(qn__ir_walker_t* walker, const qn__ir_tensor_t* tensor) {
+  for (uint32_t i = 0; i < tensor->ref_count; ++i) {
+    const qn__ir_tensor_ref_t* ref = &tensor->refs[i];
+    if (!walk_exprs(walker, ref->indices, ref->buffer->rank)) return false;
+  }
+  return !tensor->operand || qn__walk_expr(walker, tensor->operand);
+}
+
 static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -96,6 +104,8 @@ static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
       return true;
     case QN__STMT_ASSERT:
       return qn__walk_expr(walker, stmt->assert_.condition);
+    case QN__STMT_TENSOR:
+      return walk_tensor(walker, stmt->tensor);
   }
   return true;
 }

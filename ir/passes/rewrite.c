@@ -79,6 +79,12 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
       return true;
     case QN__STMT_ASSERT:
       return fn(self, &stmt->assert_.condition);
+    case QN__STMT_TENSOR:
+      for (uint32_t i = 0; i < stmt->tensor->ref_count; ++i) {
+        const qn__ir_tensor_ref_t* ref = &stmt->tensor->refs[i];
+        if (!each(ref->indices, ref->buffer->rank, fn, self)) return false;
+      }
+      return each(&stmt->tensor->operand, 1, fn, self);
   }
   return true;
 }
@@ -149,8 +155,13 @@ bool qn__stmt_ref(qn__ir_stmt_t* stmt, qn__ir_ref_t* out_ref) {
 bool qn__stmt_each_ref(qn__ir_stmt_t* stmt, qn__ir_ref_fn_t fn, void* self) {
   visitor_t visitor = {fn, self};
   qn__ir_ref_t ref;
-  return qn__stmt_each_expr(stmt, visit_loads, &visitor) &&
-         (!qn__stmt_ref(stmt, &ref) || fn(self, &ref));
+  if (!qn__stmt_each_expr(stmt, visit_loads, &visitor)) return false;
+  for (uint32_t i = 0; stmt->kind == QN__STMT_TENSOR && i < stmt->tensor->ref_count; ++i) {
+    ref = (qn__ir_ref_t){i == 0 ? QN__REF_STORE : QN__REF_LOAD, &stmt->tensor->refs[i].buffer,
+                         &stmt->tensor->refs[i].indices};
+    if (!fn(self, &ref)) return false;
+  }
+  return !qn__stmt_ref(stmt, &ref) || fn(self, &ref);
 }
 
 bool qn__block_each_ref(qn__ir_block_t* block, qn__ir_ref_fn_t fn, void* self) {

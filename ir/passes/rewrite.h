@@ -58,7 +58,8 @@ typedef struct qn__ir_ref {
 } qn__ir_ref_t;
 // Looks at a reference, and may replace its buffer and its indices. Returns false to stop.
 typedef bool (*qn__ir_ref_fn_t)(void* self, const qn__ir_ref_t* ref);
-// Returns true if the statement itself refers to a buffer: a store, an atomic or a view.
+// Returns true if the statement itself refers to a buffer: a store, an atomic or a view. (Those of
+// a TENSOR are several: qn__stmt_each_ref visits them.)
 bool qn__stmt_ref(qn__ir_stmt_t* stmt, qn__ir_ref_t* out_ref);
 // Visit the loads of an expression, outermost first; the references of a statement without its
 // blocks, loads first; and those of a block at any depth. Return false if `fn` stopped.

@@ -36,6 +36,7 @@ static void text_begin(qn__gpu_printer_t* p) {
     qn__kprint_line(p, "}");
   }
   if (p->dialect_bits & QN__CUDA_USES_WIDE) qn__cuda_wide_helpers(p);
+  if (p->dialect_bits & QN__CUDA_USES_TENSOR) qn__cuda_tensor_helpers(p);
   if (p->dialect_bits & QN__CUDA_USES_LANES) {
     // qn_lane_count returns the number of lanes in the thread's warp, and the next function their
     // mask. qn_lane_at returns the source lane of a shuffle. If that lane does not exist, it
@@ -229,6 +230,7 @@ const qn__gpu_dialect_t qn__gpu_dialect_cuda = {
     .wide = &qn__cuda_wide,
     .atomic = qn__cuda_atomic,
     .exchange = qn__cuda_exchange,
+    .tensor = qn__cuda_tensor,
     .barrier = barrier,
     .fail = fail,
 };

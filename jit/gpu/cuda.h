@@ -10,6 +10,8 @@ enum {
   QN__CUDA_USES_FAIL = 2,
   QN__CUDA_USES_LANES = 4,
   QN__CUDA_USES_WIDE = 8,
+  QN__CUDA_USES_TENSOR = 16,
+  QN__CUDA_USES_MULTIPLY = 32,  // and those above it: one for each instruction (cuda_tensor.c)
 };
 
 // Shared memory that a kernel may declare without asking the driver for more.
@@ -31,6 +33,11 @@ const char* qn__cuda_to_memory(qn__gpu_printer_t* p, qn_dtype_t dtype, const cha
 extern const qn__gpu_dialect_wide_t qn__cuda_wide;
 // Writes the helper functions of wide accesses.
 void qn__cuda_wide_helpers(qn__gpu_printer_t* p);
+
+// cuda_tensor.c
+void qn__cuda_tensor(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor);
+// Writes the helper functions of TENSOR statements.
+void qn__cuda_tensor_helpers(qn__gpu_printer_t* p);
 
 // cuda_lanes.c
 void qn__cuda_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,

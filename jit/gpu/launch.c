@@ -90,6 +90,11 @@ static bool on_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
     case QN__STMT_ASSERT:
       uses->has_site = true;
       break;
+    case QN__STMT_TENSOR:
+      for (uint32_t i = 0; i < stmt->tensor->ref_count; ++i) {
+        use_buffer(uses, stmt->tensor->refs[i].buffer, i == 0);
+      }
+      break;
     default:
       break;
   }

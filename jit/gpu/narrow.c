@@ -279,6 +279,12 @@ static void visit_stmt(qn__gpu_narrow_t* self, const qn__ir_stmt_t* stmt,
     case QN__STMT_ASSERT:
       visit(self, stmt->assert_.condition, false);
       break;
+    case QN__STMT_TENSOR:
+      for (uint32_t i = 0; i < stmt->tensor->ref_count; ++i) {
+        visit_access(self, stmt->tensor->refs[i].buffer, stmt->tensor->refs[i].indices);
+      }
+      if (stmt->tensor->operand) visit(self, stmt->tensor->operand, false);
+      break;
   }
 }
 

@@ -72,6 +72,8 @@ typedef struct qn__gpu_dialect {
   // the status to UNSUPPORTED if the target cannot.
   void (*exchange)(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,
                    const char* lane, bool is_narrow_lane, const char* result);
+  // Writes a TENSOR statement. NULL: the mapping makes none for the target.
+  void (*tensor)(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor);
   void (*barrier)(qn__gpu_printer_t* p);
   // Writes the statement that fills the error record. Index and extent are both qn_i64 (`is_wide`)
   // or int. The printer then writes the return from the kernel.

@@ -183,6 +183,7 @@ static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double sh
       return cost_expr(self, stmt->assert_.condition, share);
     case QN__STMT_ALLOC:
     case QN__STMT_BARRIER:
+    case QN__STMT_TENSOR:
       break;
   }
   return constant(self, 0);

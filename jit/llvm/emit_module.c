@@ -66,6 +66,9 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
     case QN__STMT_BARRIER:
       self->refused = "barrier";
       break;
+    case QN__STMT_TENSOR:
+      self->refused = "tensor statement";
+      break;
     default:
       break;
   }

@@ -129,6 +129,7 @@ static void emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
       qn__emit_alloc(e, stmt);
       break;
     case QN__STMT_BARRIER:
+    case QN__STMT_TENSOR:
       break;  // refused by emit_module.c
     case QN__STMT_ASSERT:
       emit_assert(e, stmt);

@@ -28,6 +28,11 @@ typedef struct fake_hooks {
   void (*trap)(void);
   // In front of each access to memory, where races are looked for.
   void (*access)(const void* address, unsigned size, unsigned how);
+  // An asynchronous copy of `valid` bytes, and of zeros up to `size`. It happens when its thread
+  // waits for it; until then there is garbage.
+  void (*copy)(void* to, const void* from, unsigned size, unsigned valid);
+  void (*copy_commit)(void);
+  void (*copy_wait)(unsigned count);
 } fake_hooks_t;
 enum { FAKE_WRITES = 1, FAKE_IS_ATOMIC = 2 };
 
@@ -49,6 +54,6 @@ typedef struct fake_module {
   const fake_hooks_t* hooks;  // filled in by the driver
   void* (*own)(void);         // an address among this thread's shared variables
 } fake_module_t;
-#define FAKE_MODULE_VERSION 2u
+#define FAKE_MODULE_VERSION 3u
 
 #endif  // QUERN_TESTS_FAKE_CUDA_KERNEL_H_

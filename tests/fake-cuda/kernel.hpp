@@ -407,6 +407,8 @@ FAKE_FN T abs(T a) {
   return a < 0 ? -a : a;
 }
 
+#include "tests/fake-cuda/tensor.hpp"
+
 // ---- where races are looked for, the compiler calls these in front of each access
 
 #if defined(FAKE_CUDA_RACES)

@@ -2,12 +2,12 @@
 // tests/fake-cuda/nvrtc.c: an NVRTC for tests that compiles CUDA C as C++ with the system's
 // compiler. Its "cubin" is a shared object for the fake driver.
 //
-// It parses only three things: names and launch bounds of kernels, which the driver needs;
-// declarations of dynamic shared memory; and the tag of error records. Operations that are
-// undefined in C and differ between GPUs and this processor (too large shifts, signed overflow,
-// misaligned accesses, conversions out of range) trap as an illegal instruction. Local variables
-// start with garbage. Options are checked by form. Messages have NVRTC's form, "name(line): error:
-// text".
+// It parses only four things: names and launch bounds of kernels, which the driver needs;
+// declarations of dynamic shared memory; the tag of error records; and inline PTX (ptx.c).
+// Operations that are undefined in C and differ between GPUs and this processor (too large shifts,
+// signed overflow, misaligned accesses, conversions out of range) trap as an illegal instruction.
+// Local variables start with garbage. Options are checked by form. Messages have NVRTC's form,
+// "name(line): error: text".
 #include <ctype.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -19,6 +19,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/fake-cuda/ptx.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -81,7 +83,7 @@ static void write_text(FILE* out, const char* text) {
       if (strncmp(type, "__align__", 9) == 0 && strchr(type, ')')) type = strchr(type, ')') + 1;
       (void)fprintf(out, "#define %.*s ((%.*s*)fake_dynamic_shared())\n", (int)(bracket - name),
                     name, (int)(type_end - type), type);
-    } else {
+    } else if (!fake_ptx_write(out, text, size)) {
       write_line(out, text, size);
     }
     text += size + (end != NULL);

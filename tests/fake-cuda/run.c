@@ -27,7 +27,7 @@
 #endif
 
 enum { MAX_THREADS = 1024, WARP = 32, STACK_BYTES = 256 << 10, SIGNAL_STACK_BYTES = 64 << 10 };
-enum { GARBAGE = 0xa7 };
+enum { GARBAGE = 0xa7, MAX_COPIES = 256 };
 
 typedef enum thread_state { READY, AT_BARRIER, AT_GATHER, DONE } thread_state_t;
 
@@ -42,6 +42,15 @@ typedef struct fiber {
   struct fiber* next_idle;
 } fiber_t;
 
+// An asynchronous copy that was not waited for.
+typedef struct copy {
+  unsigned char* to;
+  const void* from;
+  unsigned size;
+  unsigned valid;
+  unsigned group;
+} copy_t;
+
 typedef struct lane {
   thread_state_t state;
   fiber_t* fiber;
@@ -51,6 +60,9 @@ typedef struct lane {
   uint64_t value;
   uint64_t* out_values;
   unsigned out_mask;
+  unsigned copy_count;
+  unsigned group_count;  // committed
+  copy_t copies[MAX_COPIES];
 } lane_t;
 
 typedef struct runner {
@@ -152,6 +164,7 @@ static void run_threads(void) {
   for (;;) {
     while (runner->next_thread < runner->block_threads) {
       self->thread = runner->order[runner->next_thread++];
+      runner->lanes[self->thread].copy_count = runner->lanes[self->thread].group_count = 0;
       runner->kernel->call(&runner->threads[self->thread], runner->params);
       runner->lanes[self->thread].state = DONE;
     }
@@ -233,7 +246,39 @@ static void hook_access(const void* address, unsigned size, unsigned how) {
   fake_races_access(runner->races, address, size, fiber->thread, how, is_shared);
 }
 
-const fake_hooks_t fake_run_hooks = {hook_barrier, hook_gather, hook_trap, hook_access};
+// The instruction may write at any time before its thread waits for it: with both ends as writes, a
+// race is found if another thread accesses the memory between them without a barrier.
+static void hook_copy(void* to, const void* from, unsigned size, unsigned valid) {
+  lane_t* lane = &runner->lanes[runner->current->thread];
+  if (lane->copy_count == MAX_COPIES) hook_trap();
+  hook_access(to, size, FAKE_WRITES);
+  if (valid > 0) hook_access(from, valid, 0);
+  memset(to, GARBAGE, size);
+  lane->copies[lane->copy_count++] = (copy_t){to, from, size, valid, lane->group_count};
+}
+
+static void hook_copy_commit(void) {
+  runner->lanes[runner->current->thread].group_count++;
+}
+
+static void hook_copy_wait(unsigned count) {
+  lane_t* lane = &runner->lanes[runner->current->thread];
+  unsigned kept = 0;
+  for (unsigned i = 0; i < lane->copy_count; i++) {
+    const copy_t copy = lane->copies[i];
+    if (copy.group + count >= lane->group_count) {
+      lane->copies[kept++] = copy;
+      continue;
+    }
+    hook_access(copy.to, copy.size, FAKE_WRITES);
+    if (copy.valid > 0) memcpy(copy.to, copy.from, copy.valid);
+    memset(copy.to + copy.valid, 0, copy.size - copy.valid);
+  }
+  lane->copy_count = kept;
+}
+
+const fake_hooks_t fake_run_hooks = {hook_barrier, hook_gather,      hook_trap,     hook_access,
+                                     hook_copy,    hook_copy_commit, hook_copy_wait};
 
 // ---------------------------------------------------------------------------------- orders
 

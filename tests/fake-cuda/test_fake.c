@@ -163,6 +163,187 @@ static void test_garbage(void** state) {
   assert_int_not_equal(values[2], 8);
 }
 
+// The last test of a process: the device does nothing afterwards.
+static void expect_fault(const char* name, const char* text) {
+  unsigned char out[4096];
+  if (run(text, 1, 64, out) == QN__CU_OK) fail_msg("%s goes through", name);
+}
+
+// ---- matrices
+
+#define INSTRUCTION(shape, type, c)                                                  \
+  "static inline void multiply(" type                                                \
+  "* d, const unsigned* a, const unsigned* b) {\n"                                   \
+  "asm volatile(\"mma.sync.aligned." shape                                           \
+  " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "                             \
+  "%1, %2, %3};\" : \"+" c "\"(d[0]), \"+" c "\"(d[1]), \"+" c "\"(d[2]), \"+" c     \
+  "\"(d[3]) : "                                                                      \
+  "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1]));\n" \
+  "}\n"
+
+// The places of elements as the tables of the PTX ISA have them, for `t` in a warp of `g` = t / 4
+// and `q` = t % 4. A[row][column] is row * 3 + column * 5 + 1 modulo 7, B[row][column] is row +
+// column * 2 modulo 5. `element` makes an element of a small integer x; a register has `per` of
+// them.
+#define MULTIPLY(shape, type, c, per, element, a_row, a_column, b_row)                             \
+  INSTRUCTION(shape, type, c)                                                                      \
+  HEAD                                                                                             \
+      "const int g = t / 4, q = t % 4; " type                                                      \
+      " d[4] = {0, 0, 0, 0};\n"                                                                    \
+      "unsigned a[4] = {0, 0, 0, 0}, b[2] = {0, 0};\n"                                             \
+      "for (int i = 0; i < 4 * " per "; i++) { const int row = " a_row ", column = " a_column      \
+      ";\n"                                                                                        \
+      "const unsigned x = (unsigned)(row * 3 + column * 5 + 1) % 7;\n"                             \
+      "a[i / " per "] |= " element " << i % " per " * (32 / " per                                  \
+      "); }\n"                                                                                     \
+      "for (int i = 0; i < 2 * " per "; i++) { const int row = " b_row                             \
+      ";\n"                                                                                        \
+      "const unsigned x = (unsigned)(row + g * 2) % 5;\n"                                          \
+      "b[i / " per "] |= " element " << i % " per " * (32 / " per                                  \
+      "); }\n"                                                                                     \
+      "multiply(d, a, b);\n"                                                                       \
+      "for (int i = 0; i < 4; i++) out[(g + (i < 2 ? 0 : 8)) * 8 + q * 2 + (i & 1)] = (int)d[i]; " \
+      "}"
+#define ROW_OF_HALVES "i < 2 || (i >= 4 && i < 6) ? g : g + 8"
+#define ROW_OF_BYTES "i < 4 || (i >= 8 && i < 12) ? g : g + 8"
+
+static const struct {
+  const char* name;
+  const char* text;
+  int steps;
+} multiplications[] = {
+    {"f16",
+     MULTIPLY("m16n8k16.row.col.f32.f16.f16.f32", "float", "f", "2",
+              "(x == 0 ? 0u : x == 1 ? 0x3c00u : x == 2 ? 0x4000u : x == 3 ? 0x4200u : 0x4400u + "
+              "(x - 4u) * 0x100u)",
+              ROW_OF_HALVES, "q * 2 + (i & 1) + (i < 4 ? 0 : 8)",
+              "q * 2 + (i & 1) + (i < 2 ? 0 : 8)"),
+     16},
+    {"bf16",
+     MULTIPLY("m16n8k16.row.col.f32.bf16.bf16.f32", "float", "f", "2",
+              "(__float_as_uint((float)x) >> 16)", ROW_OF_HALVES,
+              "q * 2 + (i & 1) + (i < 4 ? 0 : 8)", "q * 2 + (i & 1) + (i < 2 ? 0 : 8)"),
+     16},
+    {"tf32",
+     MULTIPLY("m16n8k8.row.col.f32.tf32.tf32.f32", "float", "f", "1", "__float_as_uint((float)x)",
+              "i == 0 || i == 2 ? g : g + 8", "q + (i < 2 ? 0 : 4)", "q + (i < 1 ? 0 : 4)"),
+     8},
+    {"s8",
+     MULTIPLY("m16n8k32.row.col.s32.s8.s8.s32", "int", "r", "4", "x", ROW_OF_BYTES,
+              "q * 4 + (i & 3) + (i < 8 ? 0 : 16)", "q * 4 + (i & 3) + (i < 4 ? 0 : 16)"),
+     32},
+    {"u8 and s8",
+     MULTIPLY("m16n8k32.row.col.s32.u8.s8.s32", "int", "r", "4", "x", ROW_OF_BYTES,
+              "q * 4 + (i & 3) + (i < 8 ? 0 : 16)", "q * 4 + (i & 3) + (i < 4 ? 0 : 16)"),
+     32},
+};
+
+static void test_matrices(void** state) {
+  (void)state;
+  unsigned char out[4096];
+  int sums[16][8];
+  for (size_t i = 0; i < sizeof multiplications / sizeof multiplications[0]; i++) {
+    assert_int_equal(run(multiplications[i].text, 1, 32, out), 0);
+    memcpy(sums, out, sizeof sums);
+    for (int row = 0; row < 16; row++) {
+      for (int column = 0; column < 8; column++) {
+        int want = 0;
+        for (int k = 0; k < multiplications[i].steps; k++) {
+          want += (row * 3 + k * 5 + 1) % 7 * ((k + column * 2) % 5);
+        }
+        if (sums[row][column] != want) {
+          fail_msg("%s: [%d, %d] is %d, not %d", multiplications[i].name, row, column,
+                   sums[row][column], want);
+        }
+      }
+    }
+  }
+}
+
+// Four matrices of 8 x 8, whose elements are their numbers; lane t addresses row t % 8 of matrix
+// t / 8. Register i has two elements of matrix i: of row t / 4, columns t % 4 * 2 and the next one,
+// or with rows and columns exchanged.
+#define LOAD(trans)                                                                              \
+  HEAD "__shared__ __align__(16) unsigned short s[256]; unsigned r[4];\n"                        \
+       "for (int i = 0; i < 8; i++) s[t * 8 + i] = (unsigned short)(t * 8 + i); __syncwarp();\n" \
+       "const unsigned at = (unsigned)__cvta_generic_to_shared(s + t * 8);\n"                    \
+       "asm volatile(\"ldmatrix.sync.aligned.m8n8.x4" trans                                      \
+       ".shared.b16 {%0, %1, %2, %3}, [%4];\" : "                                                \
+       "\"=r\"(r[0]), \"=r\"(r[1]), \"=r\"(r[2]), \"=r\"(r[3]) : \"r\"(at) : \"memory\");\n"     \
+       "for (int i = 0; i < 4; i++) out[t * 4 + i] = (int)r[i]; }"
+
+static void test_loads_of_matrices(void** state) {
+  (void)state;
+  unsigned char out[4096];
+  unsigned words[32][4];
+  for (int is_transposed = 0; is_transposed < 2; is_transposed++) {
+    assert_int_equal(run(is_transposed ? LOAD(".trans") : LOAD(""), 1, 32, out), 0);
+    memcpy(words, out, sizeof words);
+    for (unsigned t = 0; t < 32; t++) {
+      for (unsigned i = 0; i < 4; i++) {
+        const unsigned row = t / 4, column = t % 4 * 2;
+        const unsigned first = i * 64 + (is_transposed ? column * 8 + row : row * 8 + column);
+        assert_int_equal(words[t][i] & 0xffff, first);
+        assert_int_equal(words[t][i] >> 16, first + (is_transposed ? 8 : 1));
+      }
+    }
+  }
+}
+
+// ---- asynchronous copies
+
+#define COPY(size, valid)                                      \
+  "asm volatile(\"cp.async.ca.shared.global [%0], [%1], " size \
+  ", %2;\" : : \"r\"(at), \"l\"(from), "                       \
+  "\"r\"(" valid ") : \"memory\");\n"
+#define COMMIT "asm volatile(\"cp.async.commit_group;\" : : : \"memory\");\n"
+#define WAIT(count) "asm volatile(\"cp.async.wait_group " count ";\" : : : \"memory\");\n"
+// Thread t copies word t of `out`, which is -1, to shared memory.
+#define COPIES                                                                                  \
+  HEAD "__shared__ __align__(16) int s[256]; out[t] = -1; __syncthreads();\n"                   \
+       "const int* from = out + t; const unsigned at = (unsigned)__cvta_generic_to_shared(s + " \
+       "t);\n"
+
+static const kernel_t copies[] = {
+    {"a copy", COPIES COPY("4", "4u") COMMIT WAIT("0") "out[256 + t] = s[t]; }", false},
+    {"part of one", COPIES COPY("4", "2u") COMMIT WAIT("0") "out[256 + t] = s[t] - 0xffff - 1; }",
+     false},
+    {"none of one", COPIES COPY("4", "0u") COMMIT WAIT("0") "out[256 + t] = s[t] - 1; }", false},
+    {"one that is not waited for", COPIES COPY("4", "4u") COMMIT WAIT("1") "out[256 + t] = s[t]; }",
+     true},
+    {"one that is not in the group", COPIES COPY("4", "4u") WAIT("0") "out[256 + t] = s[t]; }",
+     true},
+};
+
+static void test_copies(void** state) {
+  (void)state;
+  unsigned char out[4096];
+  int word;
+  for (size_t i = 0; i < sizeof copies / sizeof copies[0]; i++) {
+    const long before = violations();
+    assert_int_equal(run(copies[i].text, 1, 64, out), 0);
+    memcpy(&word, out + 260 * sizeof word, sizeof word);
+    if ((word != -1) != copies[i].is_wrong) fail_msg("%s: %d", copies[i].name, word);
+    assert_int_equal(violations(), before);
+  }
+  // Another thread's copy needs a barrier after the wait.
+  const long before = violations();
+  assert_int_equal(
+      run(COPIES COPY("4", "4u") COMMIT WAIT("0") "out[256 + t] = s[t ^ 40]; }", 1, 64, out), 0);
+  assert_true(violations() > before);
+  // So does a copy into memory that another thread has read.
+  const long then = violations();
+  assert_int_equal(run(COPIES "s[t] = t; __syncthreads(); out[256 + t] = s[t ^ 40];\n" COPY(
+                           "4", "4u") COMMIT WAIT("0") "}",
+                       1, 64, out),
+                   0);
+  assert_true(violations() > then);
+}
+static void test_misaligned_copy(void** state) {
+  (void)state;
+  expect_fault("a misaligned copy", COPIES COPY("8", "8u") COMMIT WAIT("0") "}");
+}
+
 // Casts that read like the parameters of a function, with an index for the extent of an array.
 static void test_casts(void** state) {
   (void)state;
@@ -179,12 +360,6 @@ static void test_casts(void** state) {
       0);
   memcpy(&value, out + 4, sizeof value);
   assert_int_equal(value, 5);
-}
-
-// The last test of a process: the device does nothing afterwards.
-static void expect_fault(const char* name, const char* text) {
-  unsigned char out[4096];
-  if (run(text, 1, 64, out) == QN__CU_OK) fail_msg("%s goes through", name);
 }
 
 static void test_diverged_barrier(void** state) {
@@ -224,6 +399,10 @@ int main(int argc, char** argv) {
       {"shift", cmocka_unit_test(test_shift)},
       {"overflow", cmocka_unit_test(test_overflow)},
       {"bounds", cmocka_unit_test(test_bounds)},
+      {"matrices", cmocka_unit_test(test_matrices)},
+      {"loads_of_matrices", cmocka_unit_test(test_loads_of_matrices)},
+      {"copies", cmocka_unit_test(test_copies)},
+      {"misaligned_copy", cmocka_unit_test(test_misaligned_copy)},
   };
   for (size_t i = 0; argc == 2 && i < sizeof tests / sizeof tests[0]; i++) {
     if (strcmp(argv[1], tests[i].name) != 0) continue;

@@ -261,6 +261,7 @@ static void place_stmt(qn__partition_t* self, qn__ir_stmt_t* stmt) {
       break;
     case QN__STMT_WHILE:
     case QN__STMT_BARRIER:
+    case QN__STMT_TENSOR:
       collect(self, stmt);
       break;
   }

@@ -1,0 +1,116 @@
+// ir/interpret_tensor.c: runs TENSOR statements (ir/tensor.h), each thread for itself: a thread's
+// sums are what its warp's multiplication leaves in its registers.
+//
+// A copy is complete at once. Sums are added up step by step, in order, each rounded to the dtype
+// of the sums. The fake driver runs what is printed for them, with copies that take their time.
+#include <assert.h>
+
+#include "ir/arith.h"
+#include "ir/interpreter.h"
+#include "ir/tensor.h"
+
+static void copy(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor, uint32_t thread) {
+  const qn__ir_tensor_ref_t *to = &tensor->refs[0], *from = &tensor->refs[1];
+  int64_t size = (int64_t)qn_dtype_size_bytes(to->buffer->dtype);
+  int64_t valid = qn__machine_eval(machine, tensor->operand, thread).i;
+  uint8_t* target = qn__machine_address(machine, to->buffer, to->indices, thread);
+  if (!target) return;
+  bool is_whole = (int64_t)tensor->count <= qn__machine_reach(machine, to->buffer, thread, target);
+  memset(target, 0, is_whole ? QN__TENSOR_CHUNK_BYTES : 0);
+  if (valid > (int64_t)tensor->count) valid = tensor->count;
+  if (valid > 0) {
+    const uint8_t* source = qn__machine_address(machine, from->buffer, from->indices, thread);
+    if (!source) return;
+    is_whole &= valid <= qn__machine_reach(machine, from->buffer, thread, source);
+    if (is_whole) memcpy(target, source, (size_t)(valid * size));
+  }
+  if (is_whole) return;
+  (void)qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS,
+                         "a copy from '%s' to '%s' leaves their memory", from->buffer->name,
+                         to->buffer->name);
+}
+
+// An operand of a multiplication, for one thread.
+typedef struct operand {
+  const qn__ir_buffer_t* buffer;
+  const uint8_t* begin;  // of the buffer
+  int64_t row;
+  int64_t column;
+  bool is_across;
+} operand_t;
+
+static bool find_operand(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor, int side,
+                         uint32_t thread, operand_t* out) {
+  const qn__ir_tensor_ref_t* ref = &tensor->refs[side + 1];
+  const uint8_t* at = qn__machine_address(machine, ref->buffer, ref->indices, thread);
+  if (!at) return false;
+  *out = (operand_t){.buffer = ref->buffer, .is_across = tensor->is_across[side]};
+  out->row = qn__machine_eval(machine, ref->indices[0], thread).i;
+  out->column = qn__machine_eval(machine, ref->indices[1], thread).i;
+  int64_t pitch = ref->buffer->shape[1]->int_value;
+  int64_t size = (int64_t)qn_dtype_size_bytes(ref->buffer->dtype);
+  out->begin = at - (out->row * pitch + out->column) * size;
+  int64_t lines = tensor->tiles[side] * (side == 0 ? QN__TENSOR_ROWS : QN__TENSOR_COLUMNS);
+  int64_t rows = out->is_across ? tensor->depth : lines;
+  int64_t columns = out->is_across ? lines : tensor->depth;
+  if (out->row % 8 == 0 && out->column * size % QN__TENSOR_CHUNK_BYTES == 0 &&
+      out->row + rows <= ref->buffer->shape[0]->int_value && out->column + columns <= pitch) {
+    return true;
+  }
+  (void)qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS,
+                         "a matrix at '%s'[%" PRId64 ", %" PRId64
+                         "] is outside of it or not aligned",
+                         ref->buffer->name, out->row, out->column);
+  return false;
+}
+
+static qn__ir_scalar_t element(const operand_t* operand, int64_t line, int64_t step) {
+  int64_t row = operand->row + (operand->is_across ? step : line);
+  int64_t column = operand->column + (operand->is_across ? line : step);
+  int64_t size = (int64_t)qn_dtype_size_bytes(operand->buffer->dtype);
+  int64_t pitch = operand->buffer->shape[1]->int_value;
+  int64_t chunk = QN__TENSOR_CHUNK_BYTES / size;
+  column ^= qn__tensor_phase(row, pitch / chunk) * chunk;
+  qn__ir_scalar_t value =
+      qn__machine_read(operand->buffer, operand->begin + (row * pitch + column) * size);
+  if (operand->buffer->dtype == QN_DTYPE_F32) value.f = qn__tensor_round((float)value.f);
+  return value;
+}
+
+static void multiply(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
+                     uint32_t thread) {
+  operand_t rows, columns;
+  const qn__ir_tensor_ref_t* sums = &tensor->refs[0];
+  uint8_t* sum = qn__machine_address(machine, sums->buffer, sums->indices, thread);
+  int64_t lane = qn__machine_eval(machine, tensor->operand, thread).i;
+  if (!sum || !find_operand(machine, tensor, 0, thread, &rows) ||
+      !find_operand(machine, tensor, 1, thread, &columns)) {
+    return;
+  }
+  assert(lane >= 0 && lane < 32);
+  bool is_float = sums->buffer->dtype == QN_DTYPE_F32;
+  for (int64_t i = 0; i < (int64_t)tensor->tiles[0] * tensor->tiles[1] * QN__TENSOR_SUMS; ++i) {
+    int64_t e = i % QN__TENSOR_SUMS, tile = i / QN__TENSOR_SUMS;
+    int64_t row = tile / tensor->tiles[1] * QN__TENSOR_ROWS + qn__tensor_row(lane, e);
+    int64_t column = tile % tensor->tiles[1] * QN__TENSOR_COLUMNS + qn__tensor_column(lane, e);
+    uint8_t* address = sum + i * 4;
+    qn__ir_scalar_t total = qn__machine_read(sums->buffer, address);
+    for (int64_t k = 0; k < (int64_t)tensor->depth; ++k) {
+      qn__ir_scalar_t a = element(&rows, row, k), b = element(&columns, column, k);
+      if (is_float) {
+        total.f = (float)(total.f + (double)((float)a.f * (float)b.f));
+      } else {
+        total.i = (int32_t)((uint32_t)total.i + (uint32_t)(a.i * b.i));
+      }
+    }
+    qn__machine_write(sums->buffer, address, total);
+  }
+}
+
+void qn__machine_tensor(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor) {
+  const qn__interpret_set_t* active = machine->active;
+  for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
+    if (tensor->kind == QN__TENSOR_COPY) copy(machine, tensor, active->threads[i]);
+    if (tensor->kind == QN__TENSOR_MULTIPLY) multiply(machine, tensor, active->threads[i]);
+  }
+}
