@@ -41,6 +41,7 @@ extern const conf_area_t conf_area_dtypes;      // dtypes.c
 extern const conf_area_t conf_area_operators;   // operators.c
 extern const conf_area_t conf_area_math;        // math.c
 extern const conf_area_t conf_area_shapes;      // shapes.c
+extern const conf_area_t conf_area_products;    // products.c
 extern const conf_area_t conf_area_calls;       // calls.c
 extern const conf_area_t conf_area_threads;     // threads.c
 extern const conf_area_t conf_area_cache;       // cache.c

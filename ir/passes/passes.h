@@ -45,6 +45,9 @@
 //     whole value of a LET: what they exchange is an expression of any kind, their result a
 //     variable.
 //   - No LOCAL allocation outside of thread nests. Views are as on the CPU.
+//   - TENSOR statements are there only if the target has them (`has_matrix_units`). All threads of
+//   a
+//     block come to a multiplication, as to a barrier.
 //
 // Thread rule: one thread per body. Read next: pipeline.c, then rewrite.h.
 #ifndef QUERN_IR_PASSES_PASSES_H_
@@ -73,6 +76,7 @@ typedef struct qn__pass_options {
   uint32_t multiprocessors;    // how many blocks make the device busy; 0: unknown
   bool has_shuffles;           // the generator emits LANE operators and WARP_* itself
   bool has_block_reductions;   // the generator emits BLOCK_* itself
+  bool has_matrix_units;       // the generator emits TENSOR statements (ir/tensor.h)
 } qn__pass_options_t;
 
 struct qn__pass_builder;

@@ -266,6 +266,19 @@ static bool count_contiguous(void* context, const qn__ir_ref_t* ref) {
   return true;
 }
 
+bool qn__product_is_contiguous(qn__product_t* product, const qn__product_operand_t* operand,
+                               const qn__ir_expr_t* load, qn__ir_var_t* var) {
+  qn__lanes_t* lanes = qn__pb_lanes(product->pb);
+  if (!lanes) return false;
+  qn__lanes_enter(lanes, var, NULL);
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    qn__ir_stmt_t* let = product->names[i].let;
+    if (let && operand->is_needed[i]) qn__lanes_let(lanes, let);
+  }
+  assert(load->kind == QN__EXPR_LOAD);
+  return qn__lanes_reach(lanes, load->load.buffer, load->load.indices) == QN__REACH_CONTIGUOUS;
+}
+
 static uint32_t contiguous_along(qn__product_t* product, qn__product_operand_t* operand,
                                  qn__ir_var_t* var) {
   qn__lanes_t* lanes = qn__pb_lanes(product->pb);
@@ -282,14 +295,16 @@ static uint32_t contiguous_along(qn__product_t* product, qn__product_operand_t* 
   return reach.contiguous;
 }
 
+const qn__ir_stmt_t* qn__product_fastest(const qn__product_t* product, qn__product_side_t side) {
+  const qn__nest_t* nest = product->nest;
+  uint32_t p = nest->count - 1;
+  while (p > 0 && !(product->side_dims[side] >> nest->order[p] & 1)) --p;
+  return nest->loops[nest->order[p]];
+}
+
 static void find_direction(qn__product_t* product, qn__product_operand_t* operand) {
-  qn__nest_t* nest = product->nest;
-  uint32_t across = 0;
-  for (uint32_t p = nest->count; p-- > 0;) {
-    if (!(product->side_dims[operand->side] >> nest->order[p] & 1)) continue;
-    across = contiguous_along(product, operand, nest->loops[nest->order[p]]->loop.var);
-    break;
-  }
+  const qn__ir_stmt_t* fastest = qn__product_fastest(product, operand->side);
+  uint32_t across = contiguous_along(product, operand, fastest->loop.var);
   uint32_t along = contiguous_along(product, operand, product->names[product->step].var);
   operand->runs_along_step = along > across;
 }

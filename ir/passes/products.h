@@ -84,6 +84,12 @@ qn__ir_expr_t* qn__product_extent(const qn__product_t* product, uint32_t dims);
 int64_t qn__product_trips(const qn__product_t* product, uint32_t dims);
 // Estimates the instructions of the summand for one product, without its operands.
 int64_t qn__product_summand_size(const qn__product_t* product);
+// Returns true if the neighbours in memory of a load, which is a part of the operand or of a let
+// that it needs, are those along `var`, a variable of the nest or of the reduction.
+bool qn__product_is_contiguous(qn__product_t* product, const qn__product_operand_t* operand,
+                               const qn__ir_expr_t* load, qn__ir_var_t* var);
+// Returns the loop of the side that counts fastest.
+const qn__ir_stmt_t* qn__product_fastest(const qn__product_t* product, qn__product_side_t side);
 // Returns the index of a variable's name, or -1.
 int qn__product_name(const qn__product_t* product, const qn__ir_var_t* var);
 

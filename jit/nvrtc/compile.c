@@ -9,6 +9,8 @@
 // an empty payload. Read next: jit/gpu/compile.h, compiler.c, jit/gpu/cuda.c.
 #include "jit/nvrtc/compile.h"
 
+#include <stdlib.h>
+
 #include "base/alloc.h"
 #include "jit/gpu/compile.h"
 #include "jit/nvrtc/disassemble.h"
@@ -47,7 +49,7 @@ static qn_status_t read_arch(const qn__gpu_compile_t* job, const char** out_arch
   return QN_OK;
 }
 
-static qn_status_t lower(qn__gpu_compile_t* job) {
+static qn_status_t lower(qn__gpu_compile_t* job, const char* arch) {
   qn__gpu_lower_options_t options = {
       .passes =
           {
@@ -56,6 +58,7 @@ static qn_status_t lower(qn__gpu_compile_t* job) {
               .multiprocessors = (uint32_t)qn__gpu_compile_number(job, "multiprocessors"),
               .has_shuffles = true,
               .has_block_reductions = true,
+              .has_matrix_units = strtol(arch + 3, NULL, 10) >= 80,
               .has_fma = true,
           },
       .index_bits = (uint32_t)qn__gpu_compile_number(job, "index_bits"),
@@ -107,7 +110,7 @@ static qn_status_t run(const qn__nvrtc_t* nvrtc, const qn_compile_request_t* req
   QN_TRY(qn__gpu_compile_begin(&generator, nvrtc->allocator, request, job));
   const char* arch = "";
   QN_TRY(read_arch(job, &arch));
-  QN_TRY(lower(job));
+  QN_TRY(lower(job, arch));
   if (form == FORM_IR) return qn__gpu_compile_write_ir(job);
   const qn__gpu_print_options_t has = {
       .has_native_fma = true, .has_int64 = true, .has_float64 = true};

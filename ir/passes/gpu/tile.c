@@ -47,9 +47,20 @@ static qn__ir_block_t write_variant(qn__tile_t* tile, qn__ir_stmt_t* launch,
   return out;
 }
 
+// Returns what the host compares: the lines of a side, or the tiles of the shape for all extents.
 static qn__ir_expr_t* lines_of(const qn__tile_t* tile, uint32_t variant) {
   const qn__product_t* product = &tile->product;
-  return qn__product_extent(product, product->side_dims[tile->variants[variant].side]);
+  if (tile->variants[variant].max_tiles == 0) {
+    return qn__product_extent(product, product->side_dims[tile->variants[variant].side]);
+  }
+  qn__ir_expr_t* tiles = qn__product_extent(product, qn__product_batch(product));
+  for (int s = 0; s < qn__product_sides; ++s) {
+    qn__ir_expr_t* lines = qn__product_extent(product, product->side_dims[s]);
+    lines = qn__pb_op_int(product->pb, QN_OP_CEILDIV, lines,
+                          qn__tile_extent(tile, (qn__product_side_t)s));
+    tiles = qn__pb_op(product->pb, QN_OP_MUL, tiles, lines);
+  }
+  return tiles;
 }
 
 // Returns true if an earlier variant has the same test, as for a square matrix.
@@ -62,14 +73,20 @@ static bool is_repeated(const qn__tile_t* tile, uint32_t variant) {
   return false;
 }
 
+static void remove_variant(qn__tile_t* tile, uint32_t variant) {
+  --tile->variant_count;
+  for (uint32_t v = variant; v < tile->variant_count; ++v)
+    tile->variants[v] = tile->variants[v + 1];
+}
+
 // Writes `if rows <= 16 { one launch } else { another }`: the host chooses at the call.
 static void write_all(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   qn__pass_builder_t* pb = tile->product.pb;
   qn__tile_shape_t shape = tile->shape;
   qn__ir_block_t launches[qn__tile_max_variants];
   assert(tile->variant_count <= qn__tile_max_variants);
-  while (tile->variant_count > 0 && is_repeated(tile, tile->variant_count - 1)) {
-    --tile->variant_count;
+  for (uint32_t v = tile->variant_count; v-- > 0;) {
+    if (is_repeated(tile, v)) remove_variant(tile, v);
   }
   for (uint32_t v = 0; v < tile->variant_count; ++v) {
     launches[v] = write_variant(tile, launch, &tile->variants[v].shape);
@@ -78,8 +95,9 @@ static void write_all(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   if (qn__pb_stopped(pb)) return;
   qn__tile_write(tile, launch);
   for (uint32_t v = tile->variant_count; v-- > 0 && !qn__pb_stopped(pb);) {
-    qn__ir_expr_t* is_few =
-        qn__pb_op_int(pb, QN_OP_LE, lines_of(tile, v), tile->variants[v].max_lines);
+    const qn__tile_variant_t* variant = &tile->variants[v];
+    int64_t most = variant->max_tiles ? variant->max_tiles : variant->max_lines;
+    qn__ir_expr_t* is_few = qn__pb_op_int(pb, QN_OP_LE, lines_of(tile, v), most);
     qn__ir_stmt_t* other = qn__stmt_new(pb->arena, QN__STMT_LOOP, (qn__ir_loc_t){0, 0});
     qn__ir_stmt_t* test = qn__pb_if(pb, is_few, launches[v]);
     if (!other || !test) return;

@@ -156,7 +156,7 @@ static void choose_variants(qn__tile_t* tile, const int64_t* extents) {
     if (extents[s] < 0 && choose_strip(tile, (qn__product_side_t)s, -1)) {
       assert(tile->variant_count < qn__tile_max_variants);
       tile->variants[tile->variant_count++] =
-          (qn__tile_variant_t){tile->shape, (qn__product_side_t)s, strip_width};
+          (qn__tile_variant_t){tile->shape, (qn__product_side_t)s, strip_width, 0};
     }
     tile->shape = shape;
   }
@@ -183,6 +183,7 @@ bool qn__tile_choose(qn__tile_t* tile) {
   choose_outputs(tile, extents, batch);
   if (!choose_depth(tile, max_depth, max_copies)) return false;
   if (is_better_cooperative(tile, extents, batch)) return false;
+  if ((count < 0 || count >= few) && qn__tensor_choose(tile, extents, batch)) return true;
   for (int s = 0; s < qn__product_sides; ++s) {
     if (extents[s] < 0 || extents[s] > strip_width) continue;
     qn__tile_shape_t shape = tile->shape;

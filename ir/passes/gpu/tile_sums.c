@@ -3,6 +3,11 @@
 #include "ir/passes/gpu/tile.h"
 
 qn__ir_expr_t* qn__tile_load_acc(const qn__tile_writer_t* w, int64_t m, int64_t n) {
+  if (w->tile->shape.stages) {
+    int64_t tile = m / 2 * (w->tile->shape.outputs[QN__PRODUCT_COLUMN] / 2) + n / 2;
+    int64_t at = tile * QN__TENSOR_SUMS + m % 2 * 2 + n % 2;
+    return qn__pb_load(w->pb, w->acc, qn__pb_int(w->pb, at), NULL);
+  }
   return qn__pb_load(w->pb, w->acc, qn__pb_int(w->pb, m), qn__pb_int(w->pb, n));
 }
 

@@ -54,6 +54,29 @@ static void write_outputs(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product
   }
 }
 
+// Appends the place of a thread whose sums are in fragments of matrices (ir/tensor.h).
+static void write_warp(qn__tile_writer_t* w, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = w->pb;
+  const qn__tile_t* tile = w->tile;
+  w->lane =
+      qn__pb_let(pb, out, "lane", qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, w->t), 32));
+  qn__ir_var_t* warp =
+      qn__pb_let(pb, out, "warp", qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, w->t), 32));
+  for (int s = 0; s < qn__product_sides; ++s) {
+    qn__product_side_t side = (qn__product_side_t)s;
+    bool is_row = side == QN__PRODUCT_ROW;
+    qn__ir_expr_t* at = qn__pb_op_int(pb, is_row ? QN_OP_FLOORDIV : QN_OP_FLOORMOD,
+                                      qn__pb_use(pb, warp), tile->shape.warps[QN__PRODUCT_COLUMN]);
+    at = qn__pb_op_int(pb, QN_OP_MUL, at, qn__tile_extent(tile, side) / tile->shape.warps[side]);
+    w->warp_first[s] = qn__pb_let(pb, out, is_row ? "warp_row" : "warp_column", at);
+    qn__ir_expr_t* own =
+        qn__pb_op_int(pb, is_row ? QN_OP_FLOORDIV : QN_OP_FLOORMOD, qn__pb_use(pb, w->lane), 4);
+    if (!is_row) own = qn__pb_op_int(pb, QN_OP_MUL, own, 2);
+    w->own[s] = qn__pb_let(pb, out, is_row ? "down" : "across",
+                           qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, w->warp_first[s]), own));
+  }
+}
+
 static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* block) {
   qn__pass_builder_t* pb = w->pb;
   qn__tile_t* tile = w->tile;
@@ -81,6 +104,11 @@ static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t*
   if (qn__product_batch(w->product)) {
     qn__product_place(w->product, out, qn__product_batch(w->product), rest);
   }
+  if (tile->shape.stages) {
+    write_warp(w, out);
+    for (int s = 0; s < qn__product_sides; ++s) write_outputs(w, out, (qn__product_side_t)s);
+    return;
+  }
   bool runs_down = tile->shape.runs_down;
   int64_t fastest = tile->shape.lines[runs_down ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN];
   for (int s = 0; s < qn__product_sides; ++s) {
@@ -98,6 +126,15 @@ static void write_zeros(qn__tile_writer_t* w, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = w->pb;
   const qn__tile_t* tile = w->tile;
   const qn__ir_expr_t* reduce = w->product->reduce;
+  if (tile->shape.stages) {
+    int64_t count = tile->shape.outputs[QN__PRODUCT_ROW] * tile->shape.outputs[QN__PRODUCT_COLUMN];
+    w->acc = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, reduce->dtype, "acc", count, -1);
+    for (int64_t i = 0; i < count; ++i) {
+      qn__ir_expr_t* zero = qn__pb_zero(pb, reduce->dtype);
+      qn__pb_append(out, qn__pb_store(pb, w->acc, qn__pb_int(pb, i), NULL, zero));
+    }
+    return;
+  }
   w->acc =
       qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, reduce->dtype, "acc",
                    tile->shape.outputs[QN__PRODUCT_ROW], tile->shape.outputs[QN__PRODUCT_COLUMN]);
@@ -182,7 +219,14 @@ void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
   w->t = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "t");
   qn__ir_block_t shared = {NULL, NULL}, body = {NULL, NULL};
-  for (uint32_t o = 0; o < product->operand_count; ++o) {
+  for (int s = 0; tile->shape.stages && s < qn__product_sides; ++s) {
+    qn__product_side_t side = (qn__product_side_t)s;
+    w->buffers[s] = qn__pb_alloc(pb, &shared, QN__SCOPE_SHARED, tile->matrices[s].value->dtype,
+                                 side == QN__PRODUCT_ROW ? "rows" : "columns",
+                                 tile->shape.stages * qn__tensor_stage_rows(tile, side),
+                                 qn__tensor_pitch(tile, side));
+  }
+  for (uint32_t o = 0; !tile->shape.stages && o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
     w->buffers[o] = qn__pb_alloc(pb, &shared, QN__SCOPE_SHARED, operand->value->dtype,
                                  operand->side == QN__PRODUCT_ROW ? "rows" : "columns",
@@ -197,7 +241,11 @@ void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   int64_t steps;
   w->has_even_steps =
       qn__expr_const_int(w->steps, &steps) && steps > 0 && steps % tile->shape.depth == 0;
-  write_rounds(w, &body);
+  if (tile->shape.stages) {
+    qn__tensor_write_rounds(w, &body);
+  } else {
+    write_rounds(w, &body);
+  }
   if (qn__pb_stopped(pb)) return;
   write_results(w, &body);
   qn__ir_expr_t* blocks = qn__product_extent(product, qn__product_batch(product));
