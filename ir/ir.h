@@ -229,6 +229,11 @@ struct qn__ir_stmt {
       // Set by the vectorise pass on a SERIAL or PARALLEL loop that it proved safe: the code
       // generator runs it in that many lanes, with a masked or scalar tail. 0: scalar.
       uint32_t lane_count;
+      // Set by passes for CPUs on a loop of a few iterations whose body is lets and a VECTOR loop
+      // of as many, whose body is lets and a store. Neighbours of this loop are stored next to each
+      // other, neighbours of the inner one are not: the code generator transposes their vectors.
+      bool is_transposed;
+      bool is_rare;  // set by passes for CPUs: few iterations run here, so code is short, not fast
       // Marks of the mapping to a GPU (passes/gpu/launch.h), which holds them between its passes
       // only. They are neither encoded nor compared.
       bool is_independent;        // its iterations may run in any order and at once

@@ -230,6 +230,7 @@ static double plan_loop(vectorize_t* self, qn__ir_stmt_t* loop) {
   if (loop->loop.kind != QN_LOOP_SERIAL && loop->loop.kind != QN_LOOP_PARALLEL) {
     return scalar_cost;
   }
+  if (loop->loop.is_rare) return scalar_cost;
   if (!loop_is_legal(self, loop)) return scalar_cost;
   uint32_t bytes = qn__widest_in_block(&loop->loop.body);
   uint32_t lane_count = choose_lanes(self, bytes, 1, loop->loop.begin, loop->loop.end);

@@ -310,11 +310,18 @@ qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buff
                                  qn__ir_expr_t* const* indices);
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
+// Returns the address of one lane. The address is not UNIFORM.
+LLVMValueRef qn__emit_lane_pointer(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
+                                   uint32_t lane);
+// Stores an element, or consecutive elements.
+void qn__emit_plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
+                          LLVMValueRef pointer);
 void qn__emit_atomic(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 void qn__emit_annotate(qn__llvm_emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer);
 
 // ---- emit_stmt.c, emit_alloc.c, emit_loop.c, emit_special.c, emit_parallel.c, emit_cost.c
 
+void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 void qn__emit_block_of(qn__llvm_emit_t* e, const qn__ir_block_t* block);
 void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 // Releases the workspaces allocated since `until`. In the failing block, tests each slot at run
@@ -357,6 +364,9 @@ LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValue
                                uint32_t lanes);
 void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end);
+// Emits a loop that is marked `is_transposed`. Returns false, having emitted nothing, where there
+// are no lanes.
+bool qn__emit_transposed(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 // Estimates the nanoseconds of one iteration, as an f64 value of the kernel.
 LLVMValueRef qn__emit_cost(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);

@@ -176,6 +176,7 @@ void qn__emit_loop(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
     qn__emit_parallel(e, stmt);
     return;
   }
+  if (stmt->loop.is_transposed && qn__emit_transposed(e, stmt)) return;
   LLVMValueRef begin = qn__emit_scalar(e, stmt->loop.begin);
   LLVMValueRef end = qn__emit_scalar(e, stmt->loop.end);
   qn__emit_range(e, stmt, begin, end);

@@ -45,8 +45,8 @@ static LLVMValueRef plain_load(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer
   return settled(e, buffer, load);
 }
 
-static void plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
-                        LLVMValueRef pointer) {
+void qn__emit_plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
+                          LLVMValueRef pointer) {
   LLVMValueRef store = LLVMBuildStore(e->fn->builder, value, pointer);
   LLVMSetAlignment(store, element_bytes(buffer));
   qn__emit_annotate(e, store, buffer);
@@ -63,8 +63,8 @@ static LLVMValueRef lane_pointers(qn__llvm_emit_t* e, const qn__llvm_address_t* 
   return LLVMBuildGEP2(e->fn->builder, type, address->pointer, &steps, 1, "");
 }
 
-static LLVMValueRef lane_pointer(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
-                                 uint32_t lane) {
+LLVMValueRef qn__emit_lane_pointer(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
+                                   uint32_t lane) {
   LLVMBuilderRef b = e->fn->builder;
   if (address->shape == QN__LLVM_SHAPE_VARYING) {
     return LLVMBuildExtractElement(b, address->pointer, qn__emit_i64(e, lane), "");
@@ -121,7 +121,7 @@ static LLVMValueRef load_one_by_one(qn__llvm_emit_t* e, const qn__llvm_address_t
                                     LLVMTypeRef type) {
   LLVMValueRef result = LLVMGetPoison(type);
   for (uint32_t i = 0; i < e->fn->lanes; ++i) {
-    LLVMValueRef pointer = lane_pointer(e, address, i);
+    LLVMValueRef pointer = qn__emit_lane_pointer(e, address, i);
     LLVMValueRef element = plain_load(e, address->buffer, LLVMGetElementType(type), pointer);
     result = LLVMBuildInsertElement(e->fn->builder, result, element, qn__emit_i64(e, i), "");
   }
@@ -194,11 +194,11 @@ static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, L
       LLVMValueRef old = plain_load(e, buffer, LLVMTypeOf(value), address->pointer);
       value = LLVMBuildSelect(b, e->fn->mask, value, old, "");
     }
-    plain_store(e, buffer, value, address->pointer);
+    qn__emit_plain_store(e, buffer, value, address->pointer);
     return;
   }
   if (!e->fn->mask && has_step(address, -1)) {
-    plain_store(e, buffer, reversed(e, value), lowest(e, address));
+    qn__emit_plain_store(e, buffer, reversed(e, value), lowest(e, address));
     return;
   }
   if (e->fn->mask || !is_one_by_one(e, address)) {
@@ -207,7 +207,7 @@ static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, L
   }
   for (uint32_t i = 0; i < e->fn->lanes; ++i) {
     LLVMValueRef element = LLVMBuildExtractElement(b, value, qn__emit_i64(e, i), "");
-    plain_store(e, buffer, element, lane_pointer(e, address, i));
+    qn__emit_plain_store(e, buffer, element, qn__emit_lane_pointer(e, address, i));
   }
 }
 
@@ -230,6 +230,6 @@ void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   }
   qn__llvm_when_t guard = guard_begin(e);  // without an active lane nothing is stored
   LLVMValueRef bits = qn__emit_to_memory(e, buffer->dtype, last_value(e, value));
-  plain_store(e, buffer, bits, address.pointer);
+  qn__emit_plain_store(e, buffer, bits, address.pointer);
   if (guard.after) (void)qn__emit_when_end(e, guard, NULL, NULL);
 }

@@ -101,7 +101,7 @@ static void emit_assert(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   qn__emit_require(e, value.v, site, NULL, NULL);
 }
 
-static void emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
+void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
       emit_let(e, stmt);
@@ -139,6 +139,6 @@ static void emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
 
 void qn__emit_block_of(qn__llvm_emit_t* e, const qn__ir_block_t* block) {
   const qn__llvm_workspace_t* before = e->fn->workspaces;
-  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) emit_stmt(e, stmt);
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) qn__emit_stmt(e, stmt);
   qn__emit_release_workspace(e, before, false);
 }

@@ -13,9 +13,9 @@
 #include "ir/passes/cpu/blocks_dots.h"
 
 enum {
-  min_rows = 4,              // fewer are not worth packing
-  min_rows_transposed = 24,  // of columns that are contiguous along the reduction
-  min_columns = 8,           // fewer leave vectors empty
+  min_rows = 4,             // fewer are not worth packing
+  min_rows_transposed = 8,  // of columns that are contiguous along the reduction
+  min_columns = 8,          // fewer leave vectors empty
   min_steps = 4,
   max_summand = 4,          // instructions of a summand for the largest tile of registers
   max_rows = 120,           // of a task; a multiple of all heights

@@ -2,6 +2,7 @@
 //
 // blocks.c         the pass: finds products, chooses sizes
 // blocks_write.c   writes the tasks of one product
+// blocks_pack.c    packs the operands of a task
 // blocks_kernel.c  the innermost loops of a task
 // blocks_dots.h    some steps at once, by operators of dots.inc
 #ifndef QUERN_IR_PASSES_CPU_BLOCKS_H_
@@ -48,6 +49,9 @@ typedef struct qn__blocks_writer {
   int dot_op;              // of the kernel that is written; 0: none
   qn__ir_buffer_t* moved;  // dot.moves_rows: products of a packed row of zeros with each column
   qn__ir_buffer_t* least;  // dot.is_checked: of the sides' numbers so far
+  // Lines and steps that are transposed at once; at most 1: none are.
+  int64_t square[qn__product_max_operands];
+  qn__ir_buffer_t* line_of;  // [1, width]: the lines of the panel that is being transposed
 } qn__blocks_writer_t;
 
 // The lines of a tile's rows, or of `width` columns.
@@ -58,22 +62,35 @@ typedef struct qn__blocks_panel {
   qn__ir_expr_t* number;  // for columns
 } qn__blocks_panel_t;
 
-// Returns a loop over the lines of a panel that sets the variables of its side. A line beyond the
-// edge is a copy of the last one if `is_clamped`.
-qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
-                                qn_loop_kind_t kind, bool is_clamped);
-
 // Writes the product as tasks to `out`. `kind` is that of the loop over tasks.
 void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, qn_loop_kind_t kind,
                       qn__ir_block_t* out);
 
-// ---- blocks_kernel.c
+// ---- blocks_pack.c
 
 // The steps of the reduction that the packed operands hold.
 typedef struct qn__blocks_steps {
   qn__ir_expr_t* first;
   qn__ir_expr_t* count;
 } qn__blocks_steps_t;
+
+// Returns true if the packed operand is contiguous along the steps, as it is in memory. The kernel
+// reads it by scalars.
+static inline bool qn__blocks_is_along(const qn__product_operand_t* operand) {
+  return operand->side == QN__PRODUCT_ROW && operand->runs_along_step;
+}
+
+void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out);
+// Packs the operands of a side: for the tile of rows at line `row`, or for all panels of columns.
+// Memory is read in the order in which it is contiguous, as far as a block goes.
+void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
+                     qn__ir_expr_t* panels, const qn__blocks_steps_t* steps);
+// Returns a loop over the lines of a panel that sets the variables of its side. A line beyond the
+// edge is a copy of the last one if `is_clamped`.
+qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
+                                qn_loop_kind_t kind, bool is_clamped);
+
+// ---- blocks_kernel.c
 
 // A tile of sums that registers hold.
 typedef struct qn__blocks_tile {

@@ -53,12 +53,6 @@ static void write_side(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_
                                 qn__pb_op(pb, QN_OP_MIN, left, lines));
 }
 
-// Returns true if the packed operand is contiguous along the steps, as it is in memory. The kernel
-// reads it by scalars.
-static bool is_packed_along(const qn__product_operand_t* operand) {
-  return operand->side == QN__PRODUCT_ROW && operand->runs_along_step;
-}
-
 static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   qn__product_t* product = w->product;
   const qn__blocks_shape_t* shape = w->shape;
@@ -66,19 +60,7 @@ static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   const qn__ir_expr_t* reduce = product->reduce;
   w->acc =
       qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, reduce->dtype, "acc", shape->rows, shape->columns);
-  for (uint32_t o = 0; o < product->operand_count; ++o) {
-    const qn__product_operand_t* operand = &product->operands[o];
-    int64_t lines = shape->width, steps = shape->columns / shape->width * shape->words;
-    bool is_along = is_packed_along(operand);
-    if (operand->side == QN__PRODUCT_ROW) {
-      lines = shape->height;
-      steps = is_along ? shape->depth : shape->words;
-    }
-    qn_dtype_t dtype = shape->dot.op ? qn__blocks_dot_dtype(w, is_along) : operand->value->dtype;
-    w->packed[o] = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, dtype,
-                                operand->side == QN__PRODUCT_ROW ? "packed_rows" : "packed_columns",
-                                is_along ? lines : steps, is_along ? steps : lines);
-  }
+  qn__blocks_pack_buffers(w, out);
   if (shape->dot.op) qn__blocks_dot_buffers(w, out);
   qn__ir_stmt_t* rows =
       qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, w->count[QN__PRODUCT_ROW]));
@@ -90,147 +72,6 @@ static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
                                                   qn__pb_use(pb, columns->loop.var), value));
   qn__block_append(&rows->loop.body, columns);
   qn__block_append(out, rows);
-}
-
-// ---- packing
-
-// Returns the indices of element (line, step) of the packed operand.
-static void place_of(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
-                     const qn__product_operand_t* operand, qn__ir_expr_t* line, qn__ir_expr_t* step,
-                     qn__ir_expr_t** out_indices) {
-  qn__pass_builder_t* pb = w->pb;
-  if (panel->side == QN__PRODUCT_COLUMN) {
-    qn__ir_expr_t* base = qn__pb_op_int(pb, QN_OP_MUL, copy(w, panel->number), w->shape->depth);
-    step = qn__pb_op(pb, QN_OP_ADD, base, step);
-  }
-  bool is_along = is_packed_along(operand);
-  out_indices[0] = is_along ? line : step;
-  out_indices[1] = is_along ? step : line;
-}
-
-// Returns a loop over steps, which sets the variable of the reduction.
-static qn__ir_stmt_t* steps_loop(qn__blocks_writer_t* w, const qn__blocks_steps_t* steps,
-                                 qn_loop_kind_t kind) {
-  qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "p", copy(w, steps->count));
-  if (!loop) return NULL;
-  qn__ir_expr_t* step =
-      qn__pb_op(pb, QN_OP_ADD, copy(w, steps->first), qn__pb_use(pb, loop->loop.var));
-  qn__product_set_step(w->product, &loop->loop.body, w->begin, step);
-  return loop;
-}
-
-qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
-                                qn_loop_kind_t kind, bool is_clamped) {
-  qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, kind, "line", qn__pb_int(pb, panel->lines));
-  if (!lines) return NULL;
-  qn__ir_block_t* body = &lines->loop.body;
-  qn__ir_expr_t* line =
-      qn__pb_op(pb, QN_OP_ADD, copy(w, panel->line), qn__pb_use(pb, lines->loop.var));
-  if (is_clamped) {
-    line = qn__pb_op(pb, QN_OP_MIN, line,
-                     qn__pb_op_int(pb, QN_OP_ADD, copy(w, w->count[panel->side]), -1));
-  }
-  qn__ir_var_t* at =
-      qn__pb_let(pb, body, "at", qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[panel->side]), line));
-  if (!at) return NULL;
-  qn__product_place(w->product, body, w->product->side_dims[panel->side], at);
-  return lines;
-}
-
-// Appends `packed[line, p] = value` for the lines of a panel: for one step, or for all steps of an
-// operand that is contiguous along them (`p` is NULL). A line beyond the edge is a copy of the last
-// one if `is_clamped`.
-static void write_lines(qn__blocks_writer_t* w, qn__ir_block_t* out,
-                        const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
-                        uint32_t o, qn__ir_var_t* p, bool is_clamped) {
-  qn__product_t* product = w->product;
-  qn__pass_builder_t* pb = w->pb;
-  const qn__product_operand_t* operand = &product->operands[o];
-  assert(operand->runs_along_step == !p && operand->side == panel->side);
-  qn__ir_stmt_t* lines =
-      qn__blocks_lines(w, panel, p ? QN_LOOP_PARALLEL : QN_LOOP_SERIAL, is_clamped);
-  if (!lines) return;
-  qn__ir_block_t* body = &lines->loop.body;
-  qn__ir_stmt_t* loop = NULL;
-  if (!p) {
-    loop = steps_loop(w, steps, QN_LOOP_PARALLEL);
-    if (!loop) return;
-    p = loop->loop.var;
-    body = &loop->loop.body;
-  }
-  qn__product_write_lets(product, body, operand->is_needed,
-                         product->side_dims[panel->side] | QN__PRODUCT_STEP, 0);
-  qn__ir_expr_t* place[2];
-  place_of(w, panel, operand, qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, p), place);
-  qn__ir_expr_t* value = qn__product_copy(product, operand->value);
-  if (w->shape->dot.op) value = qn__blocks_dot_number(w, value);
-  qn__pb_append(body, qn__pb_store(pb, w->packed[o], place[0], place[1], value));
-  if (loop) qn__block_append(&lines->loop.body, loop);
-  qn__block_append(out, lines);
-}
-
-// Packs one operand for a panel. Across the lines a whole panel needs no clamp, so that its vectors
-// are contiguous.
-static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
-                        const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
-                        uint32_t o, qn__ir_var_t* p) {
-  if (!p) {
-    write_lines(w, out, panel, steps, o, NULL, true);
-    return;
-  }
-  qn__pass_builder_t* pb = w->pb;
-  qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, copy(w, panel->line), panel->lines);
-  qn__ir_expr_t* is_whole = qn__pb_op(pb, QN_OP_LE, end, copy(w, w->count[panel->side]));
-  qn__ir_block_t whole = {NULL, NULL};
-  write_lines(w, &whole, panel, steps, o, p, false);
-  qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, whole);
-  if (!test) return;
-  write_lines(w, &test->if_.else_block, panel, steps, o, p, true);
-  qn__block_append(out, test);
-}
-
-// Packs the operands of a side: for the tile of rows at line `row`, or for all panels of columns.
-// Memory is read in the order in which it is contiguous, as far as a block goes.
-static void write_packed(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
-                         qn__ir_expr_t* panels, const qn__blocks_steps_t* steps) {
-  bool has_dot = w->shape->dot.op != 0;
-  qn__pass_builder_t* pb = w->pb;
-  qn__product_side_t side = row ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN;
-  for (uint32_t o = 0; o < w->product->operand_count; ++o) {
-    const qn__product_operand_t* operand = &w->product->operands[o];
-    if (operand->side != side) continue;
-    if (has_dot && !is_packed_along(operand)) {
-      qn__blocks_dot_pack(w, out, row, panels, steps, o);
-      qn__blocks_dot_measure(w, out, row, panels, steps, o);
-      continue;
-    }
-    qn__ir_stmt_t* loop = NULL;
-    if (!operand->runs_along_step) {
-      loop = steps_loop(w, steps, QN_LOOP_SERIAL);
-      if (!loop) return;
-    }
-    qn__ir_block_t* body = loop ? &loop->loop.body : out;
-    qn__ir_var_t* p = loop ? loop->loop.var : NULL;
-    qn__blocks_panel_t panel = {.side = side, .line = row, .lines = w->shape->height};
-    if (side == QN__PRODUCT_ROW) {
-      write_panel(w, body, &panel, steps, o, p);
-    } else {
-      qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));
-      if (!across) return;
-      panel.number = qn__pb_use(pb, across->loop.var);
-      panel.line = qn__pb_op_int(pb, QN_OP_MUL, panel.number, w->shape->width);
-      panel.lines = w->shape->width;
-      write_panel(w, &across->loop.body, &panel, steps, o, p);
-      qn__block_append(body, across);
-    }
-    if (loop) qn__block_append(out, loop);
-    if (has_dot) {
-      qn__blocks_dot_pad(w, out, steps, o);
-      qn__blocks_dot_measure(w, out, row, panels, steps, o);
-    }
-  }
 }
 
 // ---- the loops over tiles
@@ -268,7 +109,7 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
       pb, out, "panels",
       qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->count[QN__PRODUCT_COLUMN]), shape->width));
   if (!panels) return;
-  write_packed(w, out, NULL, panels, steps);
+  qn__blocks_pack(w, out, NULL, panels, steps);
   qn__ir_expr_t* tiles =
       qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->count[QN__PRODUCT_ROW]), shape->height);
   qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "tile", tiles);
@@ -279,7 +120,7 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__ir_expr_t* left = qn__pb_named(
       pb, body, "left", qn__pb_op(pb, QN_OP_SUB, copy(w, w->count[QN__PRODUCT_ROW]), copy(w, row)));
   if (!row || !left) return;
-  write_packed(w, body, row, NULL, steps);
+  qn__blocks_pack(w, body, row, NULL, steps);
   // Few rows at the edge are done by kernels of few rows.
   qn__ir_block_t whole = {NULL, NULL};
   write_kernels(w, &whole, shape->height, row, panels, left, steps);
