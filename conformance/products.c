@@ -78,6 +78,18 @@ static const conf_program_t programs[] = {
              "  c[i, j] = sum p in 0..200 { f32(a[i, p]) * f32(b[j, p]) }; } } }",
      .args = "rand:40x200 rand:40x200 junk:40x40",
      .tolerance = 1e-3},
+    // Small integers are exact in tf32, too.
+    {.feature = "f32 in a fast function",
+     .text = "func pr_fast(a: f32[40, k], b: f32[k, 70], out c: f32[40, 70]) fast {\n"
+             "  parallel i in 0..40 { parallel j in 0..70 {\n"
+             "  c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }",
+     .args = "below8:40x33 below8:33x70 junk:40x70;below8:40x48 below8:48x70 junk:40x70"},
+    {.feature = "f32 in a fast function, second transposed",
+     .text = "func pr_fast_t(a: f32[12, 70], b: f32[40, 70], out c: f32[12, 40]) fast {\n"
+             "  parallel i in 0..12 { parallel j in 0..40 {\n"
+             "  c[i, j] = sum p in 0..70 { a[i, p] * b[j, p] }; } } }",
+     .args = "rand:12x70 rand:40x70 junk:12x40",
+     .tolerance = 0.05},
     {.feature = "infinities stay in their rows and columns",
      .text = "func pr_inf(a: f16[40, 37], b: f16[37, 40], out c: f32[40, 40]) {\n"
              "  parallel i in 0..40 { parallel j in 0..40 {\n"

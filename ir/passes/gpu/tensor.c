@@ -45,9 +45,13 @@ static const qn__ir_expr_t* resolve(const qn__product_t* product, const qn__ir_e
 static const qn__ir_expr_t* unit_value(const qn__product_t* product, const qn__ir_expr_t* value) {
   value = resolve(product, value);
   const qn__ir_expr_t* inner = value->kind == QN__EXPR_CAST ? value->args[0] : value;
-  if (product->reduce->dtype == QN_DTYPE_F32 && inner->dtype == QN_DTYPE_F32) return NULL;
-  bool is_sum = value->dtype == product->reduce->dtype;
-  return is_sum && qn__tensor_sum_dtype(inner->dtype, inner->dtype) == value->dtype ? inner : NULL;
+  qn_dtype_t dtype = inner->dtype;
+  if (value->dtype != product->reduce->dtype) return NULL;
+  if (value->dtype == QN_DTYPE_F32) {
+    if (dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16) return inner;
+    return product->pb->function->is_fast ? value : NULL;  // rounded to tf32
+  }
+  return qn__tensor_sum_dtype(dtype, dtype) == value->dtype ? inner : NULL;
 }
 
 // Returns true if 16 bytes of shared memory are 16 bytes of memory, wherever they begin.

@@ -99,6 +99,10 @@ static const program_t programs[] = {
      "  parallel i in 0..128 { parallel j in 0..128 {\n"
      "  c[i, j] = sum p in 0..64 { f32(a[i, p]) * f32(b[p, j]) }; } } }",
      true},
+    {"f32 in a fast function, of integers",
+     "func f(a: u16[m, k], b: i16[k, n], out c: f32[m, n]) fast { " NEST
+     "c[i, j] = sum p in 0..k { f32(a[i, p]) * f32(b[p, j]) }; } } }",
+     false},
     {"few rows",
      "func f(a: bf16[9, k], b: bf16[n, k], out c: f32[9, n]) {\n"
      "  parallel i in 0..9 { parallel j in 0..n {\n"
@@ -264,6 +268,10 @@ static const program_t others[] = {
     {"a rounded product",
      "func f(a: f16[m, k], b: f16[k, n], out c: f32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { f32(a[i, p] * b[p, j]) }; } } }",
+     false},
+    {"f16 and f32 in a fast function",
+     "func f(a: f16[m, k], b: f32[k, n], out c: f32[m, n]) fast { " NEST
+     "c[i, j] = sum p in 0..k { f32(a[i, p]) * b[p, j] }; } } }",
      false},
     {"two dtypes",
      "func f(a: f16[m, k], b: bf16[k, n], out c: f32[m, n]) { " NEST
