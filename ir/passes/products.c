@@ -10,7 +10,9 @@
 //    product.
 // 4. A tile reads an operand earlier than the program does. So nothing in the nest may write its
 //    memory, and the program must read it unconditionally.
-// 5. Every sum keeps the order of the reduction.
+// 5. Every sum keeps the order of the steps. A reduction whose value is one of the same kind is one
+//    reduction over both loops, if the bounds of the inner one do not depend on the outer one. The
+//    loop along which most operands are contiguous counts fastest; the order is unspecified.
 #include "ir/passes/products.h"
 
 enum { instructions_of_function = 16 };  // a mathematical one, roughly
@@ -91,14 +93,14 @@ typedef struct find {
   uint32_t count;         // of reductions anywhere in the body
   bool is_lazy;           // where the walk is
   bool is_top;            // in a let or a store of the body itself
-  qn__ir_expr_t** found;  // the one that every iteration computes
+  qn__ir_expr_t** found;  // the first that every iteration computes, before those inside of it
 } find_t;
 
 static bool find_reduce(void* context, qn__ir_expr_t** slot) {
   find_t* self = context;
   if ((*slot)->kind == QN__EXPR_REDUCE) {
     ++self->count;
-    if (self->is_top && !self->is_lazy) self->found = slot;
+    if (self->is_top && !self->is_lazy && !self->found) self->found = slot;
   }
   return qn__expr_each_child_lazily(*slot, find_reduce, self, &self->is_lazy);
 }
@@ -130,16 +132,24 @@ static bool add_lets(qn__product_t* product, const qn__ir_stmt_t* first, uint32_
 
 static bool add_names(qn__product_t* product) {
   qn__nest_t* nest = product->nest;
-  qn__ir_expr_t* reduce = product->reduce;
   for (uint32_t d = 0; d < nest->count; ++d) {
     if (!add_name(product, nest->loops[d]->loop.var, NULL, 1U << d)) return false;
   }
   // The reduction cannot use lets after it; those are only copied with the body.
   if (!add_lets(product, nest->lets.first, 0) || !add_lets(product, nest->body.first, 0))
     return false;
-  product->step = product->name_count;
-  return add_name(product, reduce->reduce.reduce_var, NULL, QN__PRODUCT_STEP) &&
-         add_lets(product, reduce->reduce.lets.first, QN__PRODUCT_STEP);
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    qn__product_step_t* step = &product->steps[k];
+    step->name = product->name_count;
+    if (!add_name(product, step->reduce->reduce.reduce_var, NULL, QN__PRODUCT_STEP)) return false;
+    for (qn__ir_stmt_t* let = step->reduce->reduce.lets.first; let; let = let->next) {
+      // The inner reduction of the chain.
+      if (let->let.value->kind == QN__EXPR_REDUCE) continue;
+      uint32_t mask = QN__PRODUCT_STEP | mask_of(product, let->let.value);
+      if (!add_name(product, let->let.var, let, mask)) return false;
+    }
+  }
+  return true;
 }
 
 // ---- rows and columns
@@ -164,12 +174,11 @@ static bool add_load(void* context, qn__ir_expr_t** slot) {
 }
 
 static bool find_sides(qn__product_t* product) {
-  qn__ir_expr_t* reduce = product->reduce;
   loads_t loads = {product, 0, 0};
-  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
-    (void)add_load(&loads, &let->let.value);
+  for (uint32_t i = product->steps[0].name; i < product->name_count; ++i) {
+    if (product->names[i].let) (void)add_load(&loads, &product->names[i].let->let.value);
   }
-  (void)add_load(&loads, &reduce->reduce.value);
+  (void)add_load(&loads, product->summand);
   if (!loads.second) return false;
   uint32_t a = loads.first & ~loads.second, b = loads.second & ~loads.first;
   assert(a && b && !(a & b));
@@ -225,13 +234,17 @@ static bool collect(void* context, qn__ir_expr_t** slot) {
 }
 
 static bool find_operands(qn__product_t* product) {
-  qn__ir_expr_t* reduce = product->reduce;
   uint32_t both = qn__product_both(product);
-  if (mask_of(product, reduce->reduce.value) & QN__PRODUCT_FIXED) return false;
-  uint32_t bounds = mask_of(product, reduce->reduce.begin) | mask_of(product, reduce->reduce.end);
-  if (bounds & (both | QN__PRODUCT_FIXED)) return false;
+  if (mask_of(product, *product->summand) & QN__PRODUCT_FIXED) return false;
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    const qn__ir_expr_t* reduce = product->steps[k].reduce;
+    uint32_t bounds = mask_of(product, reduce->reduce.begin) | mask_of(product, reduce->reduce.end);
+    if (bounds & (both | QN__PRODUCT_STEP | QN__PRODUCT_FIXED)) return false;
+  }
   collect_t self = {product, false};
-  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+  for (uint32_t i = product->steps[0].name; i < product->name_count; ++i) {
+    qn__ir_stmt_t* let = product->names[i].let;
+    if (!let) continue;
     uint32_t mask = mask_of(product, let->let.value);
     if (mask & QN__PRODUCT_FIXED) return false;
     // A let of a single side becomes a part of the operands that use it.
@@ -239,7 +252,7 @@ static bool find_operands(qn__product_t* product) {
                     (mask & product->side_dims[QN__PRODUCT_COLUMN]) != 0;
     if (is_mixed && !collect(&self, &let->let.value)) return false;
   }
-  if (!collect(&self, &reduce->reduce.value)) return false;
+  if (!collect(&self, product->summand)) return false;
   bool has_side[qn__product_sides] = {false, false};
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     qn__product_operand_t* operand = &product->operands[o];
@@ -305,24 +318,107 @@ const qn__ir_stmt_t* qn__product_fastest(const qn__product_t* product, qn__produ
 static void find_direction(qn__product_t* product, qn__product_operand_t* operand) {
   const qn__ir_stmt_t* fastest = qn__product_fastest(product, operand->side);
   uint32_t across = contiguous_along(product, operand, fastest->loop.var);
-  uint32_t along = contiguous_along(product, operand, product->names[product->step].var);
+  qn__ir_var_t* step = product->names[product->steps[product->step_count - 1].name].var;
+  uint32_t along = contiguous_along(product, operand, step);
   operand->runs_along_step = along > across;
+}
+
+// Returns the place of the step whose variable is `expr`, or -1. It must count from 0 to `extent`.
+static int full_step(const qn__product_t* product, const qn__ir_expr_t* expr,
+                     const qn__ir_expr_t* extent) {
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    const qn__ir_expr_t* reduce = product->steps[k].reduce;
+    if (expr->kind != QN__EXPR_VAR || expr->var != reduce->reduce.reduce_var) continue;
+    int64_t begin;
+    bool is_full = qn__expr_const_int(reduce->reduce.begin, &begin) && begin == 0 &&
+                   qn__expr_equal(reduce->reduce.end, extent);
+    return is_full ? (int)k : -1;
+  }
+  return -1;
+}
+
+// Orders the steps as an operand has them in memory, one after the other, as w[o, c, p, q] in
+// a convolution. Returns false if it has others.
+static bool order_flat(qn__product_t* product, qn__product_operand_t* operand) {
+  const qn__ir_expr_t* load = operand->value;
+  if (load->kind != QN__EXPR_LOAD) return false;
+  const qn__ir_buffer_t* buffer = load->load.buffer;
+  if (buffer->strides || buffer->base || buffer->rank <= product->step_count) return false;
+  qn__product_step_t steps[qn__product_max_steps];
+  uint32_t first = buffer->rank - product->step_count;
+  uint32_t found = 0;
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    int step = full_step(product, load->load.indices[first + k], buffer->shape[first + k]);
+    if (step < 0 || (found >> step & 1)) return false;
+    found |= 1U << step;
+    steps[k] = product->steps[step];
+  }
+  for (uint32_t d = 0; d < first; ++d) {
+    if (mask_of(product, load->load.indices[d]) & QN__PRODUCT_STEP) return false;
+  }
+  memcpy(product->steps, steps, product->step_count * sizeof *steps);
+  operand->is_flat = true;
+  return true;
+}
+
+// Makes the step along which most operands are contiguous the fastest.
+static void order_steps(qn__product_t* product) {
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    if (order_flat(product, &product->operands[o])) return;
+  }
+  uint32_t fastest = product->step_count - 1;
+  uint32_t best = 0;
+  for (uint32_t k = product->step_count; k-- > 0;) {
+    uint32_t count = 0;
+    qn__ir_var_t* var = product->names[product->steps[k].name].var;
+    for (uint32_t o = 0; o < product->operand_count; ++o) {
+      count += contiguous_along(product, &product->operands[o], var);
+    }
+    if (count <= best) continue;
+    best = count;
+    fastest = k;
+  }
+  qn__product_step_t step = product->steps[fastest];
+  for (uint32_t k = fastest; k + 1 < product->step_count; ++k) {
+    product->steps[k] = product->steps[k + 1];
+  }
+  product->steps[product->step_count - 1] = step;
 }
 
 // ---- all
 
+// Returns the reduction that is the value of `reduce`: written there, or as a let of that value.
+static qn__ir_expr_t* inner_of(const qn__ir_expr_t* reduce) {
+  const qn__ir_expr_t* value = reduce->reduce.value;
+  for (qn__ir_stmt_t* let = reduce->reduce.lets.first; let; let = let->next) {
+    if (value->kind == QN__EXPR_VAR && value->var == let->let.var) value = let->let.value;
+  }
+  bool is_same = value->kind == QN__EXPR_REDUCE && value->dtype == reduce->dtype &&
+                 value->reduce.reduce_kind == reduce->reduce.reduce_kind;
+  return is_same ? (qn__ir_expr_t*)(uintptr_t)value : NULL;
+}
+
+// Finds the loops of the reduction. Returns false if there are other reductions among `count`.
+static bool find_steps(qn__product_t* product, uint32_t count) {
+  for (qn__ir_expr_t* reduce = product->reduce; reduce; reduce = inner_of(reduce)) {
+    if (product->step_count == qn__product_max_steps) return false;
+    product->steps[product->step_count++].reduce = reduce;
+    product->summand = &reduce->reduce.value;
+  }
+  return product->step_count == count;
+}
+
 bool qn__product_find(qn__pass_builder_t* pb, qn__nest_t* nest, qn__product_t* out) {
   find_t find = {0};
-  if (nest->count < 2 || !find_in_block(&find, &nest->body, true) || find.count != 1 ||
-      !find.found) {
-    return false;
-  }
+  if (nest->count < 2 || !find_in_block(&find, &nest->body, true) || !find.found) return false;
+  *out = (qn__product_t){.pb = pb, .nest = nest, .slot = find.found, .reduce = *find.found};
+  if (!find_steps(out, find.count)) return false;
   qn__lanes_t* lanes = qn__pb_lanes(pb);
   if (!lanes) return false;
-  *out = (qn__product_t){.pb = pb, .nest = nest, .slot = find.found, .reduce = *find.found};
   qn__lanes_enter(lanes, nest->loops[0]->loop.var, &nest->body);  // finds what is stored
   if (!add_names(out) || !find_sides(out) || !find_operands(out)) return false;
   assert(out->operand_count >= 2 && out->slot_count >= out->operand_count);
+  if (out->step_count > 1) order_steps(out);
   for (uint32_t o = 0; o < out->operand_count; ++o) find_direction(out, &out->operands[o]);
   return !qn__pb_stopped(pb);
 }
@@ -341,6 +437,16 @@ int64_t qn__product_trips(const qn__product_t* product, uint32_t dims) {
   int64_t extent;
   const qn__ir_expr_t* all = qn__product_extent(product, dims);
   return all && qn__expr_const_int(all, &extent) ? extent : -1;
+}
+
+int64_t qn__product_steps(const qn__product_t* product) {
+  int64_t all = 1;
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    const qn__ir_expr_t* reduce = product->steps[k].reduce;
+    int64_t trips = qn__const_trips(reduce->reduce.begin, reduce->reduce.end);
+    if (trips < 0 || __builtin_mul_overflow(all, trips, &all)) return -1;
+  }
+  return all;
 }
 
 typedef struct summand {
@@ -369,7 +475,7 @@ int64_t qn__product_summand_size(const qn__product_t* product) {
   summand_t self = {product, 0};
   uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
   uint32_t columns = product->side_dims[QN__PRODUCT_COLUMN];
-  (void)add_size(&self, &product->reduce->reduce.value);
+  (void)add_size(&self, product->summand);
   for (uint32_t i = 0; i < product->name_count; ++i) {
     const qn__product_name_t* name = &product->names[i];
     bool is_each = name->let && (name->mask & rows) && (name->mask & columns);
@@ -397,7 +503,7 @@ bool qn__product_replace(qn__product_t* product) {
     *product->slots[s].slot = use;
   }
   assert(*product->slot == product->reduce);
-  qn__product_needs(product, product->reduce->reduce.value, product->is_needed);
+  qn__product_needs(product, *product->summand, product->is_needed);
   qn__ir_var_t* total = qn__pb_var(pb, QN__VAR_LET, product->reduce->dtype, "total");
   qn__ir_expr_t* use = qn__pb_use(pb, total);
   if (!use) return false;

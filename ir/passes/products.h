@@ -5,6 +5,10 @@
 // are rows, columns or the batch, and the parts of the summand that depend on one side alone: a
 // tile of R rows and C columns needs R + C of their values for R * C products. Its users choose the
 // size of a tile, and hold its values in shared memory, registers or a cache.
+//
+// A sum whose value is a sum is one reduction over several loops, as in a convolution: sum c { sum
+// p { sum q { x[c, i + p, j + q] * k[o, c, p, q] } } }. Its iterations are one index space of
+// *steps*.
 #ifndef QUERN_IR_PASSES_PRODUCTS_H_
 #define QUERN_IR_PASSES_PRODUCTS_H_
 
@@ -14,12 +18,13 @@ enum {
   qn__product_max_names = 64,
   qn__product_max_operands = 4,
   qn__product_max_slots = 16,
+  qn__product_max_steps = 6,
 };
 
 // The dependences of a value: bit d is loop d of the nest; then these.
 enum {
   QN__PRODUCT_DIMS = (1 << qn__max_nest) - 1,
-  QN__PRODUCT_STEP = 1 << 8,    // the variable of the reduction
+  QN__PRODUCT_STEP = 1 << 8,    // a variable of the reduction
   QN__PRODUCT_LOADS = 1 << 9,   // memory that nothing in the nest writes
   QN__PRODUCT_FIXED = 1 << 10,  // cannot be computed elsewhere: memory that is written, an exchange
 };
@@ -29,6 +34,14 @@ typedef enum qn__product_side {
   QN__PRODUCT_COLUMN,
   qn__product_sides,
 } qn__product_side_t;
+
+// One loop of the reduction.
+typedef struct qn__product_step {
+  qn__ir_expr_t* reduce;
+  uint32_t name;          // of its variable
+  qn__ir_expr_t* begin;   // where code is being written: a literal or a variable
+  qn__ir_expr_t* extent;  // the same
+} qn__product_step_t;
 
 // A variable that the nest declares.
 typedef struct qn__product_name {
@@ -43,6 +56,7 @@ typedef struct qn__product_operand {
   qn__ir_expr_t* value;
   qn__product_side_t side;
   bool runs_along_step;  // neighbours in memory are neighbours in the reduction
+  bool is_flat;          // so are all its steps, over all loops of the reduction
   uint32_t name;         // of the variable that replaces it in the summand (qn__product_replace)
   bool is_needed[qn__product_max_names];  // names that its value uses
 } qn__product_operand_t;
@@ -56,11 +70,13 @@ typedef struct qn__product_slot {
 typedef struct qn__product {
   qn__pass_builder_t* pb;
   qn__nest_t* nest;
-  qn__ir_expr_t** slot;   // of the reduction, in the nest's body
-  qn__ir_expr_t* reduce;  // the reduction
+  qn__ir_expr_t** slot;                             // of the reduction, in the nest's body
+  qn__ir_expr_t* reduce;                            // the reduction; its outermost one
+  qn__ir_expr_t** summand;                          // the value of the innermost one
+  qn__product_step_t steps[qn__product_max_steps];  // slowest first
+  uint32_t step_count;
   qn__product_name_t names[qn__product_max_names];
   uint32_t name_count;
-  uint32_t step;                          // the name of the reduction's variable
   uint32_t side_dims[qn__product_sides];  // sets of loops
   qn__product_operand_t operands[qn__product_max_operands];
   uint32_t operand_count;
@@ -82,6 +98,8 @@ static inline uint32_t qn__product_batch(const qn__product_t* product) {
 // Return the iterations of the loops in `dims`: as an expression, and as a constant (else -1).
 qn__ir_expr_t* qn__product_extent(const qn__product_t* product, uint32_t dims);
 int64_t qn__product_trips(const qn__product_t* product, uint32_t dims);
+// Returns the steps of the reduction if they are constant, else -1.
+int64_t qn__product_steps(const qn__product_t* product);
 // Estimates the instructions of the summand for one product, without its operands.
 int64_t qn__product_summand_size(const qn__product_t* product);
 // Returns true if the neighbours in memory of a load, which is a part of the operand or of a let

@@ -67,11 +67,27 @@ void qn__product_place(qn__product_t* product, qn__ir_block_t* out, uint32_t dim
   }
 }
 
-void qn__product_set_step(qn__product_t* product, qn__ir_block_t* out, const qn__ir_expr_t* begin,
-                          qn__ir_expr_t* step) {
-  qn__product_name_t* name = &product->names[product->step];
-  step = qn__pb_op(product->pb, QN_OP_ADD, qn__pb_copy(product->pb, begin), step);
-  name->now = qn__pb_named(product->pb, out, name->var->name, step);
+void qn__product_set_step(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* step) {
+  qn__pass_builder_t* pb = product->pb;
+  for (uint32_t k = product->step_count; k-- > 0;) {
+    const qn__product_step_t* loop = &product->steps[k];
+    qn__product_name_t* name = &product->names[loop->name];
+    qn__ir_expr_t* value = step;
+    if (k > 0) {
+      step = qn__pb_named(pb, out, "rest", step);
+      value = qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_copy(pb, step), qn__pb_copy(pb, loop->extent));
+      step = qn__pb_op(pb, QN_OP_FLOORDIV, step, qn__pb_copy(pb, loop->extent));
+    }
+    value = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, loop->begin), value);
+    name->now = qn__pb_named(pb, out, name->var->name, value);
+  }
+}
+
+bool qn__product_names_step(const qn__product_t* product) {
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    if (product->is_needed[product->steps[k].name]) return true;
+  }
+  return false;
 }
 
 qn__ir_expr_t* qn__product_add(qn__product_t* product, qn__ir_expr_t* sum, qn__ir_expr_t* term) {
@@ -92,13 +108,13 @@ bool qn__product_names_side(const qn__product_t* product, qn__product_side_t sid
   return false;
 }
 
-void qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out,
-                              qn__ir_expr_t** out_begin, qn__ir_expr_t** out_steps) {
+qn__ir_expr_t* qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = product->pb;
-  const qn__ir_expr_t* reduce = product->reduce;
   bool is_needed[qn__product_max_names] = {false};
-  qn__product_needs(product, reduce->reduce.begin, is_needed);
-  qn__product_needs(product, reduce->reduce.end, is_needed);
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    qn__product_needs(product, product->steps[k].reduce->reduce.begin, is_needed);
+    qn__product_needs(product, product->steps[k].reduce->reduce.end, is_needed);
+  }
   for (uint32_t i = 0; i < product->name_count; ++i) {
     is_needed[i] |= product->is_needed[i];
     for (uint32_t o = 0; o < product->operand_count; ++o) {
@@ -107,11 +123,18 @@ void qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out,
   }
   uint32_t inner = qn__product_both(product) | QN__PRODUCT_STEP | QN__PRODUCT_FIXED;
   qn__product_write_lets(product, out, is_needed, 0, inner);
-  *out_begin = qn__pb_named(pb, out, "begin", qn__product_copy(product, reduce->reduce.begin));
-  qn__ir_expr_t* end = qn__pb_named(pb, out, "end", qn__product_copy(product, reduce->reduce.end));
-  *out_steps = NULL;
-  if (!*out_begin || !end) return;
-  *out_steps = qn__pb_named(pb, out, "steps", qn__pb_range(pb, *out_begin, end));
+  qn__ir_expr_t* steps = qn__pb_int(pb, 1);
+  for (uint32_t k = 0; k < product->step_count; ++k) {
+    qn__product_step_t* loop = &product->steps[k];
+    const qn__ir_expr_t* reduce = loop->reduce;
+    loop->begin = qn__pb_named(pb, out, "begin", qn__product_copy(product, reduce->reduce.begin));
+    qn__ir_expr_t* end =
+        qn__pb_named(pb, out, "end", qn__product_copy(product, reduce->reduce.end));
+    if (!loop->begin || !end) return NULL;
+    loop->extent = qn__pb_named(pb, out, "extent", qn__pb_range(pb, loop->begin, end));
+    steps = qn__pb_op(pb, QN_OP_MUL, steps, qn__pb_copy(pb, loop->extent));
+  }
+  return qn__pb_named(pb, out, "steps", steps);
 }
 
 void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total) {

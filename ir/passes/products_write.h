@@ -18,9 +18,10 @@ void qn__product_set(qn__product_t* product, uint32_t dims, qn__ir_expr_t* const
 // Appends lets for the loops in `dims` at `index`, a variable of their index space, and sets them.
 void qn__product_place(qn__product_t* product, qn__ir_block_t* out, uint32_t dims,
                        qn__ir_var_t* index);
-// Sets the variable of the reduction to `begin + step`; consumes `step`.
-void qn__product_set_step(qn__product_t* product, qn__ir_block_t* out, const qn__ir_expr_t* begin,
-                          qn__ir_expr_t* step);
+// Sets the variables of the reduction for step `step`, which this consumes.
+void qn__product_set_step(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* step);
+// Returns true if the summand, without its operands, uses a variable of the reduction.
+bool qn__product_names_step(const qn__product_t* product);
 // Appends a copy of the let of a name.
 void qn__product_write_let(qn__product_t* product, qn__ir_block_t* out, qn__product_name_t* name);
 // Appends copies of all lets among `is_needed` that depend on any of `any` (0: all lets) and on
@@ -30,9 +31,8 @@ void qn__product_write_lets(qn__product_t* product, qn__ir_block_t* out, const b
 // Returns true if the summand, without its operands, uses a loop of this side.
 bool qn__product_names_side(const qn__product_t* product, qn__product_side_t side);
 // Appends the lets that are the same for all rows, columns and steps, and the bounds of the
-// reduction. Without memory `*out_steps` is NULL.
-void qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out,
-                              qn__ir_expr_t** out_begin, qn__ir_expr_t** out_steps);
+// reduction. Returns the number of steps; NULL without memory.
+qn__ir_expr_t* qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out);
 // Appends the body of the nest, in which the reduction is `total`. Consumes `total`.
 void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total);
 // Returns a partial result and one more term, fused where the target can.

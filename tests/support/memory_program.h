@@ -14,7 +14,7 @@ typedef struct memory_program {
   uint64_t seed;
   char text[4096];
   qn_module_t* module;
-  int64_t symbols[8];  // in the order of the function's
+  int64_t symbols[12];  // in the order of the function's
 } memory_program_t;
 
 // Stops the program if the text is refused.
@@ -24,7 +24,7 @@ void memory_program_deinit(memory_program_t* program);
 // Memory for a call: `memory_program_bytes` for each buffer.
 typedef struct memory_args {
   uint8_t* data[memory_program_params];
-  uint64_t words[memory_program_params + 8];  // addresses, then symbols
+  uint64_t words[memory_program_params + 12];  // addresses, then symbols
 } memory_args_t;
 void memory_args_init(const memory_program_t* program, memory_args_t* out);
 void memory_args_deinit(memory_args_t* args);

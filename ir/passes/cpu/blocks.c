@@ -34,7 +34,7 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   qn_dtype_t dtype = product->reduce->dtype;
   int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
   int64_t columns = qn__product_trips(product, product->side_dims[QN__PRODUCT_COLUMN]);
-  int64_t steps = qn__const_trips(product->reduce->reduce.begin, product->reduce->reduce.end);
+  int64_t steps = qn__product_steps(product);
   shape->min_rows = min_rows;
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
@@ -86,9 +86,12 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
                          qn__product_t* product, qn__blocks_shape_t* shape) {
   qn__nest_open(pb, loop, nest);
   if (!qn__pb_stopped(pb) && qn__product_find(pb, nest, product)) {
-    // Vectors lie along one loop. The other loops of that side are a batch.
-    product->side_dims[QN__PRODUCT_COLUMN] &= 1U << nest->order[nest->count - 1];
-    if (choose(product, shape)) return true;
+    if (choose(product, shape)) {
+      // Words of several steps are packed along one loop; the others of that side are a batch.
+      if (!shape->dot.op) return true;
+      product->side_dims[QN__PRODUCT_COLUMN] &= 1U << nest->order[nest->count - 1];
+      if (choose(product, shape)) return true;
+    }
   }
   qn__nest_close(nest);
   return false;

@@ -3,6 +3,8 @@
 // blocks.c         the pass: finds products, chooses sizes
 // blocks_write.c   writes the tasks of one product
 // blocks_pack.c    packs the operands of a task
+// blocks_runs.c    loops over several loops of the program as one index space
+// blocks_inside.c  runs without their padding
 // blocks_kernel.c  the innermost loops of a task
 // blocks_dots.h    some steps at once, by operators of dots.inc
 #ifndef QUERN_IR_PASSES_CPU_BLOCKS_H_
@@ -39,7 +41,6 @@ typedef struct qn__blocks_writer {
   qn__ir_expr_t* extent[qn__product_sides];  // of all lines: a literal or a variable
   qn__ir_expr_t* first[qn__product_sides];   // line of the task
   qn__ir_expr_t* count[qn__product_sides];   // lines of the task
-  qn__ir_expr_t* begin;                      // of the reduction
   qn__ir_expr_t* steps;                      // of the reduction
   qn__ir_buffer_t* acc;                      // [rows, columns] of the task
   // Packed operands: [depth, height] or [height, depth] of one tile's rows; for columns
@@ -89,6 +90,57 @@ void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t*
 // edge is a copy of the last one if `is_clamped`.
 qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
                                 qn_loop_kind_t kind, bool is_clamped);
+
+// ---- blocks_runs.c
+
+// A loop that was written.
+typedef struct qn__blocks_loop {
+  qn__ir_block_t* body;  // NULL without memory
+  qn__ir_expr_t* line;   // its line or step, from 0: copied at each use
+} qn__blocks_loop_t;
+
+// Returns true if the lines of a side belong to several loops.
+bool qn__blocks_has_runs(const qn__blocks_writer_t* w, qn__product_side_t side);
+// Appends a loop over `count` lines from `first` on, of all lines, and sets the variables of the
+// side in it. Its iterations are independent.
+qn__blocks_loop_t qn__blocks_each_line(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                       qn__product_side_t side, const qn__ir_expr_t* first,
+                                       const qn__ir_expr_t* count);
+
+// A run: iterations of the fastest loop of a side while the others stay.
+typedef struct qn__blocks_run {
+  qn__ir_block_t* body;  // of the loop over runs
+  qn__ir_var_t* number;
+  uint32_t fastest;     // loop of the nest
+  qn__ir_expr_t* from;  // its iterations, from 0: literals or variables
+  qn__ir_expr_t* to;
+  qn__ir_expr_t* shift;  // from an iteration to its line
+} qn__blocks_run_t;
+
+// The same in two steps, for a side of several loops: a loop over runs, then loops over a part of
+// each.
+bool qn__blocks_open_run(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
+                         const qn__ir_expr_t* first, const qn__ir_expr_t* count,
+                         qn__blocks_run_t* run);
+qn__blocks_loop_t qn__blocks_elements(qn__blocks_writer_t* w, const qn__blocks_run_t* run,
+                                      const qn__ir_expr_t* from, const qn__ir_expr_t* to);
+// Appends a loop over steps, whose iterations are independent, and sets the variables of the
+// reduction in it.
+qn__blocks_loop_t qn__blocks_each_step(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                       const qn__blocks_steps_t* steps);
+// Appends a view of all steps of a flat operand, for the line that is set.
+qn__ir_buffer_t* qn__blocks_flat(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                 const qn__product_operand_t* operand);
+
+// ---- blocks_inside.c
+
+// Returns the expression `c ? a : b` that `value` is, or that the let of `value` is; else NULL.
+qn__ir_expr_t* qn__blocks_choice(const qn__product_t* product, qn__ir_expr_t* value);
+// Finds the part of a run on which `condition` holds, and appends lets for it to `out`. Returns
+// false, and appends nothing, if the condition does not hold on one interval; or without memory.
+bool qn__blocks_inside(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
+                       qn__ir_expr_t* condition, const qn__blocks_run_t* run,
+                       qn__ir_expr_t** out_from, qn__ir_expr_t** out_to);
 
 // ---- blocks_kernel.c
 

@@ -57,8 +57,10 @@ static bool is_within(qn__ir_range_t range, int64_t min, int64_t max) {
 
 // Returns true if the summand is the product of the first operand and the second.
 static bool is_plain(const qn__product_t* product) {
-  if (product->operand_count != 2 || product->slot_count != 2) return false;
-  const qn__ir_expr_t* value = product->reduce->reduce.value;
+  if (product->operand_count != 2 || product->slot_count != 2 || product->step_count > 1) {
+    return false;
+  }
+  const qn__ir_expr_t* value = *product->summand;
   int name = value->kind == QN__EXPR_VAR ? qn__product_name(product, value->var) : -1;
   if (name >= 0 && product->names[name].let) value = product->names[name].let->let.value;
   if (value->kind != QN__EXPR_OP || value->op != QN_OP_MUL) return false;

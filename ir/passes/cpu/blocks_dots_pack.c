@@ -114,8 +114,8 @@ static bool open_words(qn__blocks_writer_t* w, const qn__blocks_steps_t* steps, 
                        qn__blocks_dot_op(w, QN_OP_ADD, qn__pb_copy(w->pb, steps->count), -1));
     }
     step = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(w->pb, steps->first), step);
-    qn__product_set_step(w->product, body, w->begin, step);
-    out->steps[g] = w->product->names[w->product->step].now;
+    qn__product_set_step(w->product, body, step);
+    out->steps[g] = w->product->names[w->product->steps[0].name].now;
   }
   if (is_tail) {
     qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, qn__pb_copy(w->pb, steps->count), first);
@@ -137,7 +137,7 @@ static void write_word(qn__blocks_writer_t* w, qn__ir_block_t* body,
   const qn__product_operand_t* operand = &product->operands[o];
   qn__ir_expr_t* word = NULL;
   for (int64_t g = 0; g < w->shape->dot.group; ++g) {
-    product->names[product->step].now = words->steps[g];
+    product->names[product->steps[0].name].now = words->steps[g];
     qn__product_write_lets(product, body, operand->is_needed,
                            product->side_dims[panel->side] | QN__PRODUCT_STEP, 0);
     qn__ir_expr_t* part = in_word(w, qn__product_copy(product, operand->value), g);

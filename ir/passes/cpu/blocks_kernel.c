@@ -93,10 +93,10 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
-  if (product->is_needed[product->step]) {
+  if (qn__product_names_step(product)) {
     qn__ir_expr_t* step =
         qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->steps->first), qn__pb_use(pb, p));
-    qn__product_set_step(product, out, w->begin, step);
+    qn__product_set_step(product, out, step);
   }
   qn__ir_var_t* elements[qn__product_max_operands][max_height] = {{NULL}};
   for (uint32_t o = 0; o < product->operand_count; ++o) {
@@ -144,7 +144,7 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
       sum = write_dot(self, sum, elements, u);
     } else {
       qn__product_write_lets(product, body, product->is_needed, rows | column_or_step, 0);
-      sum = qn__product_add(product, sum, qn__product_copy(product, product->reduce->reduce.value));
+      sum = qn__product_add(product, sum, qn__product_copy(product, *product->summand));
     }
     qn__pb_append(
         body, qn__pb_store(pb, self->sums, qn__pb_int(pb, u), qn__pb_use(pb, loop->loop.var), sum));

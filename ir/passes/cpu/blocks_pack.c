@@ -31,7 +31,8 @@ void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
       lines = shape->height;
       steps = is_along ? shape->depth : shape->words;
     }
-    if (operand->runs_along_step && !is_row && !shape->dot.op) {
+    bool is_one_loop = w->product->step_count == 1;
+    if (operand->runs_along_step && !is_row && !shape->dot.op && is_one_loop) {
       w->square[o] = square_of(w, operand);
       if (!w->line_of) {
         w->line_of =
@@ -63,7 +64,7 @@ static void place_of(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
 static void place_step(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__blocks_steps_t* steps,
                        qn__ir_expr_t* p) {
   qn__ir_expr_t* step = qn__pb_op(w->pb, QN_OP_ADD, copy(w, steps->first), p);
-  qn__product_set_step(w->product, out, w->begin, step);
+  qn__product_set_step(w->product, out, step);
 }
 
 // Returns line `line` of the panel, of all lines of that side: the last one of the task if that is
@@ -183,6 +184,120 @@ static void write_transposed(qn__blocks_writer_t* w, qn__ir_block_t* out,
   write_along(w, out, panel, steps, o, qn__pb_op_int(pb, QN_OP_MUL, copy(w, whole), size));
 }
 
+// Appends `packed[line, p] = value` for all steps of the line that is set, whose operand is
+// contiguous along them.
+static void write_line(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__blocks_panel_t* panel,
+                       const qn__blocks_steps_t* steps, uint32_t o, qn__ir_var_t* line) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const qn__product_operand_t* operand = &product->operands[o];
+  uint32_t own = product->side_dims[panel->side];
+  qn__ir_expr_t* place[2];
+  if (operand->is_flat) {
+    qn__product_write_lets(product, out, operand->is_needed, own, QN__PRODUCT_STEP);
+    qn__ir_buffer_t* view = qn__blocks_flat(w, out, operand);
+    qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "p", copy(w, steps->count));
+    if (!view || !loop) return;
+    place_of(w, panel, operand, qn__pb_use(pb, line), qn__pb_use(pb, loop->loop.var), place);
+    qn__ir_expr_t* step =
+        qn__pb_op(pb, QN_OP_ADD, copy(w, steps->first), qn__pb_use(pb, loop->loop.var));
+    qn__pb_append(&loop->loop.body, qn__pb_store(pb, w->packed[o], place[0], place[1],
+                                                 qn__pb_load(pb, view, step, NULL)));
+    qn__block_append(out, loop);
+    return;
+  }
+  qn__blocks_loop_t loop = qn__blocks_each_step(w, out, steps);
+  if (!loop.body) return;
+  qn__product_write_lets(product, loop.body, operand->is_needed, own | QN__PRODUCT_STEP, 0);
+  place_of(w, panel, operand, qn__pb_use(pb, line), loop.line, place);
+  qn__pb_append(loop.body, qn__pb_store(pb, w->packed[o], place[0], place[1],
+                                        qn__product_copy(product, operand->value)));
+}
+
+// Packs the lines of a panel for steps that belong to several loops.
+static void write_each(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__blocks_panel_t* panel,
+                       const qn__blocks_steps_t* steps, uint32_t o) {
+  qn__ir_stmt_t* lines = qn__blocks_lines(w, panel, QN_LOOP_SERIAL, true);
+  if (!lines) return;
+  write_line(w, &lines->loop.body, panel, steps, o, lines->loop.var);
+  qn__block_append(out, lines);
+}
+
+// Appends `packed[line, p] = value` for a part of a run.
+static void write_elements(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel, uint32_t o,
+                           qn__ir_var_t* p, qn__ir_expr_t* value, const qn__blocks_run_t* run,
+                           const qn__ir_expr_t* from, const qn__ir_expr_t* to) {
+  qn__product_t* product = w->product;
+  const qn__product_operand_t* operand = &product->operands[o];
+  qn__blocks_loop_t loop = qn__blocks_elements(w, run, from, to);
+  if (!loop.body) return;
+  bool is_needed[qn__product_max_names] = {false};
+  qn__product_needs(product, value, is_needed);
+  qn__product_write_lets(product, loop.body, is_needed,
+                         product->side_dims[panel->side] | QN__PRODUCT_STEP, 0);
+  qn__ir_expr_t* place[2];
+  place_of(w, panel, operand, loop.line, qn__pb_use(w->pb, p), place);
+  qn__pb_append(loop.body, qn__pb_store(w->pb, w->packed[o], place[0], place[1],
+                                        qn__product_copy(product, value)));
+}
+
+// Copies the last value of each step to the lines from `count` on.
+static void write_beyond(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                         const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
+                         uint32_t o, const qn__ir_expr_t* count) {
+  qn__pass_builder_t* pb = w->pb;
+  const qn__product_operand_t* operand = &w->product->operands[o];
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", copy(w, steps->count));
+  qn__ir_var_t* line = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "line");
+  qn__ir_stmt_t* lines =
+      qn__pb_loop(pb, QN_LOOP_PARALLEL, line, copy(w, count), qn__pb_int(pb, panel->lines));
+  if (!loop || !lines) return;
+  qn__ir_expr_t* place[2];
+  place_of(w, panel, operand, qn__pb_op_int(pb, QN_OP_ADD, copy(w, count), -1),
+           qn__pb_use(pb, loop->loop.var), place);
+  qn__ir_expr_t* last = qn__pb_load(pb, w->packed[o], place[0], place[1]);
+  place_of(w, panel, operand, qn__pb_use(pb, line), qn__pb_use(pb, loop->loop.var), place);
+  qn__pb_append(&lines->loop.body, qn__pb_store(pb, w->packed[o], place[0], place[1], last));
+  qn__block_append(&loop->loop.body, lines);
+  qn__ir_expr_t* is_edge = qn__pb_op_int(pb, QN_OP_LT, copy(w, count), panel->lines);
+  qn__pb_append(out, qn__pb_if(pb, is_edge, qn__block_of(loop)));
+}
+
+// Packs the lines of a panel that belong to several loops: for each run, all steps. So what belongs
+// to a run is computed once. Lines beyond the edge get the last value.
+static void write_runs(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__blocks_panel_t* panel,
+                       const qn__blocks_steps_t* steps, uint32_t o) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  qn__product_operand_t* operand = &product->operands[o];
+  qn__ir_expr_t* left =
+      qn__pb_op(pb, QN_OP_SUB, copy(w, w->count[panel->side]), copy(w, panel->line));
+  qn__ir_expr_t* count =
+      qn__pb_named(pb, out, "lines", qn__pb_op_int(pb, QN_OP_MIN, left, panel->lines));
+  qn__ir_expr_t* first =
+      qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[panel->side]), copy(w, panel->line));
+  first = qn__pb_named(pb, out, "first", first);
+  qn__blocks_run_t run;
+  if (!count || !first || !qn__blocks_open_run(w, out, panel->side, first, count, &run)) return;
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", copy(w, steps->count));
+  if (!loop) return;
+  place_step(w, &loop->loop.body, steps, qn__pb_use(pb, loop->loop.var));
+  qn__block_append(run.body, loop);
+  run.body = &loop->loop.body;
+  qn__ir_var_t* p = loop->loop.var;
+  qn__ir_expr_t* choice = qn__blocks_choice(product, operand->value);
+  qn__ir_expr_t* from = NULL;
+  qn__ir_expr_t* to = NULL;
+  if (choice && qn__blocks_inside(w, run.body, panel->side, choice->args[0], &run, &from, &to)) {
+    write_elements(w, panel, o, p, choice->args[2], &run, run.from, from);
+    write_elements(w, panel, o, p, choice->args[1], &run, from, to);
+    write_elements(w, panel, o, p, choice->args[2], &run, to, run.to);
+  } else {
+    write_elements(w, panel, o, p, operand->value, &run, run.from, run.to);
+  }
+  write_beyond(w, out, panel, steps, o, count);
+}
+
 // Packs one operand for a panel: for step `p`, or for all steps of an operand that is contiguous
 // along them (`p` is NULL). A line beyond the edge is a copy of the last one. Across the lines a
 // whole panel needs no clamp, so that its vectors are contiguous.
@@ -190,9 +305,12 @@ static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
                         const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
                         uint32_t o, qn__ir_var_t* p) {
   qn__pass_builder_t* pb = w->pb;
-  assert(w->product->operands[o].runs_along_step == !p);
   if (w->square[o] > 1) {
     write_transposed(w, out, panel, steps, o);
+  } else if (!p && !w->product->operands[o].runs_along_step) {
+    write_runs(w, out, panel, steps, o);
+  } else if (!p && w->product->step_count > 1) {
+    write_each(w, out, panel, steps, o);
   } else if (!p) {
     write_along(w, out, panel, steps, o, qn__pb_int(pb, 0));
   } else {
@@ -221,7 +339,7 @@ void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t*
       continue;
     }
     qn__ir_stmt_t* loop = NULL;
-    if (!operand->runs_along_step) {
+    if (!operand->runs_along_step && !qn__blocks_has_runs(w, side)) {
       loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", copy(w, steps->count));
       if (!loop) return;
       place_step(w, &loop->loop.body, steps, qn__pb_use(pb, loop->loop.var));

@@ -164,24 +164,21 @@ static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
 static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* loops[qn__product_sides];
-  for (int s = 0; s < qn__product_sides; ++s) {
-    bool is_row = s == QN__PRODUCT_ROW;
-    loops[s] = qn__pb_count_loop(pb, is_row ? QN_LOOP_SERIAL : QN_LOOP_PARALLEL, is_row ? "i" : "j",
-                                 copy(w, w->count[s]));
-    if (!loops[s]) return;
-    qn__ir_expr_t* at =
-        qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[s]), qn__pb_use(pb, loops[s]->loop.var));
-    qn__ir_var_t* place = qn__pb_let(pb, &loops[s]->loop.body, "at", at);
-    if (!place) return;
-    qn__product_place(product, &loops[s]->loop.body, product->side_dims[s], place);
-  }
-  qn__ir_block_t* body = &loops[QN__PRODUCT_COLUMN]->loop.body;
-  qn__product_write_body(product, body,
-                         qn__pb_load(pb, w->acc, qn__pb_use(pb, loops[QN__PRODUCT_ROW]->loop.var),
-                                     qn__pb_use(pb, loops[QN__PRODUCT_COLUMN]->loop.var)));
-  qn__block_append(&loops[QN__PRODUCT_ROW]->loop.body, loops[QN__PRODUCT_COLUMN]);
-  qn__block_append(out, loops[QN__PRODUCT_ROW]);
+  qn__ir_stmt_t* down =
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, w->count[QN__PRODUCT_ROW]));
+  if (!down) return;
+  qn__ir_expr_t* row =
+      qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[QN__PRODUCT_ROW]), qn__pb_use(pb, down->loop.var));
+  qn__ir_var_t* at = qn__pb_let(pb, &down->loop.body, "at", row);
+  if (!at) return;
+  qn__product_place(product, &down->loop.body, product->side_dims[QN__PRODUCT_ROW], at);
+  qn__blocks_loop_t across =
+      qn__blocks_each_line(w, &down->loop.body, QN__PRODUCT_COLUMN, w->first[QN__PRODUCT_COLUMN],
+                           w->count[QN__PRODUCT_COLUMN]);
+  if (!across.body) return;
+  qn__product_write_body(product, across.body,
+                         qn__pb_load(pb, w->acc, qn__pb_use(pb, down->loop.var), across.line));
+  qn__block_append(out, down);
 }
 
 // ---- all
@@ -210,7 +207,7 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
   write_side(w, body, QN__PRODUCT_ROW, &rest);
   if (!rest || qn__pb_stopped(pb)) return;
   qn__product_place(product, body, qn__product_batch(product), rest);
-  qn__product_write_bounds(product, body, &w->begin, &w->steps);
+  w->steps = qn__product_write_bounds(product, body);
   if (!w->steps || qn__pb_stopped(pb)) return;
   write_buffers(w, body);
   write_steps(w, body);

@@ -64,7 +64,7 @@ static bool is_chunked(qn__tile_t* tile, const qn__tile_matrix_t* matrix,
     return false;
   }
   if (!matrix->is_across) {
-    qn__ir_var_t* step = product->names[product->step].var;
+    qn__ir_var_t* step = product->names[product->steps[0].name].var;
     return operand->runs_along_step && qn__product_is_contiguous(product, operand, load, step);
   }
   const qn__ir_stmt_t* loop = qn__product_fastest(product, operand->side);
@@ -94,8 +94,8 @@ static bool find_matrices(qn__tile_t* tile) {
   const qn__ir_expr_t* reduce = product->reduce;
   const qn__ir_expr_t* value = reduce->reduce.value;
   if (reduce->reduce.reduce_kind != QN_REDUCE_SUM || value->kind != QN__EXPR_OP ||
-      value->op != QN_OP_MUL || product->operand_count != 2 || product->slot_count != 2 ||
-      product->operands[0].side == product->operands[1].side) {
+      value->op != QN_OP_MUL || product->step_count > 1 || product->operand_count != 2 ||
+      product->slot_count != 2 || product->operands[0].side == product->operands[1].side) {
     return false;
   }
   for (uint32_t s = 0; s < 2; ++s) {

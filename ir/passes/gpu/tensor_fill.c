@@ -114,7 +114,7 @@ static void set_position(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_
     position->step = qn__pb_let(pb, out, "step", step);
     qn__ir_expr_t* at = qn__pb_use(pb, position->step);
     if (!w->has_even_steps) at = qn__tile_at_most(pb, at, w->steps);
-    qn__product_set_step(product, out, w->begin, at);
+    qn__product_set_step(product, out, at);
   }
   if (qn__pb_stopped(pb)) return;
   const qn__product_operand_t* operand = &product->operands[w->tile->matrices[side].operand];

@@ -115,7 +115,6 @@ typedef struct qn__tile_writer {
   qn__ir_var_t* own[qn__product_sides];      // of the thread's group, within the tile
   bool is_exact[qn__product_sides];          // no tile reaches beyond the matrix
   qn__tile_place_t places[qn__product_sides][qn__tile_max_outputs];
-  qn__ir_expr_t* begin;  // of the reduction: a literal or a variable
   qn__ir_expr_t* steps;  // of the reduction: a literal or a variable
   bool has_even_steps;
   qn__ir_var_t* lane;                           // matrix units only

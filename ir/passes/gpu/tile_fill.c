@@ -44,7 +44,7 @@ static qn__ir_var_t* write_element(qn__tile_writer_t* w, qn__ir_block_t* out,
         pb, QN_OP_ADD, qn__pb_use(pb, done),
         qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, stride->step), round * stride->step_by));
     if (!w->has_even_steps) step = qn__tile_at_most(pb, step, w->steps);
-    qn__product_set_step(w->product, out, w->begin, step);
+    qn__product_set_step(w->product, out, step);
   }
   if (qn__pb_stopped(pb)) return NULL;
   qn__product_write_lets(w->product, out, operand->is_needed,

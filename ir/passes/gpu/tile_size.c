@@ -30,7 +30,7 @@ enum {
 };
 
 static int64_t steps(const qn__tile_t* tile) {
-  return qn__const_trips(tile->product.reduce->reduce.begin, tile->product.reduce->reduce.end);
+  return qn__product_steps(&tile->product);
 }
 
 static int64_t ceildiv(int64_t a, int64_t b) {

@@ -27,8 +27,8 @@ static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
                                   qn__pb_load(pb, w->buffers[o], qn__pb_use(pb, k), line));
     }
   }
-  if (w->product->is_needed[w->product->step]) {
-    qn__product_set_step(w->product, out, w->begin,
+  if (qn__product_names_step(w->product)) {
+    qn__product_set_step(w->product, out,
                          qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, done), qn__pb_use(pb, k)));
   }
   uint32_t both = qn__product_both(w->product);
@@ -46,7 +46,7 @@ static void write_step(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
             qn__pb_use(pb, elements[o][operand->side == QN__PRODUCT_ROW ? m : n]);
       }
       qn__product_write_lets(w->product, out, w->product->is_needed, both | QN__PRODUCT_STEP, 0);
-      qn__ir_expr_t* term = qn__product_copy(w->product, w->product->reduce->reduce.value);
+      qn__ir_expr_t* term = qn__product_copy(w->product, *w->product->summand);
       qn__ir_expr_t* sum = qn__product_add(w->product, qn__tile_load_acc(w, m, n), term);
       qn__pb_append(out, qn__pb_store(pb, w->acc, qn__pb_int(pb, m), qn__pb_int(pb, n), sum));
     }

@@ -235,7 +235,7 @@ void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   if (qn__pb_stopped(pb)) return;
   write_heads(w, &body, launch->loop.var);
   if (qn__pb_stopped(pb)) return;
-  qn__product_write_bounds(product, &body, &w->begin, &w->steps);
+  w->steps = qn__product_write_bounds(product, &body);
   write_zeros(w, &body);
   if (qn__pb_stopped(pb)) return;
   int64_t steps;

@@ -1,0 +1,71 @@
+// tests/unit/llvm/test_convolution.c: random convolutions, the interpreter against compiled code
+// for several processors.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// After those that it needs.
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ir/interpret.h"
+#include "support_emit.h"
+#include "tests/support/conv_program.h"
+#include "tests/support/generate.h"
+
+static uint64_t first_seed = 1;
+static uint64_t seed_count = 40;
+
+static const build_t builds[] = {
+    {.cpu = "native"},
+    {.cpu = "x86-64-v3"},
+    {.cpu = "x86-64"},
+    {.cpu = "x86-64-v4", .vector_bytes = 32},
+    {.cpu = "native", .is_fast = true},
+};
+
+static void check(const memory_program_t* program, const memory_args_t* want, build_t build,
+                  uint32_t pieces) {
+  qn_status_t error;
+  kernels_t* kernels = kernels_create(program->module, build, false, &error);
+  if (!kernels) fail_msg("seed %" PRIu64 ": %s", program->seed, qn_status_message(error));
+  memory_args_t have;
+  memory_args_init(program, &have);
+  run_report_t report = kernels_run(kernels, 0, have.words, pieces, 1000);
+  assert_int_equal(report.result, 0);
+  assert_int_equal(report.held_workspaces, 0);
+  size_t index;
+  const char* name = memory_args_compare(program, want, &have, &index);
+  if (name) {
+    fail_msg("seed %" PRIu64 ", %s%s: '%s' differs at %zu\n%s", program->seed, build.cpu,
+             build.is_fast ? " fast" : "", name, index, program->text);
+  }
+  memory_args_deinit(&have);
+  kernels_destroy(kernels);
+}
+
+static void compiled_programs_agree(void** state) {
+  (void)state;
+  for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
+    memory_program_t program;
+    conv_program_init(seed, &program);
+    memory_args_t want;
+    memory_args_init(&program, &want);
+    qn__interpret_args_t call = {.params = want.words, .symbols = program.symbols, .warp_size = 32};
+    const qn__ir_func_t* function = program.module->functions[0];
+    assert_true(qn_ok(qn__interpret(function, &call, qn_allocator_default())));
+    for (size_t i = 0; i < QN_COUNT_OF(builds); ++i) {
+      bool is_asked = i == 0 || i == 1 + seed % (QN_COUNT_OF(builds) - 1);
+      if (is_asked && build_can_run(builds[i].cpu)) check(&program, &want, builds[i], 3);
+    }
+    memory_args_deinit(&want);
+    memory_program_deinit(&program);
+  }
+}
+
+int main(void) {
+  qn_generate_seeds(&first_seed, &seed_count);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(compiled_programs_agree)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
