@@ -108,6 +108,60 @@ void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* 
   }
 }
 
+// Emits the failing block of a function with many workspaces: a loop over their slots.
+static void release_all_held(qn__llvm_emit_t* e, LLVMValueRef slots, uint32_t count) {
+  LLVMBuilderRef b = e->fn->builder;
+  qn__llvm_counter_t counter =
+      qn__emit_count_begin(e, qn__emit_i64(e, 0), qn__emit_i64(e, count), 1, NULL);
+  // From the newest to the oldest, as at the end of a block.
+  LLVMValueRef at = LLVMBuildSub(b, qn__emit_i64(e, (int64_t)count - 1), counter.index, "");
+  LLVMValueRef slot = LLVMBuildGEP2(b, e->pointer, slots, &at, 1, "");
+  LLVMValueRef pointer = LLVMBuildLoad2(b, e->pointer, slot, "");
+  LLVMValueRef is_held = LLVMBuildIsNotNull(b, pointer, "");
+  qn__llvm_when_t when = qn__emit_when_begin(e, is_held, "held", "released");
+  qn__emit_env_call(e, ENV_RELEASE, e->release_type, &pointer, 1);
+  (void)qn__emit_when_end(e, when, NULL, NULL);
+  (void)qn__emit_count_end(e, &counter, NULL);
+}
+
+// Makes the slot of a workspace an element of an array. Its accesses become volatile: otherwise
+// LLVM would carry the pointer in registers to each place that can fail.
+static void move_slot(qn__llvm_emit_t* e, LLVMValueRef slot, LLVMValueRef slots, uint32_t index) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef at = qn__emit_i64(e, index);
+  for (LLVMUseRef use = LLVMGetFirstUse(slot); use; use = LLVMGetFirstUse(slot)) {
+    LLVMValueRef access = LLVMGetUser(use);
+    bool is_store = LLVMGetInstructionOpcode(access) == LLVMStore;
+    assert(is_store || LLVMGetInstructionOpcode(access) == LLVMLoad);
+    LLVMPositionBuilderBefore(b, access);
+    LLVMSetOperand(access, is_store ? 1 : 0, LLVMBuildGEP2(b, e->pointer, slots, &at, 1, ""));
+    LLVMSetVolatile(access, true);
+  }
+  LLVMInstructionEraseFromParent(slot);
+}
+
+void qn__emit_failing_release(qn__llvm_emit_t* e) {
+  // More slots than these cost LLVM a time that is quadratic in their number.
+  enum { MAX_SEPARATE_SLOTS = 8 };
+  uint32_t count = 0;
+  for (const qn__llvm_workspace_t* w = e->fn->workspaces; w; w = w->previous) ++count;
+  if (count <= MAX_SEPARATE_SLOTS) {
+    qn__emit_release_workspace(e, NULL, true);
+    return;
+  }
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMBasicBlockRef fail = LLVMGetInsertBlock(b);
+  LLVMPositionBuilderBefore(b, LLVMGetFirstInstruction(e->fn->entry));
+  LLVMValueRef slots = LLVMBuildAlloca(b, LLVMArrayType2(e->pointer, count), "workspaces");
+  uint32_t index = count;
+  for (const qn__llvm_workspace_t* w = e->fn->workspaces; w; w = w->previous) {
+    move_slot(e, w->slot, slots, --index);
+  }
+  assert(index == 0);
+  qn__emit_at(e, fail);
+  release_all_held(e, slots, count);
+}
+
 static void declare_table(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   qn__llvm_buffer_slot_t* slot = buffer->user;
   if (slot->pointer) return;  // made by an earlier copy of the loop body

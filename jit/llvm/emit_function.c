@@ -1,12 +1,13 @@
 // jit/llvm/emit_function.c: the LLVM function that is being filled, and values that it takes from
 // outside.
 //
-// A function is a kernel or the body of a kernel's parallel loop. Values that are the same
-// throughout it (parameters, symbols, extents, strides, captures) are loaded in its entry block,
-// when they are first used, and cached. Not here: statements, the order of launches.
+// A function is a kernel, the body of a parallel loop, or a part of a long one of these. Values
+// that are the same throughout it (parameters, symbols, extents, strides, captures) are loaded in
+// its entry block, when they are first used, and cached. Not here: statements, the order of
+// launches.
 #include "jit/llvm/emit_inner.h"
 
-static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_body) {
+static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_inner) {
   char* cpu = LLVMGetTargetMachineCPU(e->options->machine);
   char* features = LLVMGetTargetMachineFeatureString(e->options->machine);
   qn__llvm_add_text_attribute(function, "target-cpu", cpu);
@@ -23,10 +24,8 @@ static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_bo
   // LLVM must not replace loops by calls of memset, memcpy or libm.
   qn__llvm_add_text_attribute(function, "no-builtins", "");
   qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, "nounwind");
-  if (is_body) {
-    qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION,
-                           "noinline");  // has one direct call, and its address is taken
-  }
+  // Has one direct call. The address of a body is taken; a part exists to be compiled alone.
+  if (is_inner) qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, "noinline");
   qn__llvm_add_attribute(function, 2, "noalias");  // the closure or the words
   qn__llvm_add_attribute(function, 2, "readonly");
 }
@@ -37,27 +36,32 @@ static void set_invariant(qn__llvm_emit_t* e, LLVMValueRef load) {
   LLVMSetMetadata(load, e->invariant_kind, LLVMMetadataAsValue(e->context, empty));
 }
 
-qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, bool is_body) {
+qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name,
+                                       qn__llvm_function_kind_t kind) {
   qn__llvm_function_t* fn = QN__ARENA_NEW(e->arena, qn__llvm_function_t);
   if (!fn) {
     e->has_failed = true;
     return NULL;
   }
   fn->parent = e->fn;
-  fn->depth = is_body ? 1 : 0;
-  assert(is_body == (e->fn != NULL));
+  fn->kind = kind;
+  fn->can_launch = kind == QN__LLVM_KERNEL || (kind == QN__LLVM_PART && e->fn->can_launch);
+  fn->depth = e->fn ? e->fn->depth + 1 : 0;
+  assert((kind == QN__LLVM_KERNEL) == (e->fn == NULL));
+  assert(fn->depth < QN__EMIT_DEPTHS);
   fn->serial = ++e->serial;
   fn->next_capture = &fn->captures;
   fn->capture_count = 1;  // word 0 holds the words
-  fn->function = LLVMAddFunction(e->module, name, is_body ? e->body_type : e->kernel_type);
-  if (is_body) LLVMSetLinkage(fn->function, LLVMInternalLinkage);
-  add_attributes(e, fn->function, is_body);
+  LLVMTypeRef type = kind == QN__LLVM_BODY ? e->body_type : e->kernel_type;
+  fn->function = LLVMAddFunction(e->module, name, type);
+  if (kind != QN__LLVM_KERNEL) LLVMSetLinkage(fn->function, LLVMInternalLinkage);
+  add_attributes(e, fn->function, kind != QN__LLVM_KERNEL);
   fn->builder = LLVMCreateBuilderInContext(e->context);
   fn->entry = LLVMAppendBasicBlockInContext(e->context, fn->function, "entry");
   fn->env = LLVMGetParam(fn->function, 0);
   e->fn = fn;
   LLVMPositionBuilderAtEnd(fn->builder, fn->entry);
-  if (is_body) {
+  if (kind != QN__LLVM_KERNEL) {
     fn->closure = LLVMGetParam(fn->function, 1);
     fn->words = LLVMBuildLoad2(fn->builder, e->pointer, fn->closure, "words");
     set_invariant(e, fn->words);
@@ -74,7 +78,7 @@ void qn__emit_fn_end(qn__llvm_emit_t* e) {
   LLVMBuildRet(fn->builder, LLVMConstInt(e->i32, 0, false));
   if (fn->fail) {
     qn__emit_at(e, fn->fail);
-    qn__emit_release_workspace(e, NULL, true);
+    qn__emit_failing_release(e);
     LLVMBuildRet(fn->builder, LLVMConstInt(e->i32, 1, false));
   }
   LLVMBasicBlockRef start = LLVMGetNextBasicBlock(fn->entry);
@@ -168,8 +172,8 @@ static LLVMValueRef load_word(qn__llvm_emit_t* e, LLVMValueRef base, uint32_t in
 
 LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer) {
   if (LLVMIsConstant(outer)) return outer;
-  // Only scalars of a kernel reach the body of its loop (requirement 2).
-  assert(e->fn->depth == 1 && e->fn->parent->lanes == 0);
+  // Only scalars reach a body or part (requirement 2).
+  assert(e->fn->parent && e->fn->parent->lanes == 0);
   qn__llvm_capture_t* capture = QN__ARENA_NEW(e->arena, qn__llvm_capture_t);
   if (!capture) {
     e->has_failed = true;
@@ -185,12 +189,33 @@ LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer) {
   return inner;
 }
 
-// Returns a value of the function `owner` as a value of the current function.
+LLVMValueRef qn__emit_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* child) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef type = LLVMArrayType2(e->i64, child->capture_count);
+  LLVMValueRef closure = qn__emit_alloca(e, type, 16);
+  assert(child->parent == e->fn && child->capture_count >= 1);
+  LLVMBuildStore(b, e->fn->words, closure);
+  int64_t index = 1;
+  for (const qn__llvm_capture_t* capture = child->captures; capture; capture = capture->next) {
+    LLVMValueRef offset = qn__emit_i64(e, index++);
+    LLVMValueRef place = LLVMBuildGEP2(b, e->i64, closure, &offset, 1, "");
+    LLVMSetAlignment(LLVMBuildStore(b, capture->outer, place), 8);
+  }
+  assert(index == child->capture_count);
+  return closure;
+}
+
+// Returns a value of the function `owner`, an ancestor, as a value of the current function.
 static LLVMValueRef import(qn__llvm_emit_t* e, LLVMValueRef value, uint32_t owner,
                            qn__llvm_cached_t* cached) {
   if (owner == e->fn->serial || LLVMIsConstant(value)) return value;
   LLVMValueRef known = cache_get(e, cached);
-  return known ? known : cache_put(e, cached, qn__emit_capture(e, value));
+  if (known) return known;
+  qn__llvm_function_t* fn = e->fn;
+  e->fn = fn->parent;
+  value = import(e, value, owner, cached);
+  e->fn = fn;
+  return cache_put(e, cached, qn__emit_capture(e, value));
 }
 
 // ------------------------------------------------------------------------------------ variables

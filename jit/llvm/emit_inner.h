@@ -35,8 +35,15 @@ typedef struct qn__llvm_value {
 // More lanes are never emitted: their loops stay scalar.
 #define QN__EMIT_MAX_LANES 256
 
-// Depth 0 is the kernel, depth 1 the body of a parallel loop.
-#define QN__EMIT_DEPTHS 2
+// The LLVM functions of a kernel. A part holds statements of a long block of a kernel or a body.
+typedef enum qn__llvm_function_kind {
+  QN__LLVM_KERNEL,
+  QN__LLVM_BODY,  // of a parallel loop
+  QN__LLVM_PART,
+} qn__llvm_function_kind_t;
+
+// The deepest nest: a part of the body of a launch in a part of the kernel.
+#define QN__EMIT_DEPTHS 4
 
 // A value cached for each of the LLVM functions with these serial numbers.
 typedef struct qn__llvm_cached {
@@ -84,16 +91,18 @@ typedef struct qn__llvm_workspace {
   struct qn__llvm_workspace* previous;
 } qn__llvm_workspace_t;
 
-// A value of the kernel that the body of a parallel loop uses: an 8-byte word of the closure.
+// A value of the parent that a body or part uses: an 8-byte word of the closure.
 typedef struct qn__llvm_capture {
-  LLVMValueRef outer;  // the value in the kernel
+  LLVMValueRef outer;  // the value in the parent
   struct qn__llvm_capture* next;
 } qn__llvm_capture_t;
 
 typedef struct qn__llvm_function qn__llvm_function_t;
 struct qn__llvm_function {
-  qn__llvm_function_t* parent;  // of a parallel body: the kernel
-  uint32_t depth;
+  qn__llvm_function_t* parent;  // of a body or part
+  qn__llvm_function_kind_t kind;
+  bool can_launch;  // runs once a call: the kernel or a part of it
+  uint32_t depth;   // the number of its ancestors
   uint32_t serial;  // from 1, unique in the module
   LLVMValueRef function;
   LLVMBuilderRef builder;
@@ -101,7 +110,7 @@ struct qn__llvm_function {
   LLVMBasicBlockRef fail;   // NULL until the first use
   LLVMValueRef env;
   LLVMValueRef words;
-  LLVMValueRef closure;  // of a parallel body
+  LLVMValueRef closure;  // of a body or part
   qn__llvm_capture_t* captures;
   qn__llvm_capture_t** next_capture;
   uint32_t capture_count;
@@ -129,6 +138,7 @@ typedef struct qn__llvm_emit {
   qn__llvm_function_t* fn;
   uint32_t serial;
   uint32_t body_count;   // of the function
+  uint32_t part_count;   // likewise
   uint32_t table_count;  // constant tables of the function
   uint32_t mark_count;
   bool has_failed;  // out of memory; sticky
@@ -201,7 +211,8 @@ void qn__emit_unmask(qn__llvm_emit_t* e, qn__llvm_mask_state_t state);
 
 // ---- emit_function.c: the current LLVM function, and values that it takes from outside
 
-qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name, bool is_body);
+qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name,
+                                       qn__llvm_function_kind_t kind);
 // Emits `return 0` and terminates the entry block. The parent becomes the current function.
 void qn__emit_fn_end(qn__llvm_emit_t* e);
 LLVMBasicBlockRef qn__emit_block(qn__llvm_emit_t* e, const char* name);
@@ -241,8 +252,11 @@ LLVMValueRef qn__emit_extent(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, 
 LLVMValueRef qn__emit_stride(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim);
 // Returns the start of a view, in elements from the first one of its root.
 qn__llvm_value_t qn__emit_view_shift(qn__llvm_emit_t* e, const qn__ir_buffer_t* view);
-// Captures a value of the kernel for the body of its parallel loop.
+// Captures a value of the parent for the current body or part.
 LLVMValueRef qn__emit_capture(qn__llvm_emit_t* e, LLVMValueRef outer);
+// Stores the captures of a body or part, which has ended, on the stack of the current function, its
+// parent.
+LLVMValueRef qn__emit_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* child);
 
 // ---- emit_check.c: failures
 
@@ -321,13 +335,15 @@ void qn__emit_annotate(qn__llvm_emit_t* e, LLVMValueRef access, const qn__ir_buf
 
 // ---- emit_stmt.c, emit_alloc.c, emit_loop.c, emit_special.c, emit_parallel.c, emit_cost.c
 
-void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 void qn__emit_block_of(qn__llvm_emit_t* e, const qn__ir_block_t* block);
+void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 // Releases the workspaces allocated since `until`. In the failing block, tests each slot at run
 // time.
 void qn__emit_release_workspace(qn__llvm_emit_t* e, const qn__llvm_workspace_t* until,
                                 bool is_failing);
+// Releases all workspaces of the function that are held, in its failing block.
+void qn__emit_failing_release(qn__llvm_emit_t* e);
 void qn__emit_loop(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 // Emits the iterations [begin, end) of a loop, in lanes where that is possible.
 void qn__emit_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
@@ -370,6 +386,13 @@ bool qn__emit_transposed(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 // Estimates the nanoseconds of one iteration, as an f64 value of the kernel.
 LLVMValueRef qn__emit_cost(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
+
+// ---- emit_part.c: blocks that are too long for one LLVM function
+
+bool qn__emit_is_long(const qn__llvm_emit_t* e, const qn__ir_block_t* block);
+// Emits `first` and some statements after it as a function and its call, if that can be, else
+// `first` alone. Returns the next statement.
+const qn__ir_stmt_t* qn__emit_part(qn__llvm_emit_t* e, const qn__ir_stmt_t* first);
 
 // ---- emit_reduce.c
 

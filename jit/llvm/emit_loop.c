@@ -171,7 +171,7 @@ void qn__emit_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef 
 
 void qn__emit_loop(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   // A parallel loop inside a serial loop or an `if` is a launch, too.
-  bool is_launch = e->fn->depth == 0 && e->fn->lanes == 0;
+  bool is_launch = e->fn->can_launch && e->fn->lanes == 0;
   if (stmt->loop.kind == QN_LOOP_PARALLEL && is_launch) {
     qn__emit_parallel(e, stmt);
     return;

@@ -159,6 +159,7 @@ static qn_status_t emit_function(qn__llvm_emit_t* e, qn__ir_func_t* function,
   e->function = function;
   e->fn = NULL;
   e->body_count = 0;
+  e->part_count = 0;
   e->table_count = 0;
   e->sites = NULL;
   e->site_count = 0;
@@ -166,7 +167,8 @@ static qn_status_t emit_function(qn__llvm_emit_t* e, qn__ir_func_t* function,
   QN_TRY(declare_all(e, function));
   out->name = qn__arena_cstr(e->arena, qn__str(function->name));
   out->launch_count = count_launches(&function->body);
-  qn__llvm_function_t* fn = out->name ? qn__emit_fn_begin(e, function->name, false) : NULL;
+  qn__llvm_function_t* fn =
+      out->name ? qn__emit_fn_begin(e, function->name, QN__LLVM_KERNEL) : NULL;
   if (!fn) return qn__out_of_memory("a kernel");
   qn__emit_block_of(e, &function->body);
   qn__emit_fn_end(e);

@@ -17,7 +17,7 @@ static qn__llvm_function_t* make_body(qn__llvm_emit_t* e, const qn__ir_stmt_t* l
                                       LLVMValueRef begin) {
   char name[256];
   (void)snprintf(name, sizeof name, "%s.launch%u", e->function->name, e->body_count++);
-  qn__llvm_function_t* body = qn__emit_fn_begin(e, name, true);
+  qn__llvm_function_t* body = qn__emit_fn_begin(e, name, QN__LLVM_BODY);
   if (!body) return NULL;
   LLVMBuilderRef b = body->builder;
   body->loop_depth = 1;
@@ -29,22 +29,6 @@ static qn__llvm_function_t* make_body(qn__llvm_emit_t* e, const qn__ir_stmt_t* l
   qn__emit_range(e, loop, from, to);
   qn__emit_fn_end(e);
   return body;
-}
-
-static LLVMValueRef make_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* body) {
-  LLVMBuilderRef b = e->fn->builder;
-  LLVMTypeRef type = LLVMArrayType2(e->i64, body->capture_count);
-  LLVMValueRef closure = qn__emit_alloca(e, type, 16);
-  assert(body->parent == e->fn && body->capture_count >= 1);
-  LLVMBuildStore(b, e->fn->words, closure);
-  int64_t index = 1;
-  for (const qn__llvm_capture_t* capture = body->captures; capture; capture = capture->next) {
-    LLVMValueRef offset = qn__emit_i64(e, index++);
-    LLVMValueRef place = LLVMBuildGEP2(b, e->i64, closure, &offset, 1, "");
-    LLVMSetAlignment(LLVMBuildStore(b, capture->outer, place), 8);
-  }
-  assert(index == body->capture_count);
-  return closure;
 }
 
 // Emits the smallest number of iterations that is worth a thread.
@@ -65,7 +49,7 @@ void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMValueRef begin = qn__emit_scalar(e, loop->loop.begin);
   LLVMValueRef end = qn__emit_scalar(e, loop->loop.end);
-  assert(e->fn->depth == 0 && e->fn->lanes == 0);  // launches do not nest
+  assert(e->fn->can_launch && e->fn->lanes == 0);  // launches do not nest
   LLVMBasicBlockRef launch = qn__emit_block(e, "launch");
   LLVMBasicBlockRef here = qn__emit_block(e, "here");
   LLVMBasicBlockRef split = qn__emit_block(e, "split");
@@ -77,7 +61,7 @@ void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   LLVMValueRef cost = qn__emit_cost(e, loop);
   qn__llvm_function_t* body = make_body(e, loop, begin);
   if (!body) return;
-  LLVMValueRef closure = make_closure(e, body);
+  LLVMValueRef closure = qn__emit_closure(e, body);
   LLVMValueRef count = LLVMBuildSub(b, end, begin, "");
   LLVMValueRef total = LLVMBuildFMul(b, LLVMBuildSIToFP(b, count, e->f64, ""), cost, "");
   LLVMValueRef limit = LLVMConstReal(e->f64, NS_WORTH_SPLITTING);

@@ -139,6 +139,14 @@ void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
 
 void qn__emit_block_of(qn__llvm_emit_t* e, const qn__ir_block_t* block) {
   const qn__llvm_workspace_t* before = e->fn->workspaces;
-  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) qn__emit_stmt(e, stmt);
+  bool is_long = qn__emit_is_long(e, block);
+  for (const qn__ir_stmt_t* stmt = block->first; stmt;) {
+    if (is_long) {
+      stmt = qn__emit_part(e, stmt);
+    } else {
+      qn__emit_stmt(e, stmt);
+      stmt = stmt->next;
+    }
+  }
   qn__emit_release_workspace(e, before, false);
 }
