@@ -207,6 +207,75 @@ static void other_loops_stay(void** state) {
       "  parallel j in 0..m { c[j] = sum i in 0..n { a[i, j] }; atomic_add(h[0], 1); }\n}");
 }
 
+// ---- orders and tiles
+
+static void expect_permuted(const char* text, const char* expected) {
+  static const qn__pass_t* const passes[] = {&qn__pass_independent, &qn__pass_permute};
+  qn_test_expect_all(passes, QN_COUNT_OF(passes), &targets[2], text, expected);
+}
+
+static void loops_along_rows(void** state) {
+  (void)state;
+  expect_permuted(
+      "func f(a: f32[n, m], out b: f32[n, m]) {\n"
+      "  parallel j in 0..m { for i in 0..n { b[i, j] = a[i, j] * 2.0; } }\n"
+      "}",
+      "parallel i in 0..n {\n"
+      "parallel j in 0..m {\n"
+      "b[i, j] = a[i, j] * 2.0;\n");
+  // A loop that depends on the one around it stays inside.
+  expect_permuted(
+      "func f(a: f32[n, m], out b: f32[n, m]) {\n"
+      "  parallel j in 0..m { for i in 0..min(j, n) { b[i, j] = a[i, j] * 2.0; } }\n"
+      "}",
+      "parallel j in 0..m {\n"
+      "for i in 0..min(j, n) {\n");
+}
+
+static void transposes_in_tiles(void** state) {
+  (void)state;
+  expect_permuted(
+      "func f(a: f16[k, n, m], c: f32[k, m, n], out b: f32[k, m, n]) {\n"
+      "  parallel u in 0..k { parallel i in 0..n { parallel j in 0..m {\n"
+      "    b[u, j, i] = f32(a[u, i, j]) + c[u, j, i];\n"
+      "  } } }\n"
+      "}",
+      "parallel u in 0..k {\n"
+      "if count_1 < 16 {\n"
+      "b[u, first + i_1, i] = f32(a[u, i, first + i_1]) + c[u, first + i_1, i];\n"
+      "for tile_p in 0..tiles_p {\n"
+      "for tile_q in 0..tiles_q {\n"
+      "alloc tile: f16[16, 16] in local;\n");
+}
+
+// The tiles must not appear.
+static void expect_no_tile(const char* text) {
+  static const qn__pass_t* const passes[] = {&qn__pass_independent, &qn__pass_permute};
+  char* printed = qn_test_pass(text, &targets[2], passes, QN_COUNT_OF(passes));
+  if (strstr(printed, "tile")) fail_msg("%s", printed);
+  free(printed);
+}
+
+static void other_nests_have_no_tiles(void** state) {
+  (void)state;
+  // A load that not every iteration evaluates, and one of memory that the nest stores to.
+  expect_no_tile(
+      "func f(a: f32[n, m], out b: f32[m, n]) {\n"
+      "  parallel i in 0..n { parallel j in 0..m {\n"
+      "    b[j, i] = i > j ? a[i, j] : 0.0; } }\n}");
+  expect_no_tile(
+      "func f(a: f32[n, m], inout b: f32[m, n]) {\n"
+      "  parallel i in 0..n { parallel j in 0..m {\n"
+      "    if i > j { b[j, i] = b[i, j] + a[i, j]; } } }\n}");
+  // Sides that are shorter than a tile, and a place that is read from memory.
+  expect_no_tile(
+      "func f(a: f32[n, 3], out b: f32[3, n]) {\n"
+      "  parallel i in 0..n { parallel j in 0..3 { b[j, i] = a[i, j]; } }\n}");
+  expect_no_tile(
+      "func f(a: f32[n, m], s: i32[n], out b: f32[m, n]) {\n"
+      "  parallel i in 0..n { parallel j in 0..m { b[j, i] = a[s[i], j]; } }\n}");
+}
+
 int main(void) {
   qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {
@@ -215,6 +284,9 @@ int main(void) {
       cmocka_unit_test(sums_of_columns),
       cmocka_unit_test(loops_down_columns),
       cmocka_unit_test(other_loops_stay),
+      cmocka_unit_test(loops_along_rows),
+      cmocka_unit_test(transposes_in_tiles),
+      cmocka_unit_test(other_nests_have_no_tiles),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
