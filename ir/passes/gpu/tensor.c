@@ -9,8 +9,8 @@
 //    place, is *copied*: 16 bytes at a time, without registers. Others are loaded, computed and
 //    stored, also transposed where the unit cannot transpose them.
 // 4. Tiles are of 128 x 128 where they keep the device busy, else of 64 x 64, with 64 bytes of
-// steps
-//    in a stage. There are as many stages as hide the latency of memory, if shared memory has room.
+//    steps in a stage. There are as many stages as hide the latency of memory, if shared memory
+//    has room. Constant extents with too few of these tiles get 32 x 32 with longer stages.
 // 5. Few rows, or few columns, have strips of 16 x 32 with 256 bytes of steps: memory limits these,
 //    so a block has many bytes in flight.
 // 6. All shapes of a function add up a sum in the same order, by the same instructions. So a row's
@@ -24,6 +24,7 @@ enum {
   stored_stages = 2,  // of operands that are not copied: the next round waits in registers
   large = 128,
   small = 64,
+  tiny = 32,
   few_lines = 16,
   warp_size = 32,
 };
@@ -174,18 +175,22 @@ static bool choose_small(qn__tile_t* tile) {
   static const int64_t extents[] = {small, small}, warps[] = {2, 2};
   return choose_shape(tile, extents, warps, least_stage_bytes);
 }
+static bool choose_tiny(qn__tile_t* tile) {
+  static const int64_t extents[] = {tiny, tiny}, warps[] = {1, 2};
+  return choose_shape(tile, extents, warps, strip_stage_bytes);
+}
 static bool choose_strip(qn__tile_t* tile, int side) {
   static const int64_t extents[][qn__product_sides] = {{16, 32}, {32, 16}};
   static const int64_t warps[][qn__product_sides] = {{1, 2}, {2, 1}};
   return choose_shape(tile, extents[side], warps[side], strip_stage_bytes);
 }
 
-// Returns the tiles of the large shape; -1: an extent is not constant.
-static int64_t large_tiles(const int64_t* extents, int64_t batch) {
+// Returns the tiles of a square shape; -1: an extent is not constant.
+static int64_t tiles_of(const int64_t* extents, int64_t batch, int64_t extent) {
   int64_t count = batch;
   for (int s = 0; s < qn__product_sides; ++s) {
     if (extents[s] < 0 || count < 0) return -1;
-    int64_t along = extents[s] / large + (extents[s] % large != 0);
+    int64_t along = extents[s] / extent + (extents[s] % extent != 0);
     if (__builtin_mul_overflow(count, along, &count)) return -1;
   }
   return count;
@@ -206,7 +211,9 @@ static bool choose_shapes(qn__tile_t* tile, const int64_t* extents, int64_t batc
     if (!choose_strip(tile, s)) return false;
     add_variant(tile, s, few_lines, 0);
   }
-  int64_t cores = qn__cores(tile->product.pb), count = large_tiles(extents, batch);
+  int64_t cores = qn__cores(tile->product.pb), count = tiles_of(extents, batch, large);
+  int64_t small_count = tiles_of(extents, batch, small);
+  if (small_count >= 0 && small_count < cores && choose_tiny(tile)) return true;
   if (!choose_small(tile)) return false;
   if (count >= 0 && count < cores) return true;
   qn__tile_shape_t other = tile->shape;

@@ -7,14 +7,12 @@
 //   }
 //
 // 1. Shared memory has S slots. The copies of a turn go into the slot that the turn before has
-// read,
-//    which the barrier separates.
+//    read, behind the barrier.
 // 2. A `wait` ends the group of the copies before it, those of the previous turn, also where there
 //    are none. So the copies of round r are group r + 1. In turn t there are t + 1 groups, of which
 //    all but the last S - 2 are complete: those up to round t - (S - 1).
 // 3. Operands that are not copied are loaded before the multiplication and stored after it, into
-// the
-//    same slot. After the last round they load it again, and nothing reads that.
+//    the same slot. After the last round they load it again, and nothing reads that.
 #include "ir/passes/gpu/tile.h"
 
 static qn__ir_tensor_t* append_tensor(qn__pass_builder_t* pb, qn__ir_block_t* out,

@@ -349,6 +349,17 @@ static void text_of_shapes(void** state) {
                      "if turn >= 2 {\n!row <\n");
 }
 
+static void few_tiles(void** state) {
+  (void)state;
+  qn__pass_options_t options = target(100);
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
+                     "func f(a: f16[256, 512], b: f16[256, 512], out c: f32[256, 256]) {\n"
+                     "  parallel i in 0..256 { parallel j in 0..256 {\n"
+                     "  c[i, j] = sum p in 0..512 { f32(a[i, p]) * f32(b[j, p]) }; } } }",
+                     "block.x block in 0..64 {\n thread.x t in 0..64 {\n"
+                     "alloc acc: f32[16] in local;\n");
+}
+
 static void memory_runs_out(void** state) {
   (void)state;
   qn_module_t* module = parse(&programs[QN_COUNT_OF(programs) - 1]);
@@ -453,6 +464,7 @@ int main(void) {
       cmocka_unit_test(sums_cover_a_tile),
       cmocka_unit_test(rounding_to_tf32),
       cmocka_unit_test(problems),
+      cmocka_unit_test(few_tiles),
   };
   struct CMUnitTest tests[QN_COUNT_OF(programs) + QN_COUNT_OF(others) + QN_COUNT_OF(fixed)];
   size_t count = 0;
