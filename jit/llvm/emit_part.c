@@ -17,7 +17,7 @@ enum { MIN_LONG_LOOPS = 48, MAX_PART_LOOPS = 16 };
 
 typedef struct count {
   const qn__llvm_emit_t* e;
-  uint32_t loops;       // loops, conditions and reductions
+  uint32_t loops;       // loops, reductions, and conditions that are outside of all loops
   bool has_own_arrays;  // uses an array on the stack of the current function
 } count_t;
 
@@ -32,8 +32,11 @@ static bool count_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LOOP:
     case QN__STMT_WHILE:
-    case QN__STMT_IF:
       self->loops++;
+      break;
+    case QN__STMT_IF:
+      // In a loop, conditions alone are too little work for the calls of parts.
+      if (self->e->fn->loop_depth == 0) self->loops++;
       break;
     case QN__STMT_STORE:
       visit_buffer(self, stmt->store.buffer);
