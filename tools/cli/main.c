@@ -1,7 +1,7 @@
 // tools/cli/main.c: the command `quern`: the table of verbs.
 //
-// The command uses the public headers only: a program can do all that it does. verbs/, run/ and
-// cache/ hold the verbs; the files beside this one serve all of them.
+// The command uses the public headers only: a program can do all that it does. verbs/, run/, bench/
+// and cache/ hold the verbs; the files beside this one serve all of them.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,9 @@
 #include "tools/cli/verbs.h"
 
 static const verb_t* const verbs[] = {
-    &verb_run,   &verb_check, &verb_fmt,         &verb_compile, &verb_devices, &verb_targets,
-    &verb_cache, &verb_warm,  &verb_conformance, &verb_config,  &verb_version, &verb_help,
+    &verb_run,     &verb_bench,   &verb_check, &verb_fmt,  &verb_compile,
+    &verb_devices, &verb_targets, &verb_cache, &verb_warm, &verb_conformance,
+    &verb_config,  &verb_version, &verb_help,
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 

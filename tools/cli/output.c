@@ -151,17 +151,19 @@ int64_t now_ns(void) {
 
 // -------------------------------------------------------------------------------------- tables
 
+enum { MAX_COLUMNS = 12 };
+
 typedef struct column {
   char header[32], member[32], kind;
   int width;  // negative: to the left; 0: the last column, to the left
 } column_t;
 
 // Reads "header=member:kind ..." and returns the count.
-static size_t read_columns(const char* text, column_t columns[8]) {
+static size_t read_columns(const char* text, column_t columns[MAX_COLUMNS]) {
   size_t count = 0;
   int size = 0;
-  while (count < 8 && sscanf(text, " %31[^=]=%31[^:]:%c%n", columns[count].header,
-                             columns[count].member, &columns[count].kind, &size) == 3) {
+  while (count < MAX_COLUMNS && sscanf(text, " %31[^=]=%31[^:]:%c%n", columns[count].header,
+                                       columns[count].member, &columns[count].kind, &size) == 3) {
     text += size;
     count++;
   }
@@ -190,7 +192,7 @@ static const char* cell_text(const json_t* record, const column_t* column, char 
 
 void print_table(const json_t* records, const char* columns_text) {
   const style_t* style = style_of(stdout);
-  column_t columns[8];
+  column_t columns[MAX_COLUMNS];
   size_t count = read_columns(columns_text, columns);
   size_t row_count = json_array_size(records);
   char text[32];

@@ -35,7 +35,7 @@ const char* format_entries(uint64_t count, char out[32]);
 // "2026-01-31 12:00", local time; "-" for 0.
 const char* format_time(int64_t unix_s, char out[32]);
 
-// Prints records as a table with aligned columns. `columns` are at most 8 "header=member:kind",
+// Prints records as a table with aligned columns. `columns` are at most 12 "header=member:kind",
 // separated by spaces: kind s text ("-" for none), i integer, z size, n nanoseconds, t time.
 // Numbers and sizes are aligned to the right.
 void print_table(const json_t* records, const char* columns);

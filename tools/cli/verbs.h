@@ -5,6 +5,7 @@
 #include "tools/cli/args.h"
 
 extern const verb_t verb_run;
+extern const verb_t verb_bench;
 extern const verb_t verb_check;
 extern const verb_t verb_fmt;
 extern const verb_t verb_compile;
