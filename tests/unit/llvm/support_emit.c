@@ -10,12 +10,15 @@
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "ir/encode.h"
 #include "ir/passes/passes.h"
+#include "jit/llvm/compile.h"
 #include "quern/target.h"
 #include "tests/support/fault.h"
+#include "tests/support/must.h"
 
 static double now_ms(void) {
   struct timespec t;
@@ -314,4 +317,38 @@ run_report_t kernels_run(const kernels_t* kernels, size_t function, const uint64
       .env = {&functions}, .pieces = pieces ? pieces : 1, .allocation_limit = allocation_limit};
   table.report.result = kernels->entries[function](&table.env, words);
   return table.report;
+}
+
+// ---- assembly
+
+typedef struct text {
+  char* data;
+  size_t size;
+} text_t;
+
+static qn_status_t append(void* self, const void* bytes, size_t size) {
+  text_t* text = self;
+  text->data = realloc(text->data, text->size + size + 1);
+  if (!text->data) abort();
+  memcpy(text->data + text->size, bytes, size);
+  text->size += size;
+  text->data[text->size] = '\0';
+  return QN_OK;
+}
+
+char* assembly_of(const char* program, const char* target_text) {
+  qn__llvm_t* llvm;
+  qn_target_t* target;
+  must(qn__llvm_create(qn_allocator_default(), &llvm));
+  must(qn_target_parse(target_text, &target));
+  qn_module_t* module = parse_or_die(program);
+  qn_compile_request_t request = {
+      .struct_size = sizeof request, .target_json = qn_target_json(target), .tier = QN_TIER_FULL};
+  request.module_bytes = qn_module_bytes(module, &request.module_size);
+  text_t text = {NULL, 0};
+  must(qn__llvm_emit(llvm, &request, "asm", (qn_sink_t){&text, append}));
+  qn_module_release(module);
+  qn_target_release(target);
+  qn__llvm_destroy(llvm);
+  return text.data;
 }

@@ -41,6 +41,8 @@ kernels_t* kernels_create(const qn_module_t* module, build_t build, bool keeps_t
 // Only emits, with an arena that has no more than `room_bytes`. The module is verified and dropped.
 qn_status_t emit_only(const qn_module_t* module, build_t build, size_t room_bytes);
 void kernels_destroy(kernels_t* kernels);
+// Returns the full tier's assembly for a target, which may be another machine. The caller frees it.
+char* assembly_of(const char* program, const char* target);
 
 // What the last run reported through the table.
 typedef struct run_report {

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "jit/llvm/compile.h"
-#include "quern/target.h"
 #include "support_oracle.h"
 #include "tests/support/must.h"
 #include "tests/support/sanitized.h"
@@ -156,21 +154,6 @@ static void bf16_is_exact(void** state) {
 
 // ---- instructions
 
-typedef struct text {
-  char* data;
-  size_t size;
-} text_t;
-
-static qn_status_t append(void* self, const void* bytes, size_t size) {
-  text_t* text = self;
-  text->data = realloc(text->data, text->size + size + 1);
-  assert_non_null(text->data);
-  memcpy(text->data + text->size, bytes, size);
-  text->size += size;
-  text->data[text->size] = '\0';
-  return QN_OK;
-}
-
 static void instructions_of_targets(void** state) {
   (void)state;
   static const char bytes[] = PLAIN("f", "i8[n, k]", "i8[k, m]", "i, p", "p, j");
@@ -211,24 +194,12 @@ static void instructions_of_targets(void** state) {
       {ARM "neoverse-v1", bf16, "\tfmla\tv", "bfdot"},
       {ARM "generic", bytes, "\tm", "dot\t"},
   };
-  qn__llvm_t* llvm;
-  must(qn__llvm_create(qn_allocator_default(), &llvm));
   for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
-    qn_module_t* module = parse_or_die(cases[i].program);
-    qn_target_t* target;
-    must(qn_target_parse(cases[i].target, &target));
-    qn_compile_request_t request = {
-        .struct_size = sizeof request, .target_json = qn_target_json(target), .tier = QN_TIER_FULL};
-    request.module_bytes = qn_module_bytes(module, &request.module_size);
-    text_t text = {NULL, 0};
-    must(qn__llvm_emit(llvm, &request, "asm", (qn_sink_t){&text, append}));
-    if (!strstr(text.data, cases[i].has)) fail_msg("case %zu: no %s", i, cases[i].has);
-    if (strstr(text.data, cases[i].lacks)) fail_msg("case %zu: %s", i, cases[i].lacks);
-    free(text.data);
-    qn_target_release(target);
-    qn_module_release(module);
+    char* text = assembly_of(cases[i].program, cases[i].target);
+    if (!strstr(text, cases[i].has)) fail_msg("case %zu: no %s", i, cases[i].has);
+    if (strstr(text, cases[i].lacks)) fail_msg("case %zu: %s", i, cases[i].lacks);
+    free(text);
   }
-  qn__llvm_destroy(llvm);
 }
 
 int main(void) {
