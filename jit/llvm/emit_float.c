@@ -34,23 +34,28 @@ static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LL
   return QN_NEVER(!result) ? args[0] : result;
 }
 
-// Emits the minimum or maximum of two f16 values, held as f32. It does not use llvm.minimum and
-// llvm.maximum: LLVM 19 combines them with the conversions into an operation on half, whose code
-// (with F16C, without AVX512-FP16) loses a NaN if the other operand is zero.
+// Returns an integer that is ordered as the f32 of these bits is, -0 before +0. It is its own
+// inverse.
+static LLVMValueRef order_key(LLVMBuilderRef b, LLVMValueRef bits) {
+  LLVMTypeRef type = LLVMTypeOf(bits);
+  LLVMValueRef sign = LLVMBuildAShr(b, bits, qn__llvm_int(type, 31), "");
+  LLVMValueRef flips = LLVMBuildAnd(b, sign, qn__llvm_int(type, INT32_MAX), "");
+  return LLVMBuildXor(b, bits, flips, "");
+}
+
+// Emits the minimum or maximum of two f16 values, held as f32. It compares integers: LLVM 19
+// combines llvm.minimum, llvm.maximum and selects by comparisons of floats with the conversions
+// into operations on half, whose code (with F16C, without AVX512-FP16) loses a NaN if the other
+// operand is zero, or calls fmaxf.
 static LLVMValueRef half_extreme(qn__llvm_emit_t* e, bool is_min, LLVMValueRef x, LLVMValueRef y) {
   LLVMBuilderRef b = e->fn->builder;
   LLVMTypeRef float_type = LLVMTypeOf(x);
   LLVMTypeRef int_type = qn__llvm_like(float_type, e->i32);
-  LLVMValueRef x_bits = LLVMBuildBitCast(b, x, int_type, "");
-  LLVMValueRef y_bits = LLVMBuildBitCast(b, y, int_type, "");
-  // Equal numbers have equal bits, except zeros. Of these the sign decides.
-  LLVMValueRef both =
-      is_min ? LLVMBuildOr(b, x_bits, y_bits, "") : LLVMBuildAnd(b, x_bits, y_bits, "");
-  LLVMValueRef takes_x = LLVMBuildFCmp(b, is_min ? LLVMRealOLT : LLVMRealOGT, x, y, "");
-  LLVMValueRef is_equal = LLVMBuildFCmp(b, LLVMRealOEQ, x, y, "");
+  LLVMValueRef x_key = order_key(b, LLVMBuildBitCast(b, x, int_type, ""));
+  LLVMValueRef y_key = order_key(b, LLVMBuildBitCast(b, y, int_type, ""));
+  LLVMValueRef takes_x = LLVMBuildICmp(b, is_min ? LLVMIntSLT : LLVMIntSGT, x_key, y_key, "");
+  LLVMValueRef result = order_key(b, LLVMBuildSelect(b, takes_x, x_key, y_key, ""));
   LLVMValueRef has_nan = LLVMBuildFCmp(b, LLVMRealUNO, x, y, "");
-  LLVMValueRef result = LLVMBuildSelect(b, takes_x, x_bits, y_bits, "");
-  result = LLVMBuildSelect(b, is_equal, both, result, "");
   LLVMValueRef quiet = LLVMBuildBitCast(b, LLVMBuildFAdd(b, x, y, ""), int_type, "");
   return LLVMBuildBitCast(b, LLVMBuildSelect(b, has_nan, quiet, result, ""), float_type, "");
 }

@@ -236,6 +236,12 @@ static const program_t programs[] = {
      "  parallel i in 0..n { r[i] = i + 1 < n ? x[i + 1] + (y[i] != 0 ? x[i] // y[i] : 5)\n"
      "      : (n > 200 ? x[n + 7] : 9); } }\n",
      .tolerance = 0},
+    {"f16 above a constant",  // LLVM knows one operand, and would call fmaxf
+     "func f(x: f16[11], y: f16[n, 11], out r: f16[n, 11]) {\n"
+     "  parallel i in 0..n { for j in 0..11 { r[i, j] = max(x[j] + y[i, j], f16(0.0)); } } }\n"
+     "func g(x: f16[11], y: f16[n, 11], out r: f16[n, 11]) {\n"
+     "  parallel i in 0..n { for j in 0..11 { r[i, j] = min(f16(-0.0), x[j] + y[i, j]); } } }\n",
+     .tolerance = 0},
     {"gather",
      "func f(x: f32[n], h: f16[n], k: i32[n], out r: f32[n], out s: f16[n], out t: f32[n]) {\n"
      "  parallel i in 0..n { let j = i64(k[i]) % n; r[i] = x[j]; s[i] = h[j];\n"
