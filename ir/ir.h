@@ -84,6 +84,7 @@ struct qn_buffer {
   // Not 0 between the passes `reuse` and `barriers`: a row that the threads of a block share, each
   // of them having so many neighbours at a time.
   uint32_t row_lanes;
+  bool is_filled;  // passes: every element is stored before it is loaded
   qn__ir_loc_t loc;
   void* user;  // scratch of the pass or reader at work
 };

@@ -31,10 +31,13 @@ static LLVMValueRef align_value(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffe
 }
 
 // Freezes a load from an array on the stack: an uninitialised element is some value, not LLVM's
-// undef, which may differ at each use.
+// undef, which may differ at each use. A load that is not frozen folds into instructions that
+// broadcast it.
 static LLVMValueRef settled(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef load) {
   const qn__llvm_buffer_slot_t* root = qn__buf_root(buffer)->user;
-  return root->is_private ? LLVMBuildFreeze(e->fn->builder, load, "") : load;
+  return root->is_private && !qn__buf_root(buffer)->is_filled
+             ? LLVMBuildFreeze(e->fn->builder, load, "")
+             : load;
 }
 
 static LLVMValueRef plain_load(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMTypeRef type,

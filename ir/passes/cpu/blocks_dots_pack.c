@@ -152,8 +152,8 @@ static void write_word(qn__blocks_writer_t* w, qn__ir_block_t* body,
 }
 
 // Appends the words of all lines of a panel, for the word of the loop `words`. A whole panel has a
-// constant number of lines. Of others, lines beyond the edge stay as they are: nothing stores their
-// sums.
+// constant number of lines. Of other columns, those beyond the edge stay as they are: nothing
+// stores their sums.
 static void write_across(qn__blocks_writer_t* w, qn__ir_block_t* out,
                          const qn__blocks_panel_t* panel, uint32_t o, const word_loop_t* words) {
   qn__pass_builder_t* pb = w->pb;
@@ -162,9 +162,10 @@ static void write_across(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__ir_expr_t* is_whole = qn__pb_op(pb, QN_OP_LE, end, qn__pb_copy(w->pb, w->count[panel->side]));
   qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, (qn__ir_block_t){NULL, NULL});
   for (int is_edge = 0; is_edge < 2 && test; ++is_edge) {
-    qn__ir_stmt_t* lines = qn__blocks_lines(w, panel, QN_LOOP_PARALLEL, false);
+    bool is_row = panel->side == QN__PRODUCT_ROW;
+    qn__ir_stmt_t* lines = qn__blocks_lines(w, panel, QN_LOOP_PARALLEL, is_edge && is_row);
     if (!lines) return;
-    if (is_edge) lines->loop.end = qn__blocks_dot_lines(w, panel);
+    if (is_edge && !is_row) lines->loop.end = qn__blocks_dot_lines(w, panel);
     if (!lines->loop.end) return;
     write_word(w, &lines->loop.body, panel, o, words, lines->loop.var);
     qn__block_append(is_edge ? &test->if_.else_block : &test->if_.then_block, lines);

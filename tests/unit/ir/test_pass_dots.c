@@ -18,6 +18,7 @@
 #include "ir/verify.h"
 #include "support_gpu.h"
 #include "support_pass.h"
+#include "tests/support/fault.h"
 #include "tests/support/sanitized.h"
 
 enum { MAX_PARAMS = 6, BUFFER_BYTES = 1 << 15 };
@@ -338,12 +339,41 @@ static void texts_have_no_such_operators(void** state) {
   assert_null(qn__op_info((qn_op_t)(QN__OP_DOT_LAST + 1)));
 }
 
+// ---- memory
+
+static bool try_without_memory(qn_allocator_t allocator, void* user) {
+  qn__ir_body_t body;
+  qn_status_t status = qn__body_clone(&((qn_module_t*)user)->body, allocator, &body);
+  if (qn_ok(status)) {
+    qn__pass_options_t options = targets[BF16];
+    options.has_blocks = options.has_fma = true;
+    status = qn__passes_run_cpu(&body, &options);
+    qn__body_deinit(&body);
+  }
+  bool is_fine = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
+  qn_status_free(status);
+  return is_fine;
+}
+
+static void memory_runs_out(void** state) {
+  (void)state;
+  for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
+    if (!strstr(programs[i].text, "u8[k, n]") && !strstr(programs[i].text, "bf16[n, k]")) continue;
+    qn_module_t* module = NULL;
+    const char* text = programs[i].text;
+    assert_true(qn_ok(qn_module_parse(text, strlen(text), NULL, &module)));
+    assert_true(qn_fault_walk_alloc(try_without_memory, module) > 0);
+    qn_module_release(module);
+  }
+}
+
 int main(void) {
-  enum { FIXED = 3, COUNT = FIXED + QN_COUNT_OF(programs) };
+  enum { FIXED = 4, COUNT = FIXED + QN_COUNT_OF(programs) };
   struct CMUnitTest tests[COUNT] = {
       cmocka_unit_test(integers_are_exact),
       cmocka_unit_test(bf16_is_two_fma),
       cmocka_unit_test(texts_have_no_such_operators),
+      cmocka_unit_test(memory_runs_out),
   };
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
     tests[FIXED + i] = (struct CMUnitTest){.name = programs[i].name,
