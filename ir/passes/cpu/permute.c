@@ -223,7 +223,11 @@ static void visit(qn__pass_builder_t* pb, qn__ir_block_t* block) {
   while ((stmt = qn__block_pop(&rest)) != NULL) {
     if (qn__is_independent_loop(stmt) && write_nest(pb, stmt, block)) continue;
     if (qn__pb_stopped(pb)) return;
-    QN__EACH_BLOCK(stmt, inner) visit(pb, inner);
+    // Loops in lanes do not nest.
+    bool has_lanes = stmt->kind == QN__STMT_LOOP && stmt->loop.kind == QN_LOOP_VECTOR;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!has_lanes) visit(pb, inner);
+    }
     qn__block_append(block, stmt);
   }
 }

@@ -234,7 +234,11 @@ static void visit(qn__pass_builder_t* pb, qn__lanes_t* steps, qn__ir_block_t* bl
     bool is_launch = stmt->kind == QN__STMT_LOOP && stmt->loop.kind == QN_LOOP_PARALLEL;
     if (is_candidate && write_strips(pb, steps, stmt, is_launch && !is_parallel, block)) continue;
     if (qn__pb_stopped(pb)) return;
-    QN__EACH_BLOCK(stmt, inner) visit(pb, steps, inner, is_parallel || is_launch);
+    // Loops in lanes do not nest.
+    bool has_lanes = stmt->kind == QN__STMT_LOOP && stmt->loop.kind == QN_LOOP_VECTOR;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!has_lanes) visit(pb, steps, inner, is_parallel || is_launch);
+    }
     qn__block_append(block, stmt);
   }
 }

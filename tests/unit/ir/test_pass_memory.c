@@ -274,6 +274,11 @@ static void other_nests_have_no_tiles(void** state) {
   expect_no_tile(
       "func f(a: f32[n, m], s: i32[n], out b: f32[m, n]) {\n"
       "  parallel i in 0..n { parallel j in 0..m { b[j, i] = a[s[i], j]; } }\n}");
+  // Loops in lanes do not nest.
+  expect_no_tile(
+      "func f(a: f32[n, m, 4], out b: f32[4, m, n]) {\n"
+      "  vector v in 0..4 { for i in 0..n { for j in 0..m {\n"
+      "    b[v, j, i] = a[i, j, v]; } } }\n}");
 }
 
 int main(void) {
