@@ -16,6 +16,9 @@ arguments() {
     histogram) echo "--arg x=rand:u8[1000]:13 --arg counts=zeros:i32[256] --arg largest=zeros:i32[]" ;;
     newton_sqrt) echo "--arg x=rand:f32[17]:14 --arg y=zeros:f32[17]" ;;
     block_norm) echo "--arg x=rand:f32[3,300]:15 --arg y=zeros:f32[3]" ;;
+    attention)
+      echo "--arg scale=0.2 --arg q=rand:f32[1,70,3]:16 --arg k=rand:f32[1,41,3]:17" \
+        "--arg v=rand:f32[1,41,3]:18 --arg y=zeros:f32[1,70,3]" ;;
     *) fail "no arguments for the sample $1: add them here" ;;
   esac
 }
