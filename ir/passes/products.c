@@ -321,6 +321,7 @@ static void find_direction(qn__product_t* product, qn__product_operand_t* operan
   qn__ir_var_t* step = product->names[product->steps[product->step_count - 1].name].var;
   uint32_t along = contiguous_along(product, operand, step);
   operand->runs_along_step = along > across;
+  operand->runs_along_line = across > 0 && along == 0;
 }
 
 // Returns the place of the step whose variable is `expr`, or -1. It must count from 0 to `extent`.

@@ -57,6 +57,7 @@ typedef struct qn__product_operand {
   qn__product_side_t side;
   bool runs_along_step;  // neighbours in memory are neighbours in the reduction
   bool is_flat;          // so are all its steps, over all loops of the reduction
+  bool runs_along_line;  // ... or in the fastest loop of its side
   uint32_t name;         // of the variable that replaces it in the summand (qn__product_replace)
   bool is_needed[qn__product_max_names];  // names that its value uses
 } qn__product_operand_t;

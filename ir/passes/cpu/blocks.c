@@ -11,6 +11,7 @@
 //
 // Postcondition: no loop changed but nests that compute a product.
 #include "ir/passes/cpu/blocks_dots.h"
+#include "ir/passes/cpu/rows.h"
 
 enum {
   min_rows = 4,             // fewer are not worth packing
@@ -81,20 +82,53 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   return true;
 }
 
-// Opens the nest at `loop` if it computes a product that is worth blocks.
+// The forms that a product has beside its loops.
+typedef struct forms {
+  bool has_blocks, has_rows;
+  qn__blocks_shape_t blocks;
+  qn__rows_shape_t rows;
+} forms_t;
+
+// Opens the nest at `loop` if it computes a product that has a form.
 static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t* nest,
-                         qn__product_t* product, qn__blocks_shape_t* shape) {
+                         qn__product_t* product, forms_t* forms) {
   qn__nest_open(pb, loop, nest);
   if (!qn__pb_stopped(pb) && qn__product_find(pb, nest, product)) {
-    if (choose(product, shape)) {
+    *forms = (forms_t){.has_blocks = false};
+    forms->has_blocks = choose(product, &forms->blocks);
+    if (forms->has_blocks && forms->blocks.dot.op) {
       // Words of several steps are packed along one loop; the others of that side are a batch.
-      if (!shape->dot.op) return true;
       product->side_dims[QN__PRODUCT_COLUMN] &= 1U << nest->order[nest->count - 1];
-      if (choose(product, shape)) return true;
+      forms->has_blocks = choose(product, &forms->blocks);
     }
+    forms->has_rows =
+        qn__rows_choose(product, forms->blocks.min_rows, forms->blocks.dot.op != 0, &forms->rows);
+    if (forms->has_blocks || forms->has_rows) return true;
   }
   qn__nest_close(nest);
   return false;
+}
+
+// Returns `a >= b` or `a <= b`, or NULL if that holds for the constant `known`, which is no less
+// than 0 if it is known.
+static qn__ir_expr_t* test(qn__product_t* product, qn__product_side_t side, qn_op_t op, int64_t b) {
+  uint32_t dims = product->side_dims[side];
+  int64_t known = qn__product_trips(product, dims);
+  if (known >= 0 && (op == QN_OP_GE ? known >= b : known <= b)) return NULL;
+  return qn__pb_op_int(product->pb, op, qn__product_extent(product, dims), b);
+}
+
+// Makes `*block` the first choice of the `if` in front of what `*rest` does, or all if there is no
+// condition. Consumes both.
+static void choose_first(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_block_t block,
+                         qn__ir_block_t* rest) {
+  if (condition) {
+    qn__ir_stmt_t* choice = qn__pb_if(pb, condition, block);
+    if (!choice) return;
+    choice->if_.else_block = *rest;
+    block = (qn__ir_block_t){choice, choice};
+  }
+  *rest = block;
 }
 
 // Writes the statements that replace `loop`, which is in no list, to `out`. Returns false if the
@@ -102,31 +136,38 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
 static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_parallel,
                           qn__ir_block_t* out) {
   qn__nest_t nest;
-  qn__blocks_shape_t shape;
-  qn__ir_block_t few = {NULL, NULL}, blocks = {NULL, NULL};
+  forms_t forms;
+  qn__ir_block_t all = {NULL, NULL}, form = {NULL, NULL};
   qn__product_t* product = QN__ARENA_NEW(pb->arena, qn__product_t);
-  if (!product || !open_product(pb, loop, &nest, product, &shape)) return false;
-  bool is_choice = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]) < 0;
-  if (is_choice) {
-    // The loop as it was is for few rows.
+  if (!product || !open_product(pb, loop, &nest, product, &forms)) return false;
+  const qn__product_side_t row = QN__PRODUCT_ROW, column = QN__PRODUCT_COLUMN;
+  bool is_covered = (forms.has_blocks && !test(product, row, QN_OP_GE, forms.blocks.min_rows)) ||
+                    (forms.has_rows && !test(product, row, QN_OP_LE, forms.rows.max_rows) &&
+                     !test(product, column, QN_OP_GE, forms.rows.width));
+  if (!is_covered) {
+    // The loop as it was is for all other calls.
     qn__nest_close(&nest);
     const qn__ir_block_t alone = {loop, loop};
     qn__ir_subst_t subst = {.arena = pb->arena};
-    if (!qn__block_clone(&subst, &alone, &few) || !open_product(pb, loop, &nest, product, &shape)) {
+    if (!qn__block_clone(&subst, &alone, &all) || !open_product(pb, loop, &nest, product, &forms)) {
       return false;
     }
   }
   if (!qn__product_replace(product)) return false;
-  qn__blocks_write(product, &shape, is_parallel ? QN_LOOP_SERIAL : QN_LOOP_PARALLEL, &blocks);
-  if (!is_choice) {
-    *out = blocks;
-    return !qn__pb_stopped(pb);
+  const qn_loop_kind_t kind = is_parallel ? QN_LOOP_SERIAL : QN_LOOP_PARALLEL;
+  if (forms.has_blocks) {
+    qn__blocks_write(product, &forms.blocks, kind, &form);
+    choose_first(pb, test(product, row, QN_OP_GE, forms.blocks.min_rows), form, &all);
   }
-  qn__ir_expr_t* rows = qn__product_extent(product, product->side_dims[QN__PRODUCT_ROW]);
-  qn__ir_stmt_t* choice = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GE, rows, shape.min_rows), blocks);
-  if (!choice) return false;
-  choice->if_.else_block = few;
-  qn__block_append(out, choice);
+  if (forms.has_rows) {
+    form = (qn__ir_block_t){NULL, NULL};
+    qn__rows_write(product, &forms.rows, kind, &form);
+    qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.rows.max_rows);
+    qn__ir_expr_t* is_wide = test(product, column, QN_OP_GE, forms.rows.width);
+    if (is_few && is_wide) is_wide = qn__pb_op(pb, QN_OP_AND, is_few, is_wide);
+    choose_first(pb, is_wide ? is_wide : is_few, form, &all);
+  }
+  *out = all;
   return !qn__pb_stopped(pb);
 }
 

@@ -145,7 +145,8 @@ static bool any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t*)) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (is_it(stmt)) return true;
     if (stmt->kind == QN__STMT_LOOP && any(&stmt->loop.body, is_it)) return true;
-    if (stmt->kind == QN__STMT_IF && any(&stmt->if_.then_block, is_it)) return true;
+    if (stmt->kind != QN__STMT_IF) continue;
+    if (any(&stmt->if_.then_block, is_it) || any(&stmt->if_.else_block, is_it)) return true;
   }
   return false;
 }
