@@ -5,9 +5,9 @@
 // from memory once for many products. products.c recognises products, this file chooses the sizes,
 // blocks_write.c writes the code.
 //
-// Few rows use each packed column too seldom. If the number of rows is known only at the call, the
-// call chooses between blocks and the loops as they were. Sums of types below four bytes have no
-// blocks.
+// Few rows use each packed column too seldom: rows.c reads columns where they are, if those are
+// contiguous. If rows or columns are known only at the call, the call chooses among both forms and
+// the loops as they were. Sums of types below four bytes have no form.
 //
 // Postcondition: no loop changed but nests that compute a product.
 #include "ir/passes/cpu/blocks_dots.h"

@@ -211,9 +211,9 @@ static bool is_sums_of_a_task(const qn__ir_stmt_t* stmt) {
 
 static void run_cpu(void** state) {
   const program_t* program = *state;
-  static const shape_t shapes[] = {{0, 5, 4},    {5, 0, 4},   {5, 9, 0},    {1, 1, 1},
-                                   {3, 40, 9},   {4, 8, 4},   {37, 41, 13}, {12, 16, 16},
-                                   {17, 16, 33}, {50, 19, 8}, {7, 70, 21},  {33, 2, 35}};
+  static const shape_t shapes[] = {
+      {0, 5, 4},    {5, 0, 4},    {5, 9, 0},   {1, 1, 1},   {3, 40, 9},  {4, 8, 4},  {37, 41, 13},
+      {12, 16, 16}, {17, 16, 33}, {50, 19, 8}, {7, 70, 21}, {33, 2, 35}, {2, 31, 7}, {6, 33, 5}};
   qn_module_t* module = parse(program);
   for (size_t t = 0; t < QN_COUNT_OF(cpus); ++t) {
     qn__ir_body_t body;
@@ -233,6 +233,49 @@ static void run_cpu(void** state) {
     qn__body_deinit(&body);
   }
   qn_module_release(module);
+}
+
+static bool is_sums_of_few_rows(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_ALLOC && strcmp(stmt->alloc.buffer->name, "sums") == 0;
+}
+
+// Few rows read columns where they are if those are contiguous and fill vectors.
+static void few_rows_are_not_packed(void** state) {
+  (void)state;
+#define PRODUCT(m, n, b, at)                                     \
+  "func f(a: f32[" m ", k], b: f32[" b "], out c: f32[" m ", " n \
+  "]) {\n"                                                       \
+  "  parallel i in 0.." m " { parallel j in 0.." n               \
+  " {\n"                                                         \
+  "    c[i, j] = sum p in 0..k { a[i, p] * b[" at "] }; } } }"
+  static const struct {
+    program_t program;
+    bool has_rows, has_blocks;
+  } cases[] = {
+      {{"three", PRODUCT("3", "33", "k, 33", "p, j")}, true, false},
+      {{"one", PRODUCT("1", "n", "k, n", "p, j")}, true, false},
+      {{"sixteen", PRODUCT("16", "n", "k, n", "p, j")}, true, true},
+      {{"seventeen", PRODUCT("17", "n", "k, n", "p, j")}, false, true},
+      {{"unknown", PRODUCT("m", "n", "k, n", "p, j")}, true, true},
+      {{"narrow", PRODUCT("m", "10", "k, 10", "p, j")}, false, true},
+      {{"transposed", PRODUCT("m", "n", "n, k", "j, p")}, false, true},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    qn_module_t* module = parse(&cases[i].program);
+    qn__ir_body_t body;
+    assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
+    assert_true(qn_ok(qn__passes_run_cpu(&body, &cpus[1])));
+    qn__function_number(body.first);
+    bool has_rows = any(&body.first->body, is_sums_of_few_rows);
+    bool has_blocks = any(&body.first->body, is_sums_of_a_task);
+    if (has_rows != cases[i].has_rows || has_blocks != cases[i].has_blocks) {
+      fail_msg("%s: rows %d, blocks %d", cases[i].program.name, has_rows, has_blocks);
+    }
+    compare(&cases[i].program, module, &body, (shape_t){5, 37, 9}, 0);
+    qn__body_deinit(&body);
+    qn_module_release(module);
+  }
+#undef PRODUCT
 }
 
 static void run_program(void** state) {
@@ -630,14 +673,14 @@ static void memory_runs_out_on_cpus(void** state) {
 
 int main(void) {
   enum {
-    FIXED = 7,
+    FIXED = 8,
     COUNT = FIXED + 2 * QN_COUNT_OF(programs) + QN_COUNT_OF(gpu_programs) + QN_COUNT_OF(others)
   };
   struct CMUnitTest tests[COUNT] = {
       cmocka_unit_test(text_of_a_tile),          cmocka_unit_test(large_tiles),
       cmocka_unit_test(large_summands),          cmocka_unit_test(checked_builds_keep_accesses),
       cmocka_unit_test(small_targets_have_none), cmocka_unit_test(memory_runs_out),
-      cmocka_unit_test(memory_runs_out_on_cpus),
+      cmocka_unit_test(memory_runs_out_on_cpus), cmocka_unit_test(few_rows_are_not_packed),
   };
   size_t count = FIXED;
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
