@@ -28,7 +28,7 @@ enum {
   max_summand = 4  // instructions, as in blocks.c
 };
 
-typedef struct writer {
+typedef struct rows_writer {
   qn__product_t* product;
   qn__pass_builder_t* pb;
   const qn__rows_shape_t* shape;
@@ -37,15 +37,15 @@ typedef struct writer {
   qn__ir_expr_t* fresh;   // columns at the panel's begin that the panel before has stored
   qn__ir_expr_t* steps;   // of the reduction
   qn__ir_buffer_t* sums;  // [height, width]: results on their way to memory
-} writer_t;
+} rows_writer_t;
 
 // A tile of sums that registers hold.
-typedef struct tile {
+typedef struct rows_tile {
   int64_t height;
   qn__ir_expr_t* row;  // the first
   qn__ir_buffer_t* sums;
   qn__ir_expr_t* rows[height][qn__max_nest];  // values of the row loops
-} tile_t;
+} rows_tile_t;
 
 bool qn__rows_choose(const qn__product_t* product, int64_t min_packed, bool has_dot,
                      qn__rows_shape_t* shape) {
@@ -73,23 +73,24 @@ bool qn__rows_choose(const qn__product_t* product, int64_t min_packed, bool has_
   return rows <= shape->max_rows && (columns < 0 || columns >= shape->width);
 }
 
-static qn__ir_expr_t* copy(const writer_t* w, const qn__ir_expr_t* expr) {
+static qn__ir_expr_t* copy(const rows_writer_t* w, const qn__ir_expr_t* expr) {
   return qn__pb_copy(w->pb, expr);
 }
 
 // Sets the variables of a side's loops at `line`; consumes `line`.
-static void place(writer_t* w, qn__ir_block_t* out, qn__product_side_t side, qn__ir_expr_t* line) {
+static void place(rows_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
+                  qn__ir_expr_t* line) {
   qn__ir_var_t* at = qn__pb_let(w->pb, out, "at", line);
   if (at) qn__product_place(w->product, out, w->product->side_dims[side], at);
 }
 
-static qn__ir_stmt_t* vector_loop(const writer_t* w) {
+static qn__ir_stmt_t* vector_loop(const rows_writer_t* w) {
   return qn__pb_count_loop(w->pb, QN_LOOP_VECTOR, "v", qn__pb_int(w->pb, w->shape->width));
 }
 
 // Appends `let name = value` for an operand, after the lets that it needs, and sets the variable of
 // the operand. The places of its side and the step are set.
-static qn__ir_var_t* write_operand(writer_t* w, qn__ir_block_t* out,
+static qn__ir_var_t* write_operand(rows_writer_t* w, qn__ir_block_t* out,
                                    const qn__product_operand_t* operand) {
   qn__product_t* product = w->product;
   qn__product_write_lets(product, out, operand->is_needed,
@@ -99,7 +100,7 @@ static qn__ir_var_t* write_operand(writer_t* w, qn__ir_block_t* out,
 }
 
 // Appends one step of the reduction for all sums of a tile.
-static void write_step(writer_t* w, qn__ir_block_t* out, tile_t* tile, qn__ir_var_t* p) {
+static void write_step(rows_writer_t* w, qn__ir_block_t* out, rows_tile_t* tile, qn__ir_var_t* p) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
@@ -141,7 +142,8 @@ static void write_step(writer_t* w, qn__ir_block_t* out, tile_t* tile, qn__ir_va
 }
 
 // Appends the first values of a tile's sums (`is_first`), or copies the sums to `w->sums`.
-static void write_transfer(writer_t* w, qn__ir_block_t* out, const tile_t* tile, bool is_first) {
+static void write_transfer(rows_writer_t* w, qn__ir_block_t* out, const rows_tile_t* tile,
+                           bool is_first) {
   qn__pass_builder_t* pb = w->pb;
   const qn__ir_expr_t* reduce = w->product->reduce;
   for (int64_t u = 0; u < tile->height; ++u) {
@@ -158,10 +160,10 @@ static void write_transfer(writer_t* w, qn__ir_block_t* out, const tile_t* tile,
 }
 
 // Appends the kernel of a tile of `lines` rows at `row`.
-static void write_kernel(writer_t* w, qn__ir_block_t* out, int64_t lines, qn__ir_expr_t* row) {
+static void write_kernel(rows_writer_t* w, qn__ir_block_t* out, int64_t lines, qn__ir_expr_t* row) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
-  tile_t tile = {.height = lines, .row = row};
+  rows_tile_t tile = {.height = lines, .row = row};
   assert(lines <= height);
   tile.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, product->reduce->dtype, "tile", lines,
                            w->shape->width);
@@ -181,7 +183,7 @@ static void write_kernel(writer_t* w, qn__ir_block_t* out, int64_t lines, qn__ir
 }
 
 // Appends the statements of the nest for the sums of a tile.
-static void write_results(writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
+static void write_results(rows_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
                           qn__ir_expr_t* left) {
   qn__pass_builder_t* pb = w->pb;
   qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i",
@@ -202,7 +204,7 @@ static void write_results(writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
   qn__block_append(out, down);
 }
 
-static void write_tiles(writer_t* w, qn__ir_block_t* out) {
+static void write_tiles(rows_writer_t* w, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = w->pb;
   qn__ir_expr_t* tiles = qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->rows), w->shape->height);
   qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "tile", tiles);
@@ -227,7 +229,7 @@ static void write_tiles(writer_t* w, qn__ir_block_t* out) {
 void qn__rows_write(qn__product_t* product, const qn__rows_shape_t* shape, qn_loop_kind_t kind,
                     qn__ir_block_t* out) {
   qn__pass_builder_t* pb = product->pb;
-  writer_t w = {.product = product, .pb = pb, .shape = shape};
+  rows_writer_t w = {.product = product, .pb = pb, .shape = shape};
   for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
   w.rows = qn__pb_named(pb, out, "all_rows",
                         qn__product_extent(product, product->side_dims[QN__PRODUCT_ROW]));
