@@ -73,7 +73,7 @@ bool qn__blocks_open_run(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__produc
   qn__product_t* product = w->product;
   const qn__nest_t* nest = product->nest;
   uint32_t dims = product->side_dims[side];
-  *run = (qn__blocks_run_t){NULL};
+  *run = (qn__blocks_run_t){.body = NULL};
   for (uint32_t p = 0; p < nest->count; ++p) {
     if (dims >> nest->order[p] & 1) run->fastest = nest->order[p];
   }
