@@ -186,7 +186,7 @@ static gen_term_t convert(gen_t* g, qn_dtype_t sum, qn_dtype_t dtype, storage_t 
 gen_term_t gen_form_operand(gen_t* g, gen_form_t* form, qn_dtype_t sum, const gen_axis_t* given,
                             uint32_t count) {
   gen_axis_t axes[qn_generated_max_rank];
-  gen_extent_t shape[qn_generated_max_rank];
+  gen_extent_t shape[qn_generated_max_rank] = {{.text = NULL}};
   memcpy(axes, given, count * sizeof *axes);
   if (gen_chance(g, 50)) shuffle(g, axes, count);
   if (count > 1 && gen_chance(g, 4)) --count;  // the same for all of the last one
