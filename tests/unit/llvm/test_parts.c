@@ -176,7 +176,7 @@ static void parts_fail(void** state) {
       assert_int_equal(report.allocations, at < WORKSPACES ? at + 1 : WORKSPACES);
       assert_true(y[2] == 3.0F * 2.0F * (float)report.allocations);
       if (at == WORKSPACES) continue;
-      char want[16];
+      char want[32];
       (void)snprintf(want, sizeof want, "part %d", at);
       assert_int_equal(report.fail_count, 1);
       assert_string_equal(kernels->result.functions[0].sites[report.site].message, want);
