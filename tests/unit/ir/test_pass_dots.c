@@ -313,7 +313,7 @@ static void bf16_is_two_fma(void** state) {
   args[1].i = tiny | one << 16;
   assert_true(qn__scalar_op((qn_op_t)QN__OP_DOT_BF16_FAST, QN_DTYPE_F32, args, &have));
   assert_true(have.f == 1.0);
-  args[1].i = one | 0xbf80 << 16;
+  args[1].i = one - (INT64_C(0x4080) << 16);  // the upper number is -1
   assert_true(qn__scalar_op((qn_op_t)QN__OP_DOT_BF16, QN_DTYPE_F32, args, &have));
   assert_true(have.f == 0.0);
 }
