@@ -21,6 +21,7 @@ enum {
   max_summand = 4,          // instructions of a summand for the largest tile of registers
   max_rows = 120,           // of a task; a multiple of all heights
   max_rows_dot = 240,       // of a task whose products are fewer instructions
+  max_rows_gathered = 264,  // of a task whose packed columns belong to several loops
   max_stack_bytes = 65536,  // of the sums of a task, and of its packed columns
 };
 
@@ -69,14 +70,22 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   bool has_dot = qn__blocks_find_dot(product, &shape->dot);
   if (has_dot) packed_size = 4 / shape->dot.group;
   shape->depth = at_least(l1 / 2 / (shape->width * packed_size), 8, 8);
+  const uint32_t across = product->side_dims[QN__PRODUCT_COLUMN];
+  bool is_gathered = (across & (across - 1)) != 0;
+  if (steps > 0 && is_gathered) {
+    // No block of steps is much smaller than the others.
+    int64_t blocks = (steps + shape->depth / 2) / shape->depth;
+    int64_t even = blocks > 1 ? (steps + blocks - 1) / blocks : steps;
+    shape->depth = (even + 7) / 8 * 8;
+  }
   shape->words = shape->depth / shape->dot.group;
   shape->columns = at_least(part / (shape->depth * packed_size), shape->width, shape->width);
   if (columns >= 0 && shape->columns > columns) {
     shape->columns = at_least(columns + shape->width - 1, shape->width, shape->width);
   }
   // Packed columns serve more rows where products are few instructions beside those of packing.
-  int64_t most = has_dot ? max_rows_dot : max_rows;
-  int64_t sums_part = has_dot ? 2 * part : part;
+  int64_t most = has_dot ? max_rows_dot : is_gathered ? max_rows_gathered : max_rows;
+  int64_t sums_part = has_dot || is_gathered ? 2 * part : part;
   shape->rows = at_least(sums_part / (shape->columns * size), shape->height, shape->height);
   if (shape->rows > most) shape->rows = most;
   return true;

@@ -5,6 +5,7 @@
 // blocks_pack.c    packs the operands of a task
 // blocks_runs.c    loops over several loops of the program as one index space
 // blocks_inside.c  runs without their padding
+// blocks_masked.c  packs runs by masked vectors
 // blocks_kernel.c  the innermost loops of a task
 // blocks_dots.h    some steps at once, by operators of dots.inc
 #ifndef QUERN_IR_PASSES_CPU_BLOCKS_H_
@@ -141,6 +142,14 @@ qn__ir_expr_t* qn__blocks_choice(const qn__product_t* product, qn__ir_expr_t* va
 bool qn__blocks_inside(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
                        qn__ir_expr_t* condition, const qn__blocks_run_t* run,
                        qn__ir_expr_t** out_from, qn__ir_expr_t** out_to);
+
+// ---- blocks_masked.c
+
+// Packs the part of a panel that belongs to a run, for all steps, where the target has masked loads
+// and stores.
+void qn__blocks_pack_masked(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
+                            const qn__blocks_steps_t* steps, uint32_t o,
+                            const qn__blocks_run_t* run);
 
 // ---- blocks_kernel.c
 

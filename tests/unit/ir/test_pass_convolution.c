@@ -125,17 +125,34 @@ static void padding_is_part_of_an_operand(void** state) {
   (void)state;
   expect_blocks(CONVOLUTION("(" IS_INSIDE " ? x[c, r, s] : 0.0) * k[o, c, p, q]"), true);
   expect_blocks(CONVOLUTION("let v = " IS_INSIDE " ? x[c, r, s] : 0.0; k[o, c, p, q] * v"), true);
-  // Inside of the padding no element has a condition; the weights are copied as they lie.
-  static const char* const parts[] = {" in inside..outside {", " in outside..to {",
-                                      "= k[o, 0, 0, 0];"};
+}
+
+// Checks the text of a convolution after the pass.
+static void expect_parts(const char* text, const qn__pass_options_t* target,
+                         const char* const* parts, const char* missing) {
   static const qn__pass_t* const passes[] = {&qn__pass_independent, &qn__pass_block};
-  char* printed = qn_test_pass(CONVOLUTION("(" IS_INSIDE " ? x[c, r, s] : 0.0) * k[o, c, p, q]"),
-                               &targets[2], passes, QN_COUNT_OF(passes));
-  for (size_t i = 0; i < QN_COUNT_OF(parts); ++i) {
-    if (!strstr(printed, parts[i])) fail_msg("no '%s' in\n%s", parts[i], printed);
+  char* printed = qn_test_pass(text, target, passes, QN_COUNT_OF(passes));
+  for (; *parts; ++parts) {
+    if (!strstr(printed, *parts)) fail_msg("no '%s' in\n%s", *parts, printed);
   }
-  assert_null(strstr(printed, "? x["));
+  if (strstr(printed, missing)) fail_msg("'%s' in\n%s", missing, printed);
   free(printed);
+}
+
+static void padding_costs_no_condition(void** state) {
+  (void)state;
+  static const char text[] = CONVOLUTION("(" IS_INSIDE " ? x[c, r, s] : 0.0) * k[o, c, p, q]");
+  // Inside of the padding no element has a condition; the weights are copied as they lie.
+  static const char* const runs[] = {" in inside..outside {", " in outside..to {",
+                                     "= k[o, 0, 0, 0];", NULL};
+  qn__pass_options_t plain = targets[2];
+  plain.has_masked_memory = false;
+  expect_parts(text, &plain, runs, "? x[");
+  // Masks depend on no channel, whose loop is innermost.
+  static const char* const masks[] = {"l >= inside_1 && l < outside_1 ? x[c,", "= k[o, 0, 0, 0];",
+                                      "in ceildiv(skipped, 9)..ceildiv(skipped + count, 9) {",
+                                      NULL};
+  expect_parts(text, &targets[2], masks, "r < 56");
 }
 
 static void other_sums_of_sums_stay(void** state) {
@@ -168,6 +185,7 @@ int main(void) {
       cmocka_unit_test(random_convolutions_keep_their_results),
       cmocka_unit_test(memory_runs_out),
       cmocka_unit_test(padding_is_part_of_an_operand),
+      cmocka_unit_test(padding_costs_no_condition),
       cmocka_unit_test(other_sums_of_sums_stay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
