@@ -130,6 +130,27 @@ static const conf_program_t programs[] = {
              "  parallel h in 0..2 { parallel i in 0..40 { parallel j in 0..50 {\n"
              "  s[h, i, j] = sum p in 0..16 { f32(q[i, h, p]) * f32(k[j, h, p]) }; } } } }",
      .args = "below8:40x2x16 below8:50x2x16 junk:2x40x50"},
+    {.feature = "a long reduction with few results",
+     .text = "func pr_long(a: f16[16, 3000], b: f16[40, 3000], r: f32[40], out c: f32[16, 40]) {\n"
+             "  parallel i in 0..16 { parallel j in 0..40 { c[i, j] = max(r[j] +\n"
+             "  (sum p in 0..3000 { f32(a[i, p]) * f32(b[j, p]) }), 1.0); } } }",
+     .args = "below8:16x3000 below8:40x3000 below8:40 junk:16x40"},
+    {.feature = "a long reduction of bytes",
+     .text = "func pr_long_i8(a: i8[33, 1500], b: i8[1500, 20], out c: i32[33, 20]) {\n"
+             "  parallel i in 0..33 { parallel j in 0..20 {\n"
+             "  c[i, j] = sum p in 1..1500 { i32(a[i, p]) * i32(b[p, j]) }; } } }",
+     .args = "bits:33x1500 bits:1500x20 junk:33x20"},
+    {.feature = "a long minimum",
+     .text = "func pr_long_min(a: f32[40, 2048], b: f32[40, 2048], out c: f32[40, 40]) {\n"
+             "  parallel i in 0..40 { parallel j in 0..40 {\n"
+             "  c[i, j] = min p in 0..2048 { a[i, p] + b[j, p] }; } } }",
+     .args = "rand:40x2048 rand:40x2048 junk:40x40"},
+    {.feature = "a long reduction over several loops",
+     .text = "func pr_long_conv(x: f32[512, 5, 6], w: f32[32, 512, 3], out y: f32[32, 5, 4]) {\n"
+             "  parallel o in 0..32 { parallel i in 0..5 { parallel j in 0..4 {\n"
+             "  y[o, i, j] = sum c in 0..512 { sum v in 0..3 { x[c, i, j + v] * w[o, c, v] } };\n"
+             "  } } } }",
+     .args = "below8:512x5x6 below8:32x512x3 junk:32x5x4"},
     {.feature = "a convolution",
      .text = "func pr_conv(x: f16[2, 9, 10, 16], w: f16[24, 3, 3, 16], out y: f32[2, 7, 8, 24]) {\n"
              "  parallel u in 0..2 { parallel h in 0..7 { parallel v in 0..8 {\n"

@@ -223,6 +223,8 @@ static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt) {
       (!bind_slot(&binder, &stmt->loop.begin) || !bind_slot(&binder, &stmt->loop.end))) {
     return;
   }
+  qn__ir_stmt_t* parts = is_host ? qn__product_split(self->pb, stmt) : NULL;
+  if (parts) launch(self, QN__LAUNCH_ITERATIONS, parts);
   launch(self, QN__LAUNCH_ITERATIONS, stmt);
 }
 

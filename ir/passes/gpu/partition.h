@@ -61,5 +61,8 @@ bool qn__reduce_is_long(const qn__ir_expr_t* reduce);
 // Replaces the reduction at `slot` by one of partial results, and returns the parallel loop that
 // computes them. NULL without memory.
 qn__ir_stmt_t* qn__reduce_split(qn__pass_builder_t* pb, qn__ir_expr_t** slot);
+// Makes `loop` add up partial results, and returns the parallel loop that computes them, if it is a
+// product of constant extents with a long reduction and few tiles. Else NULL.
+qn__ir_stmt_t* qn__product_split(qn__pass_builder_t* pb, qn__ir_stmt_t* loop);
 
 #endif  // QUERN_IR_PASSES_GPU_PARTITION_H_

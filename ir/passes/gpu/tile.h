@@ -81,6 +81,8 @@ static inline int64_t qn__tile_offset(const qn__tile_t* tile, qn__product_side_t
 
 // ---- tile_size.c
 
+// Returns false if tiles would not be faster for so many rows and columns (-1: not constant).
+bool qn__tile_has_lines(const int64_t* lines);
 // Chooses shapes. Returns false if tiles would not be faster.
 bool qn__tile_choose(qn__tile_t* tile);
 // Returns the elements of a tile's line, with padding.

@@ -162,19 +162,22 @@ static void choose_variants(qn__tile_t* tile, const int64_t* extents) {
   }
 }
 
+bool qn__tile_has_lines(const int64_t* lines) {
+  bool has_few = true;  // caches hold the operands of so few sums
+  for (int s = 0; s < qn__product_sides; ++s) {
+    if (lines[s] >= 0 && lines[s] < fewest) return false;
+    has_few = has_few && lines[s] >= 0 && lines[s] < few;
+  }
+  return !has_few;
+}
+
 bool qn__tile_choose(qn__tile_t* tile) {
   qn__pass_builder_t* pb = tile->product.pb;
   int64_t extents[qn__product_sides], count = steps(tile);
   for (int s = 0; s < qn__product_sides; ++s) {
     extents[s] = qn__product_trips(&tile->product, tile->product.side_dims[s]);
-    if (extents[s] >= 0 && extents[s] < fewest) return false;
   }
-  if (count >= 0 && count < fewest) return false;
-  // Caches hold the operands of so few sums.
-  if (extents[QN__PRODUCT_ROW] >= 0 && extents[QN__PRODUCT_ROW] < few &&
-      extents[QN__PRODUCT_COLUMN] >= 0 && extents[QN__PRODUCT_COLUMN] < few) {
-    return false;
-  }
+  if (!qn__tile_has_lines(extents) || (count >= 0 && count < fewest)) return false;
   int64_t batch = qn__product_trips(&tile->product, qn__product_batch(&tile->product));
   tile->shape.threads = pb->threads >= 256 ? 256 : 64;
   if (tile->shape.threads > (int64_t)pb->max_threads) return false;

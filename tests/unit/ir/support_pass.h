@@ -13,8 +13,8 @@ char* qn_test_pass(const char* text, const qn__pass_options_t* options,
                    const qn__pass_t* const* passes, size_t pass_count);
 
 // The same with one pass; then the printed text must hold the lines of `expected` one after the
-// other, in this order, spaces at the ends of lines aside. A line that begins with "!" must not
-// appear before the next one is found (or before the end).
+// other, in this order, spaces at the ends of lines aside. What follows a "!" must not
+// appear in any line before the next one is found (or before the end).
 void qn_test_expect(const qn__pass_t* pass, const qn__pass_options_t* options, const char* text,
                     const char* expected);
 void qn_test_expect_all(const qn__pass_t* const* passes, size_t pass_count,

@@ -360,6 +360,55 @@ static void few_tiles(void** state) {
                      "alloc acc: f32[16] in local;\n");
 }
 
+// A result with few tiles and a long reduction. 1500 steps are parts of 768 and of 732.
+static const program_t split_programs[] = {
+    {"parts of a sum, and a rest",
+     "func f(a: i8[40, 1500], b: i8[33, 1500], bias: i32[33], out c: i32[40, 33]) {\n"
+     "  parallel i in 0..40 { parallel j in 0..33 { let twice = bias[j] * 2;\n"
+     "  let s = sum p in 0..1500 { i32(a[i, p]) * i32(b[j, p]) };\n"
+     "  if i != j { c[i, j] = max(s + twice, 0); } } } }",
+     true},
+    {"parts of the channels of a convolution",
+     "func f(x: i8[256, 6, 7], w: i8[16, 256, 3, 3], out y: i32[2, 16, 4, 4]) {\n"
+     "  parallel u in 1..2 { parallel o in 0..16 { parallel i in 0..4 { parallel j in 0..4 {\n"
+     "  y[u, o, i, j] = sum c in 0..256 { sum h in 0..3 { sum v in 0..3 {\n"
+     "  i32(x[c, i + h, j + v]) * i32(w[o, c, h, v]) } } }; } } } } }",
+     false},
+    {"parts of shortest ways",
+     "func f(a: f32[16, 1030], b: f32[1030, 30], out c: f32[16, 30]) {\n"
+     "  parallel i in 0..16 { parallel j in 0..30 {\n"
+     "  c[i, j] = min p in 2..1030 { a[i, p] + b[p, j] }; } } }",
+     false},
+};
+
+static void split_reductions(void** state) {
+  (void)state;
+  qn__pass_options_t options = target(12);
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, split_programs[0].text,
+                     "alloc partial: i32[2, 1320] in global;\n block.x block in 0..8 {\n"
+                     "wait 1;\n partial[batch, row * 33 + column] = acc[0];\n"
+                     "!multiply\n block.x block in 0..6 {\n");
+  for (size_t i = 0; i < QN_COUNT_OF(split_programs); ++i) {
+    const program_t* program = &split_programs[i];
+    qn_module_t* module = parse(program);
+    qn__ir_body_t body;
+    map(program->name, module, &options, &body);
+    assert_string_equal(body.first->body.first->alloc.buffer->name, "partial");
+    compare(program, module, &body, (shape_t){0, 0, 0});
+    qn__body_deinit(&body);
+    // Enough tiles, and checks that name an iteration.
+    for (int k = 0; k < 2; ++k) {
+      qn__pass_options_t other = target(k == 0 ? 1 : 12);
+      other.is_checked = k == 1;
+      map(program->name, module, &other, &body);
+      assert_int_equal(body.first->body.first->kind, QN__STMT_LOOP);
+      qn__body_deinit(&body);
+    }
+    qn_test_map_without_memory(module, &options);
+    qn_module_release(module);
+  }
+}
+
 static void memory_runs_out(void** state) {
   (void)state;
   qn_module_t* module = parse(&programs[QN_COUNT_OF(programs) - 1]);
@@ -465,6 +514,7 @@ int main(void) {
       cmocka_unit_test(rounding_to_tf32),
       cmocka_unit_test(problems),
       cmocka_unit_test(few_tiles),
+      cmocka_unit_test(split_reductions),
   };
   struct CMUnitTest tests[QN_COUNT_OF(programs) + QN_COUNT_OF(others) + QN_COUNT_OF(fixed)];
   size_t count = 0;
