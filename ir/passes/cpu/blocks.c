@@ -18,16 +18,27 @@ enum {
   min_rows_transposed = 8,  // of columns that are contiguous along the reduction
   min_columns = 8,          // fewer leave vectors empty
   min_steps = 4,
-  max_summand = 4,          // instructions of a summand for the largest tile of registers
-  max_rows = 120,           // of a task; a multiple of all heights
-  max_rows_dot = 240,       // of a task whose products are fewer instructions
-  max_rows_gathered = 264,  // of a task whose packed columns belong to several loops
-  max_stack_bytes = 65536,  // of the sums of a task, and of its packed columns
+  max_summand = 4,           // instructions of a summand for the largest tile of registers
+  max_rows = 192,            // of a task; a multiple of all heights
+  max_rows_gathered = 264,   // of a task whose packed columns belong to several loops
+  max_words = 256,           // of a packed line
+  max_stack_bytes = 131072,  // of the sums of a task, and of its packed columns
 };
 
 // Returns the largest multiple of `step` up to `value`, but at least `minimum`.
 static int64_t at_least(int64_t value, int64_t minimum, int64_t step) {
   return value < minimum ? minimum : value / step * step;
+}
+
+static int64_t at_most(int64_t value, int64_t maximum) {
+  return value < maximum ? value : maximum;
+}
+
+// Returns the least multiple of `step` that is at least `extent`, or the largest number if that is
+// not known.
+static int64_t round_up(int64_t extent, int64_t step) {
+  if (extent < 0 || extent > INT64_MAX - step) return INT64_MAX;
+  return extent < step ? step : (extent + step - 1) / step * step;
 }
 
 // Returns false if blocks would not be faster.
@@ -62,32 +73,32 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   // Four rows of two vectors hide the latency of additions where there are 32 registers.
   shape->edge_height = shape->height / (has_many_registers && !is_large ? 3 : 2);
   shape->width = 2 * (int64_t)options->vector_bytes / size;
-  // A panel of columns fills half of the first cache. The sums of a task and its packed columns
-  // fill an eighth of the second each, so that the rows of other panels stay there, too.
+  // A panel of columns fills the first cache at most: it is read in order, so the rows of a tile
+  // stay there. The packed columns of a task fill an eighth of the second cache.
   int64_t l1 = options->l1_bytes ? options->l1_bytes : 32768;
   int64_t part = (options->l2_bytes ? options->l2_bytes : 524288) / 8;
   if (part > max_stack_bytes) part = max_stack_bytes;
-  bool has_dot = qn__blocks_find_dot(product, &shape->dot);
-  if (has_dot) packed_size = 4 / shape->dot.group;
-  shape->depth = at_least(l1 / 2 / (shape->width * packed_size), 8, 8);
+  if (qn__blocks_find_dot(product, &shape->dot)) packed_size = 4 / shape->dot.group;
+  // Columns of several loops cost more to pack: they serve more rows, in shorter blocks.
   const uint32_t across = product->side_dims[QN__PRODUCT_COLUMN];
   bool is_gathered = (across & (across - 1)) != 0;
+  int64_t share = is_gathered ? 2 : 1;
+  shape->depth = at_most(at_least(l1 / share / (shape->width * packed_size), 8, 8),
+                         max_words * shape->dot.group);
   if (steps > 0 && is_gathered) {
     // No block of steps is much smaller than the others.
     int64_t blocks = (steps + shape->depth / 2) / shape->depth;
     int64_t even = blocks > 1 ? (steps + blocks - 1) / blocks : steps;
-    shape->depth = (even + 7) / 8 * 8;
+    shape->depth = round_up(even, 8);
   }
+  shape->columns =
+      at_least(part / share / (shape->depth * packed_size), shape->width, shape->width);
+  shape->columns = at_most(shape->columns, round_up(columns, shape->width));
+  shape->depth = at_most(shape->depth, round_up(steps, 8));
   shape->words = shape->depth / shape->dot.group;
-  shape->columns = at_least(part / (shape->depth * packed_size), shape->width, shape->width);
-  if (columns >= 0 && shape->columns > columns) {
-    shape->columns = at_least(columns + shape->width - 1, shape->width, shape->width);
-  }
-  // Packed columns serve more rows where products are few instructions beside those of packing.
-  int64_t most = has_dot ? max_rows_dot : is_gathered ? max_rows_gathered : max_rows;
-  int64_t sums_part = has_dot || is_gathered ? 2 * part : part;
-  shape->rows = at_least(sums_part / (shape->columns * size), shape->height, shape->height);
-  if (shape->rows > most) shape->rows = most;
+  shape->rows = at_least(part / (shape->columns * size), shape->height, shape->height);
+  int64_t most = is_gathered ? max_rows_gathered : max_rows;
+  shape->rows = at_most(at_most(shape->rows, most), round_up(rows, shape->height));
   return true;
 }
 

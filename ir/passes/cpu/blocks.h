@@ -74,6 +74,8 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
 typedef struct qn__blocks_steps {
   qn__ir_expr_t* first;
   qn__ir_expr_t* count;
+  qn__ir_expr_t* is_first;  // conditions; NULL: these are all steps
+  qn__ir_expr_t* is_last;
 } qn__blocks_steps_t;
 
 // Returns true if the packed operand is contiguous along the steps, as it is in memory. The kernel

@@ -1,7 +1,7 @@
 // ir/passes/cpu/blocks_kernel.c: the innermost loops of a task.
 //
 //   alloc t: [height, width] in local;               // registers
-//   vector v { t[u, v] = acc[row + u, panel * width + v]; }  // for each u
+//   vector v { t[u, v] = acc[row + u, panel * width + v]; }  // for each u; 0 in the first block
 //   for p in 0..count {
 //     let a_u = rows[u, p]; ...
 //     vector v { let b = columns[panel * depth + p, v]; t[u, v] = fma(a_u, b, t[u, v]); ... }
@@ -34,10 +34,13 @@ static qn__ir_expr_t* row_of(const kernel_t* self, int64_t u) {
   return qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, tile->row), line);
 }
 
-// Copies the tile from or to the sums of the task.
-static void write_transfer(kernel_t* self, qn__ir_block_t* out, bool is_load) {
+typedef enum transfer { transfer_begin, transfer_load, transfer_store } transfer_t;
+
+// Sets the tile to its first value, or copies it from or to the sums of the task.
+static void write_transfer(kernel_t* self, qn__ir_block_t* out, transfer_t kind) {
   qn__blocks_writer_t* w = self->w;
   qn__pass_builder_t* pb = w->pb;
+  const qn__ir_expr_t* reduce = w->product->reduce;
   for (int64_t u = 0; u < self->tile->height; ++u) {
     qn__ir_stmt_t* loop = vector_loop(self, "v");
     if (!loop) return;
@@ -46,21 +49,38 @@ static void write_transfer(kernel_t* self, qn__ir_block_t* out, bool is_load) {
         qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->width);
     column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
     qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
-    qn__ir_expr_t* value = NULL;
-    if (!is_load) {
-      value = qn__pb_load(pb, self->sums, qn__pb_int(pb, u), own);
+    qn__ir_stmt_t* store = NULL;
+    if (kind == transfer_store) {
+      store = qn__pb_store(pb, w->acc, row, column,
+                           qn__pb_load(pb, self->sums, qn__pb_int(pb, u), own));
     } else {
-      value = qn__pb_load(pb, w->acc, row, qn__pb_copy(pb, column));
+      qn__ir_expr_t* value = kind == transfer_load
+                                 ? qn__pb_load(pb, w->acc, row, qn__pb_copy(pb, column))
+                                 : qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype);
       if (w->moved) {
-        value = qn__pb_op(pb, QN_OP_SUB, value,
-                          qn__pb_load(pb, w->moved, qn__pb_copy(pb, column), NULL));
+        value = qn__pb_op(pb, QN_OP_SUB, value, qn__pb_load(pb, w->moved, column, NULL));
       }
+      store = qn__pb_store(pb, self->sums, qn__pb_int(pb, u), own, value);
     }
-    qn__ir_stmt_t* store = is_load ? qn__pb_store(pb, self->sums, qn__pb_int(pb, u), own, value)
-                                   : qn__pb_store(pb, w->acc, row, column, value);
     qn__pb_append(&loop->loop.body, store);
     qn__block_append(out, loop);
   }
+}
+
+// Appends the first values of the tile.
+static void write_begin(kernel_t* self, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = self->w->pb;
+  const qn__ir_expr_t* is_first = self->tile->steps->is_first;
+  if (!is_first) {
+    write_transfer(self, out, transfer_begin);
+    return;
+  }
+  qn__ir_block_t begin = {NULL, NULL};
+  write_transfer(self, &begin, transfer_begin);
+  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_copy(pb, is_first), begin);
+  if (!test) return;
+  write_transfer(self, &test->if_.else_block, transfer_load);
+  qn__block_append(out, test);
 }
 
 // Appends the loop variables of `side` at line `line` of the task, or at the last line if it is
@@ -168,12 +188,12 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
     }
   }
   if (qn__pb_stopped(pb)) return;
-  write_transfer(&self, out, true);
+  write_begin(&self, out);
   const qn__ir_expr_t* count = tile->steps->count;
   qn__ir_stmt_t* loop = qn__pb_count_loop(
       pb, QN_LOOP_SERIAL, "p", w->dot_op ? qn__blocks_dot_words(w, count) : qn__pb_copy(pb, count));
   if (!loop) return;
   write_step(&self, &loop->loop.body, loop->loop.var);
   qn__block_append(out, loop);
-  write_transfer(&self, out, false);
+  write_transfer(&self, out, transfer_store);
 }

@@ -120,7 +120,11 @@ qn__blocks_loop_t qn__blocks_each_step(qn__blocks_writer_t* w, qn__ir_block_t* o
   const qn__product_step_t* fastest = &product->steps[product->step_count - 1];
   if (product->step_count > 1) {
     qn__blocks_run_t run;
-    if (!open_run(w, out, steps->first, steps->count, fastest->extent, &run)) return none;
+    // Without steps an extent may be 0. Then there are no runs.
+    qn__ir_expr_t* extent = copy(w, fastest->extent);
+    if (qn__product_steps(product) <= 0) extent = qn__pb_op_int(pb, QN_OP_MAX, extent, 1);
+    extent = qn__pb_named(pb, out, "extent", extent);
+    if (!extent || !open_run(w, out, steps->first, steps->count, extent, &run)) return none;
     // The slower variables are those of the run's first step.
     qn__ir_expr_t* first =
         qn__pb_op(pb, QN_OP_MUL, qn__pb_use(pb, run.number), copy(w, fastest->extent));

@@ -1,15 +1,17 @@
 // ir/passes/cpu/blocks_write.c: writes a product as tasks that each compute a block of the result.
 //
 //   parallel task in 0..batch * ceildiv(M, rows) * ceildiv(N, columns) {
-//     alloc acc: [rows, columns] in local;                 // 0 everywhere
+//     alloc acc: [rows, columns] in local;
 //     for block in 0..ceildiv(K, depth) {
 //       pack the columns' operands: panels of `width` columns, contiguous along the column
 //       for i in 0..ceildiv(rows, height) {
 //         pack the rows' operands of one tile
 //         for j in 0..ceildiv(columns, width) { the tile of registers (blocks_kernel.c) }
+//         if this is the last block of steps {
+//           for r in the tile's rows { for j { C[first_row + r, first_column + j] = acc[r, j]; } }
+//         }
 //       }
 //     }
-//     for i { for j { C[first_row + i, first_column + j] = acc[i, j]; } }
 //   }
 //
 // 1. A packed operand holds the value that the program computes from its loads, so that conversions
@@ -57,21 +59,37 @@ static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   qn__product_t* product = w->product;
   const qn__blocks_shape_t* shape = w->shape;
   qn__pass_builder_t* pb = w->pb;
-  const qn__ir_expr_t* reduce = product->reduce;
-  w->acc =
-      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, reduce->dtype, "acc", shape->rows, shape->columns);
+  w->acc = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, product->reduce->dtype, "acc", shape->rows,
+                        shape->columns);
   qn__blocks_pack_buffers(w, out);
   if (shape->dot.op) qn__blocks_dot_buffers(w, out);
-  qn__ir_stmt_t* rows =
-      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, w->count[QN__PRODUCT_ROW]));
-  qn__ir_stmt_t* columns =
-      qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", qn__pb_int(pb, shape->columns));
-  if (!rows || !columns) return;
-  qn__ir_expr_t* value = qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype);
-  qn__pb_append(&columns->loop.body, qn__pb_store(pb, w->acc, qn__pb_use(pb, rows->loop.var),
-                                                  qn__pb_use(pb, columns->loop.var), value));
-  qn__block_append(&rows->loop.body, columns);
-  qn__block_append(out, rows);
+  // Kernels of the exact form store fewer rows beyond the edge than others load.
+  if (w->acc) w->acc->is_filled = !w->least;
+}
+
+// ---- results
+
+// Appends the stores of the results of the tile at `row`, of which the task has `left` rows.
+static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__ir_expr_t* row,
+                          const qn__ir_expr_t* left) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* down = qn__pb_count_loop(
+      pb, QN_LOOP_SERIAL, "i", qn__pb_op_int(pb, QN_OP_MIN, copy(w, left), w->shape->height));
+  if (!down) return;
+  qn__ir_expr_t* own = qn__pb_op(pb, QN_OP_ADD, copy(w, row), qn__pb_use(pb, down->loop.var));
+  own = qn__pb_named(pb, &down->loop.body, "own", own);
+  qn__ir_var_t* at =
+      qn__pb_let(pb, &down->loop.body, "at",
+                 qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[QN__PRODUCT_ROW]), copy(w, own)));
+  if (!at) return;
+  qn__product_place(product, &down->loop.body, product->side_dims[QN__PRODUCT_ROW], at);
+  qn__blocks_loop_t across =
+      qn__blocks_each_line(w, &down->loop.body, QN__PRODUCT_COLUMN, w->first[QN__PRODUCT_COLUMN],
+                           w->count[QN__PRODUCT_COLUMN]);
+  if (!across.body) return;
+  qn__product_write_body(product, across.body, qn__pb_load(pb, w->acc, own, across.line));
+  qn__block_append(out, down);
 }
 
 // ---- the loops over tiles
@@ -120,6 +138,7 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__ir_expr_t* left = qn__pb_named(
       pb, body, "left", qn__pb_op(pb, QN_OP_SUB, copy(w, w->count[QN__PRODUCT_ROW]), copy(w, row)));
   if (!row || !left) return;
+  const qn__ir_expr_t* left_rows = left;
   qn__blocks_pack(w, body, row, NULL, steps);
   // Few rows at the edge are done by kernels of few rows.
   qn__ir_block_t whole = {NULL, NULL};
@@ -139,46 +158,41 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
     w->dot_op = shape->dot.op;
   }
   qn__block_append(body, test);
+  // The stores overlap with the next tile's work.
+  if (!steps->is_last) {
+    write_results(w, body, row, left_rows);
+  } else {
+    qn__ir_block_t results = {NULL, NULL};
+    write_results(w, &results, row, left_rows);
+    qn__pb_append(body, qn__pb_if(pb, copy(w, steps->is_last), results));
+  }
   qn__block_append(out, down);
 }
 
 static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = w->pb;
-  int64_t depth = w->shape->depth;
-  qn__ir_stmt_t* loop = qn__pb_count_loop(
-      pb, QN_LOOP_SERIAL, "block", qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->steps), depth));
+  int64_t depth = w->shape->depth, all = qn__product_steps(w->product);
+  qn__ir_expr_t* blocks = qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->steps), depth);
+  // Without steps there are results.
+  if (all <= 0) blocks = qn__pb_op_int(pb, QN_OP_MAX, blocks, 1);
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "block", blocks);
   if (!loop) return;
   qn__ir_block_t* body = &loop->loop.body;
-  qn__blocks_steps_t steps;
+  qn__blocks_steps_t steps = {.first = NULL};
   steps.first = qn__pb_named(pb, body, "done",
                              qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), depth));
   qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, w->steps), copy(w, steps.first));
   steps.count = qn__pb_named(pb, body, "count", qn__pb_op_int(pb, QN_OP_MIN, left, depth));
   if (!steps.count || !steps.first) return;
+  if (all < 0 || all > depth) {
+    qn__ir_expr_t* end = qn__pb_op(pb, QN_OP_ADD, copy(w, steps.first), copy(w, steps.count));
+    steps.is_first = qn__pb_op_int(pb, QN_OP_EQ, copy(w, steps.first), 0);
+    steps.is_last =
+        qn__pb_named(pb, body, "is_last", qn__pb_op(pb, QN_OP_EQ, end, copy(w, w->steps)));
+    if (!steps.is_first || !steps.is_last) return;
+  }
   write_tiles(w, body, &steps);
   qn__block_append(out, loop);
-}
-
-// ---- results
-
-static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out) {
-  qn__product_t* product = w->product;
-  qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* down =
-      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, w->count[QN__PRODUCT_ROW]));
-  if (!down) return;
-  qn__ir_expr_t* row =
-      qn__pb_op(pb, QN_OP_ADD, copy(w, w->first[QN__PRODUCT_ROW]), qn__pb_use(pb, down->loop.var));
-  qn__ir_var_t* at = qn__pb_let(pb, &down->loop.body, "at", row);
-  if (!at) return;
-  qn__product_place(product, &down->loop.body, product->side_dims[QN__PRODUCT_ROW], at);
-  qn__blocks_loop_t across =
-      qn__blocks_each_line(w, &down->loop.body, QN__PRODUCT_COLUMN, w->first[QN__PRODUCT_COLUMN],
-                           w->count[QN__PRODUCT_COLUMN]);
-  if (!across.body) return;
-  qn__product_write_body(product, across.body,
-                         qn__pb_load(pb, w->acc, qn__pb_use(pb, down->loop.var), across.line));
-  qn__block_append(out, down);
 }
 
 // ---- all
@@ -212,6 +226,5 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
   write_buffers(w, body);
   write_steps(w, body);
   if (qn__pb_stopped(pb)) return;
-  write_results(w, body);
   qn__block_append(out, loop);
 }
