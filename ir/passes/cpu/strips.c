@@ -18,8 +18,9 @@
 // 3. A value that a later loop over the columns uses, and a local buffer, get an element for each
 //    column of the strip. They have constant sizes and lie on the stack of a task.
 // 4. Only loops whose accesses are contiguous along the columns, and are not along an inner loop,
-//    change. Sums of products of which one operand is the same for all columns do not: registers
-//    hold their sums.
+//    change. A reduction that reads values which all columns share does not: the pass `blocks`
+//    takes it, or registers hold its sums. A loop of statements with such values changes: the
+//    order of its sums is fixed, so that only other columns can fill the lanes.
 //
 // Postcondition: no loop changed but those; what is inside of a strip has no launches.
 #include "ir/passes/cpu/strips.h"
@@ -41,7 +42,6 @@ typedef struct survey {
   qn__lanes_t* steps;  // facts about an inner loop or reduction
   uint32_t columns;    // accesses that are contiguous along the columns, not along the steps
   bool has_broadcast;  // reads values of a step that all columns share
-  bool has_store;      // to memory that outlives the iteration
   bool is_short;       // registers hold all steps
   bool is_unfit;
   int64_t bytes;  // of the strip's buffers for a column
@@ -78,7 +78,6 @@ static bool survey_access(void* context, const qn__ir_ref_t* ref) {
   if (lanes->is_private[qn__buf_root(buffer)->id]) return true;
   qn__lanes_reach_t across = qn__lanes_reach(lanes, buffer, *ref->indices);
   qn__lanes_reach_t along = qn__lanes_reach(self->steps, buffer, *ref->indices);
-  if (ref->kind == QN__REF_STORE) self->has_store = true;
   if (across == QN__REACH_UNIFORM) self->has_broadcast |= along != QN__REACH_UNIFORM;
   if (across == QN__REACH_SCATTERED) self->is_unfit = true;
   if (across == QN__REACH_CONTIGUOUS) {
@@ -94,7 +93,7 @@ static void survey_steps(survey_t* self, qn__ir_var_t* var, qn__ir_expr_t* begin
   if (!qn__strip_spans(self->strip, begin, end)) self->is_unfit = true;
   int64_t trips = qn__const_trips(begin, end);
   self->is_short = trips >= 0 && trips <= qn__strip_short;
-  self->has_broadcast = self->has_store = false;
+  self->has_broadcast = false;
   qn__lanes_enter(self->steps, var, body);
 }
 
@@ -151,8 +150,6 @@ static void survey_block(survey_t* self, qn__ir_block_t* block) {
       case QN__STMT_LOOP:
         survey_steps(self, stmt->loop.var, stmt->loop.begin, stmt->loop.end, &stmt->loop.body);
         (void)qn__block_each_ref(&stmt->loop.body, survey_access, self);
-        // Registers hold sums of products.
-        if (self->has_broadcast && !self->has_store) self->is_unfit = true;
         if (!self->is_unfit) survey_block(self, &stmt->loop.body);
         break;
       default:

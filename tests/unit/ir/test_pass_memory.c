@@ -168,6 +168,21 @@ static void loops_down_columns(void** state) {
       "parallel j in first..limit {\n"
       "s[0, j - first] = s[0, j - first] + a[i, j];\n"
       "b[i, j] = s[0, j - first];\n");
+  // A product whose sum is a loop of statements: the order of the sum is fixed.
+  expect_strips(
+      "func f(a: f32[n, k], b: f32[k, m], out c: f32[n, m]) {\n"
+      "  parallel i in 0..n { parallel j in 0..m {\n"
+      "    alloc s: f32[1] in local;\n"
+      "    s[0] = 0.0;\n"
+      "    for p in 0..k { s[0] = s[0] + a[i, p] * b[p, j]; }\n"
+      "    c[i, j] = s[0];\n"
+      "  } }\n"
+      "}",
+      "alloc s: f32[1, 4096] in local;\n"
+      "for p in 0..k {\n"
+      "parallel j in first..limit {\n"
+      "s[0, j - first] = s[0, j - first] + a[i, p] * b[p, j];\n"
+      "c[i, j] = s[0, j - first];\n");
 }
 
 // The strip's loops must not appear.
