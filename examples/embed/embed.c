@@ -25,11 +25,12 @@ typedef struct run {
   weights_t weights;
   kernels_t kernels;
   model_t model;
-  int64_t* order;     // sentences by length, [count]
-  int64_t* ids;       // one batch, padded
-  int64_t* lengths;   // one batch
-  float* batch_out;   // one batch
-  float* embeddings;  // [sentences, WIDTH], by place in the golden files
+  int64_t* order;      // the sentences as they are embedded, [count]
+  int64_t* ids;        // one batch, its sentences one after another
+  int64_t* positions;  // the same
+  int64_t* offsets;    // one batch
+  float* batch_out;    // one batch
+  float* embeddings;   // [sentences, WIDTH], by place in the golden files
   int64_t start_ns;
   report_t report;
 } run_t;
@@ -48,7 +49,7 @@ static bool has_compiler_mapped(void) {
   return is_found;
 }
 
-// Orders the sentences by length, so that a batch has little padding, and makes the buffers.
+// Orders the sentences and makes the buffers.
 static qn_status_t prepare(run_t* run) {
   const golden_t* golden = &run->golden;
   report_t* report = &run->report;
@@ -62,40 +63,51 @@ static qn_status_t prepare(run_t* run) {
   const size_t batch = (size_t)report->batch;
   run->order = malloc(count * sizeof *run->order);
   run->ids = malloc(batch * (size_t)golden->longest * sizeof *run->ids);
-  run->lengths = malloc(batch * sizeof *run->lengths);
+  run->positions = malloc(batch * (size_t)golden->longest * sizeof *run->positions);
+  run->offsets = malloc((batch + 1) * sizeof *run->offsets);
   run->batch_out = malloc(batch * WIDTH * sizeof *run->batch_out);
   run->embeddings = malloc(count * WIDTH * sizeof *run->embeddings);
-  if (run->order == NULL || run->ids == NULL || run->lengths == NULL || run->batch_out == NULL ||
-      run->embeddings == NULL) {
+  if (run->order == NULL || run->ids == NULL || run->positions == NULL || run->offsets == NULL ||
+      run->batch_out == NULL || run->embeddings == NULL) {
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the batches");
   }
   for (int64_t i = 0; i < golden->count; ++i) {
     int64_t at = i;
-    for (; at > 0 && golden->lengths[run->order[at - 1]] > golden->lengths[i]; --at) {
+    for (; options->is_sorted && at > 0 && golden->lengths[run->order[at - 1]] > golden->lengths[i];
+         --at) {
       run->order[at] = run->order[at - 1];
     }
     run->order[at] = i;
   }
   for (int64_t i = 0; i < report->sentence_count; ++i) {
-    report->token_count += golden->lengths[run->order[i]];
+    const int64_t length = golden->lengths[run->order[i]];
+    report->token_count += length;
+    report->shortest = i == 0 || length < report->shortest ? length : report->shortest;
+    report->longest = length > report->longest ? length : report->longest;
   }
-  report->shortest = golden->lengths[run->order[0]];
-  report->longest = golden->lengths[run->order[report->sentence_count - 1]];
   return model_create(&run->weights, &run->kernels, report->batch * report->longest, &run->model);
 }
 
 // Embeds the sentences order[first .. first + count).
 static qn_status_t embed_batch(run_t* run, int64_t first, int64_t count) {
   const golden_t* golden = &run->golden;
-  // The last sentence of the batch is its longest.
-  const int64_t length = golden->lengths[run->order[first + count - 1]];
+  batch_t batch = {.sentence_count = count,
+                   .ids = run->ids,
+                   .positions = run->positions,
+                   .offsets = run->offsets};
   for (int64_t i = 0; i < count; ++i) {
     const int64_t sentence = run->order[first + i];
-    run->lengths[i] = golden->lengths[sentence];
-    memcpy(run->ids + i * length, golden->ids + sentence * golden->longest,
-           (size_t)length * sizeof *run->ids);
+    const int64_t length = golden->lengths[sentence];
+    run->offsets[i] = batch.token_count;
+    for (int64_t k = 0; k < length; ++k, ++batch.token_count) {
+      run->ids[batch.token_count] = golden->ids[sentence * golden->longest + k];
+      run->positions[batch.token_count] = k;
+    }
+    batch.longest = length > batch.longest ? length : batch.longest;
+    batch.square_count += length * length;
   }
-  TRY(model_embed(&run->model, count, length, run->ids, run->lengths, run->batch_out));
+  run->offsets[count] = batch.token_count;
+  TRY(model_embed(&run->model, &batch, run->batch_out));
   for (int64_t i = 0; i < count; ++i) {
     memcpy(run->embeddings + run->order[first + i] * WIDTH, run->batch_out + i * WIDTH,
            WIDTH * sizeof *run->embeddings);
@@ -209,7 +221,8 @@ static void release(run_t* run) {
   golden_free(&run->golden);
   free(run->order);
   free(run->ids);
-  free(run->lengths);
+  free(run->positions);
+  free(run->offsets);
   free(run->batch_out);
   free(run->embeddings);
 }

@@ -1,6 +1,5 @@
 // kernels.c: from files of IR text to functions. It is all that a program must do to use quern:
-// make an
-// engine and a target, parse a module, look a function up.
+// make an engine and a target, parse a module, look a function up.
 #include "kernels.h"
 
 #include "quern/device.h"
@@ -16,11 +15,8 @@
 enum { TEXT_LIMIT_BYTES = 1 << 20 };
 static const int64_t FLUSH_NS = 60000000000;
 
-static const struct {
-  const char* name;
-  bool is_product;
-} known[KERNEL_COUNT] = {
-#define X(id, name, is_product) {name, is_product},
+static const char* const names[KERNEL_COUNT] = {
+#define X(id, name) name,
     KERNELS(X)
 #undef X
 };
@@ -57,13 +53,8 @@ static qn_status_t read_text(const char* path, char** out_text, size_t* out_size
 static qn_status_t load_kernel(kernels_t* kernels, const char* directory,
                                const qn_lookup_options_t* options, int id) {
   kernel_t* kernel = &kernels->all[id];
-  char folder[24] = "";
-  if (known[id].is_product) {
-    snprintf(folder, sizeof folder, "rows%d/", (int)kernels->row_tile);
-  }
   char path[4096];
-  const int length = snprintf(path, sizeof path, "%s/%s%s.qn", directory, folder, kernel->name);
-  if (length >= (int)sizeof path) {
+  if (snprintf(path, sizeof path, "%s/%s.qn", directory, kernel->name) >= (int)sizeof path) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the path of the kernels is too long");
   }
   const int64_t start_ns = now_ns();
@@ -129,27 +120,17 @@ static qn_status_t load_all(kernels_t* kernels, const char* directory,
   return first;
 }
 
-// Returns the height of a tile: as many sums in registers as the machine can keep busy (see
-// kernels/rows12/linear.qn). A GPU has a thread for each sum instead.
-static int64_t choose_row_tile(const qn_target_t* target) {
-  int64_t vector_bits = 0;
-  const char* kind = qn_target_kind(target);
-  if (strcmp(kind, "cuda") == 0 || strcmp(kind, "vulkan") == 0) return 1;
-  return qn_target_get_int(target, "vector_width", &vector_bits) && vector_bits >= 512 ? 12 : 6;
-}
-
 qn_status_t kernels_load(const char* directory, const char* target,
                          const qn_lookup_options_t* options, kernels_t* out_kernels) {
   memset(out_kernels, 0, sizeof *out_kernels);
   for (int i = 0; i < KERNEL_COUNT; ++i) {
-    out_kernels->all[i].name = known[i].name;
+    out_kernels->all[i].name = names[i];
   }
   qn_status_t status = qn_target_parse(target, &out_kernels->target);
   if (qn_ok(status)) {
     status = place_open(out_kernels->target, &out_kernels->place);
   }
   if (qn_ok(status)) {
-    out_kernels->row_tile = choose_row_tile(out_kernels->target);
     status = qn_engine_create(NULL, &out_kernels->engine);
   }
   if (qn_ok(status)) {

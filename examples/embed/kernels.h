@@ -7,22 +7,19 @@
 
 #include "place.h"
 
-// The enumerator, the name of both the function and its file, and whether it is a product: those
-// are written for one height of the register tile, in the folder rows6/ or rows12/.
+// The enumerator, and the name of both the function and its file.
 // clang-format off
-#define KERNELS(X)                              \
-  X(EMBED_LAYERNORM, "embed_layernorm", false)  \
-  X(LINEAR, "linear", true)                     \
-  X(ATTENTION, "attention", false)              \
-  X(LINEAR_RESIDUAL, "linear_residual", true)   \
-  X(LAYER_NORM, "layer_norm", false)            \
-  X(LINEAR_GELU, "linear_gelu", true)           \
-  X(MEAN_POOL, "mean_pool", false)              \
-  X(L2_NORMALIZE, "l2_normalize", false)
+#define KERNELS(X)                                  \
+  X(EMBED_LAYERNORM, "embed_layernorm")             \
+  X(QUERY_KEY_VALUE, "query_key_value")             \
+  X(ATTENTION, "attention")                         \
+  X(LINEAR_RESIDUAL_NORM, "linear_residual_norm")   \
+  X(LINEAR_GELU, "linear_gelu")                     \
+  X(MEAN_POOL, "mean_pool")
 // clang-format on
 
 typedef enum kernel_id {
-#define X(id, name, is_product) KERNEL_##id,
+#define X(id, name) KERNEL_##id,
   KERNELS(X)
 #undef X
       KERNEL_COUNT
@@ -41,8 +38,7 @@ typedef struct kernel {
 typedef struct kernels {
   qn_engine_t* engine;
   qn_target_t* target;
-  place_t place;     // where their tensors live
-  int64_t row_tile;  // rows that the products take at a time
+  place_t place;  // where their tensors live
   kernel_t all[KERNEL_COUNT];
 } kernels_t;
 

@@ -14,9 +14,10 @@ static const char help_text[] =
     "\n"
     "  --target T       target of the kernels, such as cpu, interp, vulkan, cuda,\n"
     "                   'cpu -mcpu=x86-64-v3' [cpu]\n"
-    "  --batch N        sentences per batch, padded to the longest of the batch [4]\n"
+    "  --batch N        sentences per batch [4]\n"
     "  --repeat N       timed passes over all sentences after the first pass [5]\n"
-    "  --sentences N    use only the N shortest sentences [all]\n"
+    "  --order O        length: the shortest sentence first; file: as they are stored [length]\n"
+    "  --sentences N    use only the first N sentences of that order [all]\n"
     "  --weights DIR    directory that fetch_weights filled [build/embed]\n"
     "  --tier full|fast how much time goes into a compile [full]\n"
     "  --checked        kernels that check every index and division\n"
@@ -59,6 +60,15 @@ static bool parse_tier(const char* text, bool* out_is_fast) {
   return true;
 }
 
+static bool parse_order(const char* text, bool* out_is_sorted) {
+  *out_is_sorted = strcmp(text, "length") == 0;
+  if (!*out_is_sorted && strcmp(text, "file") != 0) {
+    fprintf(stderr, "embed: --order expects length or file, got \"%s\"\n", text);
+    return false;
+  }
+  return true;
+}
+
 static bool set_path(char** path, const char* text) {
   free(*path);
   *path = strdup(text);
@@ -75,6 +85,8 @@ static bool apply(int letter, options_t* options) {
       return parse_count("batch", optarg, 1, &options->batch);
     case 'r':
       return parse_count("repeat", optarg, 0, &options->repeat);
+    case 'o':
+      return parse_order(optarg, &options->is_sorted);
     case 'n':
       return parse_count("sentences", optarg, 1, &options->sentence_limit);
     case 'w':
@@ -103,6 +115,7 @@ bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_
   static const struct option known[] = {{"target", required_argument, NULL, 't'},
                                         {"batch", required_argument, NULL, 'b'},
                                         {"repeat", required_argument, NULL, 'r'},
+                                        {"order", required_argument, NULL, 'o'},
                                         {"sentences", required_argument, NULL, 'n'},
                                         {"weights", required_argument, NULL, 'w'},
                                         {"golden", required_argument, NULL, 'g'},
@@ -113,7 +126,7 @@ bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_
                                         {"tier", required_argument, NULL, 'f'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
-  *out_options = (options_t){.target = "cpu", .batch = 4, .repeat = 5};
+  *out_options = (options_t){.target = "cpu", .batch = 4, .repeat = 5, .is_sorted = true};
   out_options->weights_dir = beside_source("../../build/embed");
   out_options->golden_dir = beside_source("golden");
   out_options->kernels_dir = beside_source("kernels");

@@ -16,6 +16,7 @@ typedef struct options {
   int64_t batch;
   int64_t repeat;
   int64_t sentence_limit;  // 0: all
+  bool is_sorted;          // by length
   bool is_seeded;
   bool is_checked;
   bool is_fast_tier;

@@ -4,15 +4,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Computes y = x w + bias over `rows` rows.
+// Computes y = x wᵀ + bias over `rows` rows.
 static void product(const matrix_t* matrix, int64_t rows, const double* x, double* y) {
   for (int64_t row = 0; row < rows; ++row) {
     const double* from = x + row * matrix->inputs;
     for (int64_t output = 0; output < matrix->outputs; ++output) {
-      const float* panel = matrix->panels + output / PANEL * matrix->inputs * PANEL;
+      const float* weight = matrix->weight + output * matrix->inputs;
       double sum = (double)matrix->bias[output];
       for (int64_t input = 0; input < matrix->inputs; ++input) {
-        sum += from[input] * (double)panel[input * PANEL + output % PANEL];
+        sum += from[input] * (double)weight[input];
       }
       y[row * matrix->outputs + output] = sum;
     }
@@ -39,17 +39,18 @@ static void normalize(const norm_t* norm, int64_t rows, const double* addend, do
   }
 }
 
-// Computes one head of one query row. `joined` is [rows, 3, HEADS, HEAD_WIDTH], `score` is [rows].
+// Computes one head of one query row. `joined` has the queries, keys and values, each
+// [rows, HEADS, HEAD_WIDTH]; `score` is [rows].
 static void attend(int64_t rows, const double* joined, int64_t head, int64_t row, double* score,
                    double* y) {
-  const int64_t stride = 3 * WIDTH;
-  const double* query = joined + row * stride + head * HEAD_WIDTH;
+  const double* query = joined + row * WIDTH + head * HEAD_WIDTH;
+  const double* keys = joined + rows * WIDTH + head * HEAD_WIDTH;
+  const double* values = keys + rows * WIDTH;
   double top = -INFINITY;
   for (int64_t j = 0; j < rows; ++j) {
-    const double* key = joined + j * stride + WIDTH + head * HEAD_WIDTH;
     score[j] = 0.0;
     for (int64_t c = 0; c < HEAD_WIDTH; ++c) {
-      score[j] += query[c] * key[c] / sqrt((double)HEAD_WIDTH);
+      score[j] += query[c] * keys[j * WIDTH + c] / sqrt((double)HEAD_WIDTH);
     }
     top = fmax(top, score[j]);
   }
@@ -61,7 +62,7 @@ static void attend(int64_t rows, const double* joined, int64_t head, int64_t row
   for (int64_t c = 0; c < HEAD_WIDTH; ++c) {
     double sum = 0.0;
     for (int64_t j = 0; j < rows; ++j) {
-      sum += score[j] * joined[j * stride + (int64_t)2 * WIDTH + head * HEAD_WIDTH + c];
+      sum += score[j] * values[j * WIDTH + c];
     }
     y[row * WIDTH + head * HEAD_WIDTH + c] = sum / total;
   }
@@ -69,7 +70,9 @@ static void attend(int64_t rows, const double* joined, int64_t head, int64_t row
 
 static void run_layer(const layer_t* layer, int64_t rows, double* hidden, double* wide,
                       double* narrow, double* score) {
-  product(&layer->query_key_value, rows, hidden, wide);
+  product(&layer->query, rows, hidden, wide);
+  product(&layer->key, rows, hidden, wide + rows * WIDTH);
+  product(&layer->value, rows, hidden, wide + 2 * rows * WIDTH);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t head = 0; head < HEADS; ++head) {
       attend(rows, wide, head, row, score, narrow);

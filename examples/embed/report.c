@@ -26,11 +26,11 @@ static const char* reference_text(const report_t* report) {
 
 static void print_kernels(const report_t* report, const kernels_t* kernels, FILE* file) {
   const bool is_timed = report->repeat_count > 0;
-  fprintf(file, "%-17s%-10s%12s", "kernel", "from", "lookup ms");
+  fprintf(file, "%-21s%-10s%12s", "kernel", "from", "lookup ms");
   fprintf(file, is_timed ? "%9s%12s%11s\n" : "\n", "calls", "ms a pass", "GFLOP/s");
   for (int i = 0; i < KERNEL_COUNT; ++i) {
     const kernel_t* kernel = &kernels->all[i];
-    fprintf(file, "%-17s%-10s%12.3f", kernel->name, qn_source_text(kernel->info.source),
+    fprintf(file, "%-21s%-10s%12.3f", kernel->name, qn_source_text(kernel->info.source),
             milliseconds(kernel->info.lookup_ns));
     if (is_timed && kernel->call_ns == 0) {
       // Calls on a GPU return before the work is done: only passes are timed.

@@ -16,7 +16,7 @@ typedef struct report {
   int64_t sentence_count;
   int64_t shortest;
   int64_t longest;
-  int64_t token_count;  // without padding
+  int64_t token_count;
   int64_t batch;
   // Of the first pass. Start is the start of the process.
   int64_t first_embedding_ns;

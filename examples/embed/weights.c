@@ -1,33 +1,18 @@
-#define _GNU_SOURCE  // madvise
-// weights.c: names and shapes of the model's tensors, and the change of layout.
-//
-// The file has matrices as [outputs, inputs]; the kernels read panels. All panels lie in one block.
-// Read next: model.c, which computes with them.
+// weights.c: names and shapes of the model's tensors. Read next: model.c, which computes with them.
 #include "weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "safetensors.h"
 
-enum {
-  NAME_BYTES = 96,
-  // Elements of one layer in panels and joined biases.
-  LAYER_ELEMENTS = 3 * WIDTH * WIDTH + 3 * WIDTH + WIDTH * WIDTH + 2 * WIDTH * INNER_WIDTH,
-  HUGE_PAGE_BYTES = 2 << 20,
-  // Of all layers, in whole huge pages.
-  PANEL_BYTES =
-      (LAYERS * LAYER_ELEMENTS * 4 + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
-};
+enum { NAME_BYTES = 96, MAX_TENSORS = 128 };
 
 typedef struct storage {
   safetensors_t* file;  // NULL for seeded weights
-  float* panels;        // LAYERS * LAYER_ELEMENTS
-  size_t used_elements;
   uint64_t seed;
-  float* made[128];  // seeded tensors
+  float* made[MAX_TENSORS];  // seeded tensors
   size_t made_count;
 } storage_t;
 
@@ -45,7 +30,7 @@ static float next_uniform(uint64_t* seed) {
 static qn_status_t make_seeded(storage_t* storage, const char* name, size_t count,
                                const float** out_data) {
   float* data = malloc(count * sizeof *data);
-  if (data == NULL || storage->made_count == sizeof storage->made / sizeof storage->made[0]) {
+  if (data == NULL || storage->made_count == MAX_TENSORS) {
     free(data);
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for seeded weights");
   }
@@ -76,63 +61,22 @@ static qn_status_t take_norm(storage_t* storage, const char* prefix, norm_t* out
   return take(storage, prefix, "LayerNorm.bias", 0, WIDTH, &out_norm->beta);
 }
 
-static float* reserve(storage_t* storage, int64_t count) {
-  float* block = storage->panels + storage->used_elements;
-  storage->used_elements += (size_t)count;
-  return block;
-}
-
-// Copies [outputs, inputs] to [outputs / PANEL, inputs, PANEL].
-static void pack(const float* weight, int64_t outputs, int64_t inputs, float* panels) {
-  for (int64_t panel = 0; panel < outputs / PANEL; ++panel) {
-    const float* rows = weight + panel * PANEL * inputs;
-    float* to = panels + panel * PANEL * inputs;
-    for (int64_t input = 0; input < inputs; ++input) {
-      for (int64_t column = 0; column < PANEL; ++column) {
-        to[input * PANEL + column] = rows[column * inputs + input];
-      }
-    }
-  }
-}
-
 static qn_status_t take_matrix(storage_t* storage, const char* prefix, const char* name,
                                int64_t outputs, int64_t inputs, matrix_t* out_matrix) {
   char full[NAME_BYTES];
-  const float* weight = NULL;
+  *out_matrix = (matrix_t){.inputs = inputs, .outputs = outputs};
   snprintf(full, sizeof full, "%s.weight", name);
-  TRY(take(storage, prefix, full, outputs, inputs, &weight));
-  float* panels = reserve(storage, outputs * inputs);
-  pack(weight, outputs, inputs, panels);
+  TRY(take(storage, prefix, full, outputs, inputs, &out_matrix->weight));
   snprintf(full, sizeof full, "%s.bias", name);
-  *out_matrix = (matrix_t){.inputs = inputs, .outputs = outputs, .panels = panels};
   return take(storage, prefix, full, 0, outputs, &out_matrix->bias);
-}
-
-// Joins query, key and value in one matrix: one product instead of three.
-static qn_status_t take_query_key_value(storage_t* storage, const char* prefix,
-                                        matrix_t* out_matrix) {
-  static const char* const names[3] = {"attention.self.query", "attention.self.key",
-                                       "attention.self.value"};
-  float* panels = reserve(storage, 3 * WIDTH * WIDTH);
-  float* bias = reserve(storage, 3 * WIDTH);
-  for (int64_t i = 0; i < 3; ++i) {
-    char full[NAME_BYTES];
-    const float* source = NULL;
-    snprintf(full, sizeof full, "%s.weight", names[i]);
-    TRY(take(storage, prefix, full, WIDTH, WIDTH, &source));
-    pack(source, WIDTH, WIDTH, panels + i * WIDTH * WIDTH);
-    snprintf(full, sizeof full, "%s.bias", names[i]);
-    TRY(take(storage, prefix, full, 0, WIDTH, &source));
-    memcpy(bias + i * WIDTH, source, WIDTH * sizeof *bias);
-  }
-  *out_matrix = (matrix_t){WIDTH, (int64_t)3 * WIDTH, panels, bias};
-  return QN_OK;
 }
 
 static qn_status_t take_layer(storage_t* storage, int index, layer_t* out_layer) {
   char prefix[NAME_BYTES];
   snprintf(prefix, sizeof prefix, "encoder.layer.%d.", index);
-  TRY(take_query_key_value(storage, prefix, &out_layer->query_key_value));
+  TRY(take_matrix(storage, prefix, "attention.self.query", WIDTH, WIDTH, &out_layer->query));
+  TRY(take_matrix(storage, prefix, "attention.self.key", WIDTH, WIDTH, &out_layer->key));
+  TRY(take_matrix(storage, prefix, "attention.self.value", WIDTH, WIDTH, &out_layer->value));
   TRY(take_matrix(storage, prefix, "attention.output.dense", WIDTH, WIDTH,
                   &out_layer->attention_output));
   TRY(take_matrix(storage, prefix, "intermediate.dense", INNER_WIDTH, WIDTH, &out_layer->inner));
@@ -163,15 +107,8 @@ qn_status_t weights_load(const char* directory, weights_t* out_weights) {
   }
   out_weights->storage = storage;
   storage->seed = 20240229;
-  storage->panels = aligned_alloc(HUGE_PAGE_BYTES, PANEL_BYTES);
   qn_status_t status = QN_OK;
-  if (storage->panels == NULL) {
-    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the weights");
-  } else {
-    // Saves ten thousand page faults, most of the time of loading. Huge pages are optional.
-    (void)madvise(storage->panels, PANEL_BYTES, MADV_HUGEPAGE);
-  }
-  if (qn_ok(status) && directory != NULL) {
+  if (directory != NULL) {
     char path[4096];
     if (snprintf(path, sizeof path, "%s/model.safetensors", directory) >= (int)sizeof path) {
       status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the path of the weights is too long");
@@ -195,7 +132,6 @@ void weights_free(weights_t* weights) {
       free(storage->made[i]);
     }
     safetensors_close(storage->file);
-    free(storage->panels);
     free(storage);
   }
   memset(weights, 0, sizeof *weights);
@@ -214,7 +150,7 @@ static qn_status_t import_norm(place_t* place, norm_t* norm) {
 }
 
 static qn_status_t import_matrix(place_t* place, matrix_t* matrix) {
-  TRY(import(place, matrix->inputs * matrix->outputs, &matrix->panels));
+  TRY(import(place, matrix->inputs * matrix->outputs, &matrix->weight));
   return import(place, matrix->outputs, &matrix->bias);
 }
 
@@ -227,7 +163,9 @@ qn_status_t weights_import(const weights_t* from, place_t* place, weights_t* out
   TRY(import_norm(place, &out_weights->norm));
   for (int i = 0; i < LAYERS; ++i) {
     layer_t* layer = &out_weights->layers[i];
-    TRY(import_matrix(place, &layer->query_key_value));
+    TRY(import_matrix(place, &layer->query));
+    TRY(import_matrix(place, &layer->key));
+    TRY(import_matrix(place, &layer->value));
     TRY(import_matrix(place, &layer->attention_output));
     TRY(import_norm(place, &layer->attention_norm));
     TRY(import_matrix(place, &layer->inner));

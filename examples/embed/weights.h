@@ -1,7 +1,6 @@
-// weights.h: the parameters of all-MiniLM-L6-v2 in the layout of the kernels.
+// weights.h: the parameters of all-MiniLM-L6-v2, as the model's file has them.
 //
-// Matrices are stored as panels of 16 outputs, [outputs / 16, inputs, 16].
-// Tables and vectors are borrowed from the mapped file. Read-only after loading.
+// All are borrowed from the mapped file. Read-only after loading.
 #ifndef EMBED_WEIGHTS_H_
 #define EMBED_WEIGHTS_H_
 
@@ -16,7 +15,6 @@ enum {
   VOCABULARY = 30522,
   POSITIONS = 512,
   TOKEN_TYPES = 2,
-  PANEL = 16,
 };
 // Of the model's configuration.
 #define NORM_EPSILON 1e-12
@@ -24,7 +22,7 @@ enum {
 typedef struct matrix {
   int64_t inputs;
   int64_t outputs;
-  const float* panels;  // [outputs / PANEL, inputs, PANEL]
+  const float* weight;  // [outputs, inputs]
   const float* bias;    // [outputs]
 } matrix_t;
 
@@ -34,7 +32,9 @@ typedef struct norm {
 } norm_t;
 
 typedef struct layer {
-  matrix_t query_key_value;  // three projections side by side
+  matrix_t query;
+  matrix_t key;
+  matrix_t value;
   matrix_t attention_output;
   norm_t attention_norm;
   matrix_t inner;
