@@ -15,25 +15,29 @@ static qn__llvm_value_t index_value(qn__llvm_emit_t* e, const qn__ir_expr_t* exp
   return qn__emit_value(QN_DTYPE_I64, v, is_uniform);
 }
 
-// Emits a failure unless 0 <= index < extent in all active lanes.
+// Emits a failure unless 0 <= index < extent in all active lanes, or `is_excused` (NULL: never).
 static void require_below(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim,
-                          qn__llvm_value_t index, LLVMValueRef extent) {
+                          qn__llvm_value_t index, LLVMValueRef extent, LLVMValueRef is_excused) {
   bool is_uniform = qn__emit_is_uniform(index);
   LLVMValueRef wide = qn__emit_operand(e, index, is_uniform);
   LLVMValueRef bound = is_uniform ? extent : qn__emit_splat(e, extent, e->fn->lanes);
   // The comparison is unsigned, so that a negative index is beyond every extent.
   LLVMValueRef ok = LLVMBuildICmp(e->fn->builder, LLVMIntULT, wide, bound, "");
+  if (is_excused) {
+    if (!is_uniform) is_excused = qn__emit_splat(e, is_excused, e->fn->lanes);
+    ok = LLVMBuildOr(e->fn->builder, ok, is_excused, "");
+  }
   uint32_t site = qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL);
   qn__emit_require(e, ok, site, wide, extent);
 }
 
 static void check_index(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uint32_t dim,
-                        qn__llvm_value_t index) {
+                        qn__llvm_value_t index, LLVMValueRef is_excused) {
   LLVMValueRef extent = qn__emit_extent(e, buffer, dim);
   int64_t value, limit;
   bool is_known = qn__emit_is_uniform(index) && qn__emit_const_int(index.v, &value) &&
                   qn__emit_const_int(extent, &limit) && value >= 0 && value < limit;
-  if (!is_known) require_below(e, buffer, dim, index, extent);
+  if (!is_known) require_below(e, buffer, dim, index, extent, is_excused);
 }
 
 // Returns whether the elements of all lanes exist in a private array, whatever the mask is. A
@@ -61,7 +65,19 @@ static bool is_inside(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
   return true;
 }
 
-// Emits one more than the offset of the last element of a buffer that is no view.
+// Emits whether a buffer has no elements.
+static LLVMValueRef is_empty(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef any = LLVMConstInt(e->i1, 0, false);
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    LLVMValueRef extent = qn__emit_extent(e, buffer, i);
+    LLVMValueRef is_zero = LLVMBuildICmp(b, LLVMIntEQ, extent, qn__emit_i64(e, 0), "");
+    any = LLVMBuildOr(b, any, is_zero, "");
+  }
+  return any;
+}
+
+// Emits one more than the offset of the last element of a buffer that is no view and not empty.
 static LLVMValueRef span_of(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
   assert(buffer->scope != QN__SCOPE_VIEW);
   LLVMBuilderRef b = e->fn->builder;
@@ -134,19 +150,20 @@ static qn__llvm_value_t element_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t
 }
 
 static void evaluate(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
-                     qn__ir_expr_t* const* indices, qn__llvm_value_t* out_values) {
+                     qn__ir_expr_t* const* indices, LLVMValueRef is_excused,
+                     qn__llvm_value_t* out_values) {
   assert(buffer->rank <= QN__LARGEST_RANK);
   for (uint32_t i = 0; i < buffer->rank; ++i) {
     out_values[i] = index_value(e, indices[i]);
-    if (qn__emit_checks(e)) check_index(e, buffer, i, out_values[i]);
+    if (qn__emit_checks(e)) check_index(e, buffer, i, out_values[i], is_excused);
   }
 }
 
-qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
-                                 qn__ir_expr_t* const* indices) {
+qn__llvm_value_t qn__emit_start(qn__llvm_emit_t* e, const qn__ir_buffer_t* view) {
   qn__llvm_value_t values[QN__LARGEST_RANK];
-  evaluate(e, buffer, indices, values);
-  return element_offset(e, buffer, values);
+  LLVMValueRef is_excused = qn__emit_checks(e) ? is_empty(e, view) : NULL;
+  evaluate(e, view->base, view->base_indices, is_excused, values);
+  return element_offset(e, view->base, values);
 }
 
 qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
@@ -154,11 +171,11 @@ qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* b
   const qn__ir_buffer_t* root = qn__buf_root(buffer);
   LLVMValueRef base = qn__emit_pointer(e, root);
   qn__llvm_value_t values[QN__LARGEST_RANK];
-  evaluate(e, buffer, indices, values);
+  evaluate(e, buffer, indices, NULL, values);
   qn__llvm_value_t offset = element_offset(e, buffer, values);
   if (qn__emit_checks(e) && buffer->scope == QN__SCOPE_VIEW) {
     // A view may have any shape, so an index within it does not prove that the element exists.
-    require_below(e, root, 0, offset, span_of(e, root));
+    require_below(e, root, 0, offset, span_of(e, root), NULL);
   }
   LLVMTypeRef type = qn__emit_memory_type(e, buffer->dtype);
   LLVMValueRef pointer = LLVMBuildGEP2(e->fn->builder, type, base, &offset.v, 1, "");

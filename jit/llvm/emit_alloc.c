@@ -192,7 +192,7 @@ static void declare_table(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
 
 static void declare_view(qn__llvm_emit_t* e, const qn__ir_buffer_t* view) {
   qn__llvm_buffer_slot_t* slot = view->user;
-  slot->shift = qn__emit_offset(e, view->base, view->base_indices);
+  slot->shift = qn__emit_start(e, view);
 }
 
 void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {

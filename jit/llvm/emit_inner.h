@@ -319,9 +319,9 @@ typedef struct qn__llvm_address {
 // Evaluates the indices, and checks them in checked builds.
 qn__llvm_address_t qn__emit_address(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
                                     qn__ir_expr_t* const* indices);
-// Returns the offset in elements from the first one of the root, checked against `buffer`.
-qn__llvm_value_t qn__emit_offset(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
-                                 qn__ir_expr_t* const* indices);
+// Returns the offset in elements of a view's start from the first one of the root, checked against
+// its base. An empty view may start anywhere.
+qn__llvm_value_t qn__emit_start(qn__llvm_emit_t* e, const qn__ir_buffer_t* view);
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr);
 void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 // Returns the address of one lane. The address is not UNIFORM.

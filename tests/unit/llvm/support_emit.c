@@ -134,12 +134,11 @@ static void link_object(kernels_t* kernels, LLVMMemoryBufferRef object) {
   }
 }
 
-// Returns the dot instructions of a processor: none of "native".
-static uint32_t dot_rows_of(const char* cpu) {
+// Returns the dot instructions of a processor for vectors of some bytes: none of "native".
+static uint32_t dot_rows_of(const char* cpu, uint32_t vector_bytes) {
   if (strcmp(cpu, "native") == 0) return 0;
   char text[64];
-  (void)snprintf(text, sizeof text, "cpu -mcpu=%s -vector_width=%u", cpu,
-                 8 * level_of(cpu).vector_bytes);
+  (void)snprintf(text, sizeof text, "cpu -mcpu=%s -vector_width=%u", cpu, 8 * vector_bytes);
   qn_target_t* target;
   qn_status_t status = qn_target_parse(text, &target);
   if (!qn_ok(status)) die("target", qn_status_message(status));
@@ -154,6 +153,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                         qn__llvm_emit_result_t* out) {
   level_t level = level_of(build.cpu);
   if (build.vector_bytes) level.vector_bytes = build.vector_bytes;
+  uint32_t dot_rows = dot_rows_of(build.cpu, level.vector_bytes);
   qn__ir_body_t body;
   qn_span_t bytes = {module->bytes, module->byte_count};
   QN_TRY(qn__body_decode(bytes, qn_allocator_default(), &body));
@@ -163,7 +163,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .l1_bytes = build.l1_bytes,
                                      .l2_bytes = build.l2_bytes,
                                      .has_fma = level.has_fma,
-                                     .dots = qn__emit_dot_ops(dot_rows_of(build.cpu)),
+                                     .dots = qn__emit_dot_ops(dot_rows),
                                      .has_exact_dots = true,
                                      .is_checked = build.is_checked};
   qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);
@@ -175,7 +175,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .has_f16c = level.has_f16c,
                                      .has_avx2 = level.has_avx2,
                                      .has_avx512 = level.has_avx512,
-                                     .dot_rows = dot_rows_of(build.cpu),
+                                     .dot_rows = dot_rows,
                                      .is_checked = build.is_checked,
                                      .is_fast_tier = build.is_fast,
                                      .is_scalar_only = build.is_scalar};

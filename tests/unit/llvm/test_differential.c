@@ -58,6 +58,9 @@ static const build_t builds[] = {
     {.cpu = "x86-64"},
     {.cpu = "x86-64-v3", .is_fast = true},
     {.cpu = "x86-64-v4", .vector_bytes = 32},
+    {.cpu = "cascadelake"},
+    {.cpu = "cooperlake"},
+    {.cpu = "cooperlake", .vector_bytes = 32, .l1_bytes = 1024, .l2_bytes = 4096},
     {.cpu = "x86-64", .is_fast = true, .is_checked = true},
     // Caches so small that products of a few thousand steps have several blocks.
     {.cpu = "native", .l1_bytes = 1024, .l2_bytes = 4096},
@@ -119,7 +122,8 @@ static bool check_seed(uint64_t seed, bool is_form) {
     qn_generated_release(&generated);
     return false;
   }
-  if (options.prints) (void)printf("%s\n", generated.text);
+  // Flushed, because LLVM may end the process.
+  if (options.prints && printf("%s\n", generated.text) > 0) (void)fflush(stdout);
   current_seed = seed;
   qn_generated_args_t expected;
   qn_generated_args_init(&generated, &expected);

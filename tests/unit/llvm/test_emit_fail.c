@@ -208,11 +208,15 @@ static void test_parallel(void** state) {
   free(y);
 }
 
-static void run_unchecked(const char* text, const uint64_t* words) {
+// Runs `text` in every kind of build. It must not fail.
+static void run_builds(const char* text, const uint64_t* words, bool is_checked) {
   static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
   qn_module_t* module = parse_or_die(text);
   for (size_t i = 0; i < QN_COUNT_OF(cpus) * 3; ++i) {
-    build_t build = {.cpu = cpus[i / 3], .is_fast = i % 3 == 1, .is_scalar = i % 3 == 2};
+    build_t build = {.cpu = cpus[i / 3],
+                     .is_fast = i % 3 == 1,
+                     .is_scalar = i % 3 == 2,
+                     .is_checked = is_checked};
     if (!build_can_run(build.cpu)) continue;
     qn_status_t error;
     kernels_t* kernels = kernels_create(module, build, false, &error);
@@ -221,6 +225,33 @@ static void run_unchecked(const char* text, const uint64_t* words) {
     kernels_destroy(kernels);
   }
   qn_module_release(module);
+}
+
+static void run_unchecked(const char* text, const uint64_t* words) {
+  run_builds(text, words, false);
+}
+
+// A view without elements may start at an element that does not exist.
+static void test_empty_views(void** state) {
+  (void)state;
+  float x[8] = {1}, y[12];
+  for (int i = 0; i < 12; ++i) y[i] = 7;
+  run_builds(
+      "func f(x: f32[n, m], out y: f32[3, 4]) { parallel i in 0..3 { view r: f32[m] = x[i, 0];\n"
+      "  for j in 0..4 { y[i, j] = sum p in 0..m { r[p] }; } } }\n",
+      (uint64_t[]){word(x), word(y), 2, 0}, true);
+  for (int i = 0; i < 12; ++i) assert_true(y[i] == 0);
+  // Weights in memory order, of no channels.
+  run_builds(
+      "func f(x: f32[12, m, 3], w: f32[10, m, 3], out y: f32[12, 10]) {\n"
+      "  parallel i in 0..12 { for j in 0..10 {\n"
+      "    y[i, j] = sum p in 0..m { sum q in 0..3 { x[i, p, q] * w[j, p, q] } }; } } }\n",
+      (uint64_t[]){word(x), word(x), word((float[120]){1}), 0}, true);
+  // An element of an empty buffer with strides is outside.
+  expect_failure(
+      "func f(x: f32[n] strides [s], out y: f32[1]) { view r: f32[1] = x[0]; y[0] = r[0]; }\n",
+      (uint64_t[]){word(x), word(y), 0, 5}, true, 0,
+      (expected_t){QN_SITE_BOUNDS, 0, 0, 0, 0, NULL});
 }
 
 #define DIVIDE(dtype)                                                                    \
@@ -297,6 +328,7 @@ static void test_out_of_memory(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_index),
+      cmocka_unit_test(test_empty_views),
       cmocka_unit_test(test_gathered_index),
       cmocka_unit_test(test_second_dimension),
       cmocka_unit_test(test_negative_index),
