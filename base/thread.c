@@ -121,9 +121,9 @@ static bool read_text(const char* path, char* out, size_t capacity) {
   return size > 0;
 }
 
-// Returns the quota of the control group in whole cores, rounded up; 0 for none. Inside a container
-// the group's own files are at the root of the mount; other layouts are not searched.
-static long quota_cores(void) {
+// Inside a container the group's own files are at the root of the mount; other layouts are not
+// searched.
+int qn__quota_cores(void) {
   char text[128];
   double quota = 0, period = 0;
   if (read_text("/sys/fs/cgroup/cpu.max", text, sizeof text)) {
@@ -137,18 +137,18 @@ static long quota_cores(void) {
     }
   }
   if (!(quota > 0) || !(period > 0) || quota / period > 1e6) return 0;
-  long cores = (long)(quota / period);
+  int cores = (int)(quota / period);
   return (double)cores * period < quota ? cores + 1 : cores;
 }
 
 // The kernel refuses a mask that is shorter than its own, so longer ones are tried.
-static long affinity_cores(void) {
+int qn__affinity_cores(void) {
   for (int bits = 1024; bits <= 1 << 20; bits *= 4) {
     cpu_set_t* set = CPU_ALLOC((size_t)bits);
     if (!set) return 0;
     size_t bytes = CPU_ALLOC_SIZE((size_t)bits);
     int failure = sched_getaffinity(0, bytes, set) == 0 ? 0 : errno;
-    long count = failure ? 0 : CPU_COUNT_S(bytes, set);
+    int count = failure ? 0 : CPU_COUNT_S(bytes, set);
     CPU_FREE(set);
     if (failure != EINVAL) return count;
   }
@@ -156,8 +156,8 @@ static long affinity_cores(void) {
 }
 
 int qn__available_cores(void) {
-  long cores = affinity_cores();
-  long quota = quota_cores();
+  int cores = qn__affinity_cores();
+  int quota = qn__quota_cores();
   if (quota > 0 && (cores <= 0 || quota < cores)) cores = quota;
-  return cores > 0 ? (int)cores : 1;
+  return cores > 0 ? cores : 1;
 }

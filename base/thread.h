@@ -37,7 +37,11 @@ static inline int64_t qn__after(int64_t now_ns, int64_t amount_ns) {
   if (amount_ns <= 0) return now_ns;
   return amount_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + amount_ns;
 }
-// Returns the number of CPUs that this process may use (affinity, cgroup quota), at least 1.
+// Returns the number of CPUs that the calling thread may use, at least 1: the lesser of both below.
 int qn__available_cores(void);
+// Returns the number of CPUs in the calling thread's affinity mask; 0: unknown.
+int qn__affinity_cores(void);
+// Returns the quota of the process's control group in whole CPUs, rounded up; 0: none.
+int qn__quota_cores(void);
 
 #endif  // QUERN_BASE_THREAD_H_

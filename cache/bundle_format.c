@@ -269,13 +269,13 @@ bool qn__bundle_index_read(qn_span_t block, uint64_t end, qn__bundle_index_t* ou
     if (i > 0 && memcmp(at - row_bytes, at, sizeof row.key.bytes) >= 0) return false;
   }
   const uint8_t* texts = rows + header.count * row_bytes;
+  assert(texts <= block.data + block.size - QN__BUNDLE_CHECKSUM_BYTES);  // by read_header
   qn_span_t rest = {texts, (size_t)(block.data + block.size - QN__BUNDLE_CHECKSUM_BYTES - texts)};
   qn__bundle_identities_t* identities = out_identities;
   qn__bundle_identities_t unused;
   if (!read_identities(rest, header.identity_count, identities ? identities : &unused)) {
     return false;
   }
-  assert(texts <= block.data + block.size - QN__BUNDLE_CHECKSUM_BYTES);  // by read_header
   *out_index = (qn__bundle_index_t){header.count, row_bytes, rows};
   return true;
 }

@@ -83,7 +83,7 @@ static qn_status_t attribute(int32_t id, qn_attribute_t attribute,
       if (!read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "", &value)) break;
       return qn__answer_int(out_value, value);
     case QN_ATTRIBUTE_MULTI_PROCESSOR_COUNT:
-      return qn__answer_int(out_value, qn__cpu_core_count());
+      return qn__answer_int(out_value, qn__available_cores());
     case QN_ATTRIBUTE_API_VERSION:
       return qn__answer_int(out_value, QN_CPU_ABI_VERSION);
     case QN_ATTRIBUTE_L2_CACHE_SIZE_BYTES:

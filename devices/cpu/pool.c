@@ -5,7 +5,8 @@
 //  2. A parallel loop never waits for a free worker. The caller runs ranges itself until none is
 //     left and waits only for workers that are inside of the loop. So a loop inside of stream work
 //     cannot deadlock.
-//  3. A caller uses at most its budget of threads, itself included.
+//  3. A caller uses at most its budget of threads, itself included. Without a budget that is the
+//     number of cores in its affinity mask, which may change at any time.
 //  4. A child of fork starts with an empty pool and starts its own workers when it needs them.
 //  5. The pool is made at its first use and never ended, so exit does not wait for idle threads.
 //  6. A thread that waits spins before it sleeps, because a sleeping thread takes longer to wake
@@ -36,6 +37,8 @@
 // workers: it is alone if the thread's last loop ended longer ago than this.
 #define GRAINS_WORTH_WAKING 6
 #define ALONE_NS 200000
+// The affinity mask of a thread is read again when the last reading is older than this.
+#define AFFINITY_NS 10000000
 // How many workers a thread wakes. Those wake others, so that a task gets n of them in log n steps.
 #define WAKES_PER_THREAD 2
 
@@ -45,6 +48,8 @@ typedef struct pool {
   qn__cond_t left;          // a worker left a loop
   qn__cpu_task_t* tasks;    // oldest first
   _Atomic uint32_t queued;  // counts the tasks that were queued
+  int32_t first_cores;      // available when the pool was made
+  int32_t quota;            // in cores; 0: none
   int32_t worker_limit;
   int32_t worker_count;
   int32_t spinning_count;  // workers that look at `queued`
@@ -56,6 +61,8 @@ static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
 static bool is_pool_usable;
 static _Thread_local int32_t core_budget;   // 0: all
 static _Thread_local int64_t last_loop_ns;  // when the thread's last loop ended
+static _Thread_local int32_t thread_cores;  // that the thread may use, and when they were counted
+static _Thread_local int64_t thread_cores_ns;
 static _Thread_local qn_parallel_for_fn_t host_parallel_for;
 static _Thread_local void* host_parallel_for_self;
 
@@ -77,8 +84,9 @@ static void make_pool(void) {
   if (qn_ok(status)) status = qn__cond_init(&pool.left);
   is_pool_usable = qn_ok(status) && qn__fork_register(&node);
   qn_status_free(status);
-  int32_t cores = qn__available_cores();
-  pool.worker_limit = cores > 1 ? cores - 1 : 1;  // streams need one also on a single core
+  pool.first_cores = qn__available_cores();
+  pool.quota = qn__quota_cores();
+  pool.worker_limit = 1;  // streams need one also on a single core
 }
 
 static bool get_pool(void) {
@@ -86,12 +94,30 @@ static bool get_pool(void) {
   return is_pool_usable;
 }
 
-int32_t qn__cpu_core_count(void) {
-  return qn__available_cores();
+// Counts the cores that the calling thread may use, and allows workers for them.
+static int32_t count_cores(void) {
+  int32_t cores = qn__affinity_cores();
+  if (pool.quota > 0 && (cores <= 0 || pool.quota < cores)) cores = pool.quota;
+  if (cores <= 0) cores = 1;
+  qn__mutex_lock(&pool.mutex);
+  if (cores - 1 > pool.worker_limit) pool.worker_limit = cores - 1;
+  qn__mutex_unlock(&pool.mutex);
+  return cores;
+}
+
+int32_t qn_cpu_core_count(void) {
+  if (!get_pool()) return 1;
+  if (host_parallel_for) return pool.first_cores;  // its threads have masks of their own
+  int64_t now = qn__now_ns();
+  if (thread_cores == 0 || now - thread_cores_ns > AFFINITY_NS) {
+    thread_cores = count_cores();
+    thread_cores_ns = now;
+  }
+  return thread_cores;
 }
 
 int32_t qn__cpu_core_budget(void) {
-  int32_t all = get_pool() ? pool.worker_limit + 1 : 1;
+  int32_t all = qn_cpu_core_count();
   return core_budget > 0 && core_budget < all ? core_budget : all;
 }
 
@@ -99,10 +125,6 @@ int32_t qn_cpu_set_core_budget(int32_t core_count) {
   int32_t old = core_budget;
   core_budget = core_count > 0 ? core_count : 0;
   return old;
-}
-
-int32_t qn_cpu_core_count(void) {
-  return qn__cpu_core_count();
 }
 
 void qn_cpu_set_parallel_for(qn_parallel_for_fn_t parallel_for, void* self) {
@@ -120,11 +142,10 @@ static void pause_core(void) {
 #endif
 }
 
-// Spins until the word differs from `old`, as requirement 6 says. Returns false if it is time to
-// sleep.
-static bool spin_while(const _Atomic uint32_t* word, uint32_t old) {
-  int64_t start = qn__now_ns();
-  for (int64_t now = start; now - start < SPIN_NS;) {
+// Spins until the word differs from `old`, as requirement 6 says, or until a time. Returns false if
+// it is time to sleep.
+static bool spin_while(const _Atomic uint32_t* word, uint32_t old, int64_t end_ns) {
+  for (int64_t now = qn__now_ns(); now < end_ns;) {
     for (int i = 0; i < TESTS_PER_YIELD; i++) {
       if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
       pause_core();
@@ -166,7 +187,8 @@ static void await_task(bool* inout_is_hurried) {
       uint32_t queued = atomic_load_explicit(&pool.queued, memory_order_relaxed);
       qn__mutex_unlock(&pool.mutex);
       // Another worker may be quicker. Then this one goes on, for as long as one spin in all.
-      is_waiting = spin_while(&pool.queued, queued) && qn__now_ns() - start < SPIN_NS;
+      int64_t end = start + SPIN_NS;
+      is_waiting = spin_while(&pool.queued, queued, end) && qn__now_ns() < end;
       qn__mutex_lock(&pool.mutex);
     }
     pool.spinning_count--;
@@ -308,10 +330,11 @@ static void await_helpers(loop_t* loop) {
   uint32_t helpers = (uint32_t)loop->task.helper_count;
   assert(loop->task.helper_count <= loop->task.helper_limit);
   qn__mutex_unlock(&pool.mutex);
+  int64_t end = qn__now_ns() + SPIN_NS;  // for all of them together
   for (;;) {
     uint32_t left = atomic_load_explicit(&loop->left_count, memory_order_acquire);
     if (left == helpers) return;
-    if (!spin_while(&loop->left_count, left)) break;
+    if (!spin_while(&loop->left_count, left, end)) break;
   }
   qn__mutex_lock(&pool.mutex);
   loop->is_caller_asleep = true;
@@ -330,6 +353,7 @@ int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* clos
                          int64_t grain) {
   if (count <= 0) return 0;
   if (grain < 1) grain = 1;
+  if (count / grain <= 1) return body(env, closure, 0, count);
   int64_t thread_count = qn__cpu_core_budget();
   if (thread_count > count / grain) thread_count = count / grain;
   if (thread_count <= 1) return body(env, closure, 0, count);

@@ -15,8 +15,6 @@ struct qn__cpu_task {
   qn__cpu_task_t* next;
 };
 
-// Returns the number of cores: workers plus the caller.
-int32_t qn__cpu_core_count(void);
 // Returns the core budget of the calling thread, at least 1.
 int32_t qn__cpu_core_budget(void);
 // Queues a task for one worker and does not wait for it. Errors: UNAVAILABLE when no worker can be

@@ -131,10 +131,10 @@ QN_API void qn_graph_destroy(qn_graph_t* graph);
 // belong to the calling thread.
 
 // Sets the calling thread's core budget: the number of threads, itself included, that a parallel
-// loop may use at most. 0: all that the process may use (affinity and cgroup). Returns the old
-// budget.
+// loop may use at most. 0: all that the thread may use (its affinity mask, the cgroup's quota).
+// Returns the old budget.
 QN_API int32_t qn_cpu_set_core_budget(int32_t core_count);
-// Returns how many cores budget 0 means: the threads of the shared pool plus one.
+// Returns how many cores budget 0 means. A change of the thread's affinity mask counts after 10 ms.
 QN_API int32_t qn_cpu_core_count(void);
 
 // Runs `task(task_self, i)` for every i in [0, count), on any threads, and returns when all are

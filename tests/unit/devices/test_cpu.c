@@ -1,12 +1,14 @@
 #define _GNU_SOURCE
 // The CPU device: parallel loops and their budget, executable memory, loading, attributes, fork;
 // and the null device's table. ctest-labels: tsan
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -73,6 +75,35 @@ static void test_budget(void** state) {
   assert_int_equal(qn_cpu_set_core_budget(0), 1);
   assert_int_equal(run_loop(1000, 1, true, &call), 0);
   assert_true(max_inside <= qn_cpu_core_count() || qn_cpu_core_count() == 1);
+}
+
+// In a thread of its own: the mask of the others stays.
+static void* pin_thread(void* arg) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return NULL;
+  int32_t count = qn_cpu_core_count();
+  size_t core = 0;
+  while (!CPU_ISSET(core, &all)) core++;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  const struct timespec while_cached = {0, 30000000};
+  qn__cpu_call_t call;
+  bool is_right = sched_setaffinity(0, sizeof one, &one) == 0;
+  (void)nanosleep(&while_cached, NULL);
+  is_right &= qn_cpu_core_count() == 1 && run_loop(1000, 1, true, &call) == 0 && max_inside == 1;
+  is_right &= sched_setaffinity(0, sizeof all, &all) == 0;
+  (void)nanosleep(&while_cached, NULL);
+  is_right &= qn_cpu_core_count() == count;
+  return is_right ? NULL : arg;
+}
+
+static void test_affinity(void** state) {
+  (void)state;
+  pthread_t thread;
+  void* result;
+  must(qn__thread_start(&thread, "test", 0, pin_thread, &thread));
+  assert_int_equal(pthread_join(thread, &result), 0);
+  assert_null(result);
 }
 
 static void test_failure_is_reported(void** state) {
@@ -492,6 +523,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_iteration_once),
       cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_affinity),
       cmocka_unit_test(test_failure_is_reported),
       cmocka_unit_test(test_host_parallel_for),
       cmocka_unit_test(test_idle_workers_sleep),

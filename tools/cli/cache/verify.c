@@ -49,7 +49,8 @@ static qn_status_t run_verify(const cache_t* cache, int* out_code) {
     status = qn_cache_dir_verify(cache->dir, is_healing, take_bad, &bad, &report);
     progress_stop(progress);
   }
-  // Healed entries and those that are unreadable for now are no damage that is left.
+  // Counts the damaged entries that are still there: not healed ones, nor those that only could not
+  // be read.
   uint64_t left_count = report.bad_count - report.removed_count;
   bool is_cut = is_truncated(cache);
   if (qn_ok(status) && cache->args->is_json) {
