@@ -88,6 +88,14 @@ static json_t* kernels_json(const report_t* report, const kernels_t* kernels) {
   return list;
 }
 
+static json_t* batches_json(const report_t* report) {
+  json_t* list = json_array();
+  for (int64_t first = 0; first < report->sentence_count; first += report->batch) {
+    json_array_append_new(list, json_integer((json_int_t)report->batch_ns[first / report->batch]));
+  }
+  return list;
+}
+
 qn_status_t report_print_json(const report_t* report, const kernels_t* kernels, FILE* file) {
   json_t* root = json_pack(
       "{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:s, s:f, s:f, s:b}",
@@ -103,8 +111,9 @@ qn_status_t report_print_json(const report_t* report, const kernels_t* kernels, 
   if (root != NULL && report->repeat_count > 0) {
     json_object_set_new(
         root, "passes",
-        json_pack("{s:I, s:I, s:I, s:f, s:f}", "count", (json_int_t)report->repeat_count, "best_ns",
-                  (json_int_t)report->best_pass_ns, "total_ns", (json_int_t)report->total_pass_ns,
+        json_pack("{s:I, s:I, s:I, s:o, s:f, s:f}", "count", (json_int_t)report->repeat_count,
+                  "best_ns", (json_int_t)report->best_pass_ns, "total_ns",
+                  (json_int_t)report->total_pass_ns, "batch_ns", batches_json(report),
                   "sentences_per_s", sentence_rate(report), "gflops",
                   all_operations(report, kernels) / (double)report->best_pass_ns));
   }

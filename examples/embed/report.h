@@ -28,6 +28,7 @@ typedef struct report {
   int64_t repeat_count;
   int64_t best_pass_ns;
   int64_t total_pass_ns;
+  int64_t* batch_ns;  // the least of each batch, those of the first pass included
   double min_cosine;
   double max_difference;
   bool is_good;  // both within their bounds
