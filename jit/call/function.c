@@ -244,6 +244,11 @@ qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure
                             " is negative or too large",
                             ir->name, buffer, site->dim, failure->extent);
     case QN_SITE_MEMORY:
+      if (site->buffer_id == UINT32_MAX) {  // of the compiler
+        return qn_status_make(QN_STATUS_OUT_OF_MEMORY,
+                              "function '%s': no memory for %" PRId64 " bytes of workspace",
+                              ir->name, failure->extent);
+      }
       return qn_status_make(QN_STATUS_OUT_OF_MEMORY,
                             "function '%s': no memory for buffer '%s' of %" PRId64 " bytes",
                             ir->name, buffer, failure->extent);

@@ -7,8 +7,10 @@
 
 #include "jit/llvm/emit_inner.h"
 
-// The limit of one function: a library cannot rely on a deep stack.
-enum { MAX_STACK_BYTES = 256 * 1024, ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
+// The limit of a kernel with the functions that it calls: a library cannot rely on a deep stack.
+// The last bytes are for small arrays, which registers may hold.
+enum { MAX_STACK_BYTES = 256 * 1024, SMALL_BYTES = 2048, RESERVED_BYTES = 16 * 1024 };
+enum { ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 
 // Evaluates the extents and strides of a shape here. Strides of a row-major buffer are products.
 static void declare_shape(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer) {
@@ -209,8 +211,9 @@ void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   }
   int64_t bytes = constant_bytes(buffer);
   slot->is_private = false;
-  if (buffer->scope == QN__SCOPE_GLOBAL || bytes < 0 ||
-      bytes > MAX_STACK_BYTES - e->fn->stack_bytes) {
+  int64_t left = MAX_STACK_BYTES - e->fn->stack_bytes - e->fn->callee_bytes;
+  if (bytes > SMALL_BYTES) left -= RESERVED_BYTES;
+  if (buffer->scope == QN__SCOPE_GLOBAL || bytes < 0 || bytes > left) {
     allocate_workspace(e, buffer);
     return;
   }

@@ -47,6 +47,7 @@ qn__llvm_function_t* qn__emit_fn_begin(qn__llvm_emit_t* e, const char* name,
   fn->kind = kind;
   fn->can_launch = kind == QN__LLVM_KERNEL || (kind == QN__LLVM_PART && e->fn->can_launch);
   fn->depth = e->fn ? e->fn->depth + 1 : 0;
+  fn->stack_bytes = e->fn ? e->fn->stack_bytes : 0;
   assert((kind == QN__LLVM_KERNEL) == (e->fn == NULL));
   assert(fn->depth < QN__EMIT_DEPTHS);
   fn->serial = ++e->serial;
@@ -86,6 +87,9 @@ void qn__emit_fn_end(qn__llvm_emit_t* e) {
   LLVMBuildBr(fn->builder, start);
   LLVMDisposeBuilder(fn->builder);
   e->fn = fn->parent;
+  if (!e->fn) return;
+  int64_t bytes = fn->stack_bytes + fn->callee_bytes - e->fn->stack_bytes;
+  if (bytes > e->fn->callee_bytes) e->fn->callee_bytes = bytes;
 }
 
 LLVMBasicBlockRef qn__emit_block(qn__llvm_emit_t* e, const char* name) {

@@ -115,7 +115,8 @@ struct qn__llvm_function {
   qn__llvm_capture_t** next_capture;
   uint32_t capture_count;
   qn__llvm_workspace_t* workspaces;  // newest first
-  int64_t stack_bytes;               // of arrays
+  int64_t stack_bytes;               // of arrays, of the callers too
+  int64_t callee_bytes;              // of arrays of the bodies and parts that it calls, at most
   // The vector region.
   uint32_t lanes;          // 0: scalar code
   LLVMValueRef mask;       // NULL: all lanes are on

@@ -104,7 +104,6 @@ static qn__llvm_function_t* make_part(qn__llvm_emit_t* e, const qn__ir_stmt_t* f
   if (!part) return NULL;
   part->loop_depth = outer->loop_depth;
   part->is_unchecked = outer->is_unchecked;
-  part->stack_bytes = outer->stack_bytes;
   part->known = outer->known;
   part->known_count = outer->known_count;
   for (const qn__ir_stmt_t* stmt = first; stmt != last->next; stmt = stmt->next) {

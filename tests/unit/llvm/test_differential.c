@@ -68,10 +68,31 @@ static const build_t builds[] = {
     {.cpu = "x86-64", .l1_bytes = 4096, .l2_bytes = 16384},
 };
 
+static void fill_words(const qn_generated_t* generated, const qn_generated_args_t* args,
+                       uint64_t* out_words) {
+  memcpy(out_words, args->params, generated->param_count * sizeof *out_words);
+  for (size_t i = 0; i < generated->module->functions[0]->symbol_count; ++i) {
+    out_words[generated->param_count + i] = (uint64_t)generated->symbols[i];
+  }
+}
+
 static void describe(const qn_generated_t* generated, build_t build, const char* problem) {
   (void)fprintf(stderr, "seed %llu, %s%s%s%s: %s\n", (unsigned long long)generated->seed, build.cpu,
                 build.is_fast ? " fast" : "", build.is_scalar ? " scalar" : "",
                 build.is_checked ? " checked" : "", problem);
+}
+
+// Returns true if a call reports that it gets no more workspace than `limit`, and holds none then.
+static bool check_refusal(const qn_generated_t* generated, const kernels_t* kernels,
+                          uint32_t limit) {
+  qn_generated_args_t args;
+  qn_generated_args_init(generated, &args);
+  uint64_t words[qn_generated_max_params + qn_generated_max_symbols];
+  fill_words(generated, &args, words);
+  run_report_t report = kernels_run(kernels, 0, words, 3, limit);
+  qn_generated_args_deinit(&args);
+  return report.result != 0 && report.held_workspaces == 0 &&
+         kernels->result.functions[0].sites[report.site].kind == QN_SITE_MEMORY;
 }
 
 static bool check_build(const qn_generated_t* generated, const qn_generated_args_t* expected,
@@ -86,11 +107,7 @@ static bool check_build(const qn_generated_t* generated, const qn_generated_args
   qn_generated_args_t actual;
   qn_generated_args_init(generated, &actual);
   uint64_t words[qn_generated_max_params + qn_generated_max_symbols];
-  const qn__ir_func_t* function = generated->module->functions[0];
-  memcpy(words, actual.params, generated->param_count * sizeof *words);
-  for (size_t i = 0; i < function->symbol_count; ++i) {
-    words[generated->param_count + i] = (uint64_t)generated->symbols[i];
-  }
+  fill_words(generated, &actual, words);
   run_report_t report = kernels_run(kernels, 0, words, 3, 1000);
   char message[512] = "";
   bool is_right = report.result == 0 && report.held_workspaces == 0;
@@ -101,6 +118,12 @@ static bool check_build(const qn_generated_t* generated, const qn_generated_args
                    site->buffer_id, (long long)report.index, (long long)report.extent);
   } else {
     is_right = qn_generated_compare(generated, expected, &actual, false, message, sizeof message);
+  }
+  if (is_right && report.allocations > 0) {
+    uint32_t limit = (uint32_t)(generated->seed % report.allocations);
+    is_right = check_refusal(generated, kernels, limit);
+    (void)snprintf(message, sizeof message, "it does not report that workspace %u is refused",
+                   limit);
   }
   if (!is_right) describe(generated, build, message);
   qn_generated_args_deinit(&actual);

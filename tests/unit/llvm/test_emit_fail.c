@@ -6,6 +6,7 @@
 #include <stdint.h>
 // After those that it needs.
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "support_emit.h"
@@ -179,6 +180,53 @@ static void test_failure_in_launch(void** state) {
       (uint64_t[]){word(y), 64}, false, 9, (expected_t){QN_SITE_ASSERT, UINT32_MAX, 0, 0, 0, ""});
 }
 
+typedef struct thin_call {
+  const kernels_t* kernels;
+  const uint64_t* words;
+  run_report_t report;
+} thin_call_t;
+
+static void* run_thin_call(void* self) {
+  thin_call_t* call = self;
+  call->report = kernels_run(call->kernels, 0, call->words, 1, 1000);
+  return NULL;
+}
+
+// What does not fit on a stack of 256 KiB is workspace: here a local array of the kernel, and the
+// blocks of a product in the body of a launch.
+static void test_stack(void** state) {
+  (void)state;
+  enum { SIZE = 200, STEPS = 300, KEPT = 100 };
+  static float a[SIZE * STEPS], b[STEPS * SIZE], c[SIZE * SIZE];
+  for (int i = 0; i < SIZE * STEPS; ++i) a[i] = (float)(i % STEPS % 3), b[i] = (float)(i % SIZE);
+  qn_module_t* module = parse_or_die(
+      "func f(a: f32[n, k], b: f32[k, m], out c: f32[n, m]) {\n"
+      "  alloc t: f32[15000] in local; for i in 0..100 { t[i * 149] = a[0, i]; }\n"
+      "  parallel i in 0..n { parallel j in 0..m {\n"
+      "    c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } }\n"
+      "  for i in 0..100 { c[0, i] = t[i * 149]; } }\n");
+  qn_status_t error;
+  build_t build = {.cpu = "x86-64", .l1_bytes = 32 << 10, .l2_bytes = 1 << 20};
+  kernels_t* kernels = kernels_create(module, build, false, &error);
+  assert_non_null(kernels);
+  uint64_t words[] = {word(a), word(b), word(c), SIZE, STEPS, SIZE};
+  thin_call_t call = {.kernels = kernels, .words = words};
+  pthread_attr_t attributes;
+  pthread_t thread;
+  assert_int_equal(pthread_attr_init(&attributes), 0);
+  assert_int_equal(pthread_attr_setstacksize(&attributes, 288 * 1024), 0);
+  assert_int_equal(pthread_create(&thread, &attributes, run_thin_call, &call), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  (void)pthread_attr_destroy(&attributes);
+  assert_int_equal(call.report.result, 0);
+  assert_true(call.report.allocations > 0);
+  for (int i = 0; i < SIZE * SIZE; ++i) {
+    assert_true(c[i] == (float)(i < KEPT ? i % 3 : STEPS * (i % SIZE)));
+  }
+  kernels_destroy(kernels);
+  qn_module_release(module);
+}
+
 // Large work goes through the table, with a grain; small work does not.
 static void test_parallel(void** state) {
   (void)state;
@@ -338,6 +386,7 @@ int main(void) {
       cmocka_unit_test(test_extent),
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_failure_in_launch),
+      cmocka_unit_test(test_stack),
       cmocka_unit_test(test_parallel),
       cmocka_unit_test(test_division_never_traps),
       cmocka_unit_test(test_array_before_store),
