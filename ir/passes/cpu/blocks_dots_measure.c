@@ -131,9 +131,10 @@ static void measure_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
   }
   qn__ir_buffer_t* totals =
       write_totals(w, out, panel, steps, o, QN_DTYPE_U32, UINT32_MAX, take_least);
-  note_least(
-      w, out, panel,
-      qn__pb_reduce(pb, QN_REDUCE_MIN, totals, qn__pb_int(pb, 0), qn__pb_int(pb, panel->lines)));
+  // Columns that are packed across have no words beyond the edge.
+  bool has_all = !is_column || w->product->operands[o].runs_along_step;
+  qn__ir_expr_t* lines = has_all ? qn__pb_int(pb, panel->lines) : qn__blocks_dot_lines(w, panel);
+  note_least(w, out, panel, qn__pb_reduce(pb, QN_REDUCE_MIN, totals, qn__pb_int(pb, 0), lines));
 }
 
 void qn__blocks_dot_measure(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
