@@ -7,13 +7,6 @@
 // at its declaration.
 #include "ir/passes/pass_builder.h"
 
-static qn__ir_expr_t* as_i64(qn__pass_builder_t* pb, qn__ir_expr_t* expr) {
-  if (expr->dtype == QN_DTYPE_I64) return expr;
-  qn__ir_expr_t* cast = qn__expr_new(pb->arena, QN__EXPR_CAST, QN_DTYPE_I64, expr->loc);
-  if (cast) cast->args[0] = expr;
-  return cast;
-}
-
 // Returns true if the view stays within the extent of dimension `d` of the base. Otherwise it may
 // continue in the next row, which indices of the base must not. The first dimension has no next
 // row.
@@ -60,7 +53,8 @@ static bool redirect(void* self, const qn__ir_ref_t* ref) {
     for (uint32_t i = 0; i < view->rank; ++i) {
       uint32_t d = base_dims[i];
       assert(d < rank && (i == 0 || d > base_dims[i - 1]));
-      indices[d] = qn__pb_op(pb, QN_OP_ADD, indices[d], as_i64(pb, (*ref->indices)[i]));
+      indices[d] =
+          qn__pb_op(pb, QN_OP_ADD, indices[d], qn__pb_cast(pb, QN_DTYPE_I64, (*ref->indices)[i]));
     }
     if (qn__pb_stopped(pb)) return false;
     *ref->buffer = view->base;
@@ -72,7 +66,7 @@ static bool redirect(void* self, const qn__ir_ref_t* ref) {
 // Moves start indices into lets in `out`, before the view.
 static void bind_start(qn__pass_builder_t* pb, qn__ir_buffer_t* view, qn__ir_block_t* out) {
   for (uint32_t d = 0; d < view->base->rank; ++d) {
-    qn__ir_expr_t* index = as_i64(pb, view->base_indices[d]);
+    qn__ir_expr_t* index = qn__pb_cast(pb, QN_DTYPE_I64, view->base_indices[d]);
     if (index && index->kind != QN__EXPR_VAR && index->kind != QN__EXPR_INT) {
       index = qn__pb_use(pb, qn__pb_let(pb, out, "start", index));
     }

@@ -188,6 +188,13 @@ qn__ir_expr_t* qn__pb_load(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__
   return load->load.indices ? load : NULL;
 }
 
+qn__ir_expr_t* qn__pb_cast(qn__pass_builder_t* pb, qn_dtype_t dtype, qn__ir_expr_t* value) {
+  if (!value || value->dtype == dtype) return value;
+  qn__ir_expr_t* cast = qn__expr_new(pb->arena, QN__EXPR_CAST, dtype, value->loc);
+  if (cast) cast->args[0] = value;
+  return cast;
+}
+
 qn__ir_expr_t* qn__pb_cond(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_expr_t* a,
                            qn__ir_expr_t* b) {
   if (!condition || !a || !b) return NULL;

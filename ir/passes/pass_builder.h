@@ -48,6 +48,8 @@ qn__ir_expr_t* qn__pb_op(qn__pass_builder_t* pb, qn_op_t op, qn__ir_expr_t* a, q
 qn__ir_expr_t* qn__pb_op_int(qn__pass_builder_t* pb, qn_op_t op, qn__ir_expr_t* a, int64_t b);
 qn__ir_expr_t* qn__pb_cond(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_expr_t* a,
                            qn__ir_expr_t* b);
+// Returns the value converted to a dtype that it may have already.
+qn__ir_expr_t* qn__pb_cast(qn__pass_builder_t* pb, qn_dtype_t dtype, qn__ir_expr_t* value);
 qn__ir_expr_t* qn__pb_zero(qn__pass_builder_t* pb, qn_dtype_t dtype);
 // Returns the value of a reduction over an empty range.
 qn__ir_expr_t* qn__pb_neutral(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype);

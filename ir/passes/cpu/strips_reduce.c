@@ -103,20 +103,13 @@ static qn__ir_expr_t* place_var(qn__ir_subst_t* subst, qn__ir_var_t* var) {
   return NULL;
 }
 
-static qn__ir_expr_t* cast_to(qn__pass_builder_t* pb, qn_dtype_t dtype, qn__ir_expr_t* value) {
-  if (!value || value->dtype == dtype) return value;
-  qn__ir_expr_t* cast = qn__expr_new(pb->arena, QN__EXPR_CAST, dtype, value->loc);
-  if (cast) cast->args[0] = value;
-  return cast;
-}
-
 // Puts the summand of each reduction after its lets, as a let, and returns the nodes of all.
 static size_t make_steps(qn__strip_level_t* level, strip_search_t* search) {
   qn__pass_builder_t* pb = level->strip->pb;
   size_t weight = 0;
   for (uint32_t i = 0; i < search->count; ++i) {
     found_t* found = &search->found[i];
-    qn__ir_expr_t* value = cast_to(pb, found->dtype, found->reduce->reduce.value);
+    qn__ir_expr_t* value = qn__pb_cast(pb, found->dtype, found->reduce->reduce.value);
     qn__ir_block_t* lets = &found->reduce->reduce.lets;
     if (!qn__pb_let(pb, lets, "term", value)) return 0;
     for (qn__ir_stmt_t* let = lets->first; let; let = let->next) qn__strip_fix(level, let);
@@ -223,7 +216,7 @@ static void write_all(qn__strip_level_t* level, strip_search_t* search) {
     found_t* found = &search->found[i];
     qn__ir_expr_t* sum =
         qn__pb_load(pb, found->acc, qn__strip_at(strip, strip->loop->loop.var), NULL);
-    sum = cast_to(pb, found->reduce->dtype, sum);
+    sum = qn__pb_cast(pb, found->reduce->dtype, sum);
     if (!sum) return;
     *found->slot = sum;
   }
