@@ -87,8 +87,8 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
                          max_words * shape->dot.group);
   if (steps > 0 && is_gathered) {
     // No block of steps is much smaller than the others.
-    int64_t blocks = (steps + shape->depth / 2) / shape->depth;
-    int64_t even = blocks > 1 ? (steps + blocks - 1) / blocks : steps;
+    int64_t blocks = steps / shape->depth + (steps % shape->depth >= shape->depth / 2);
+    int64_t even = blocks > 1 ? steps / blocks + (steps % blocks > 0) : steps;
     shape->depth = round_up(even, 8);
   }
   shape->columns =

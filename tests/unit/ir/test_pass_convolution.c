@@ -179,6 +179,24 @@ static void other_sums_of_sums_stay(void** state) {
   }
 }
 
+// Sizes of blocks are computed without overflow.
+static void the_largest_extent_has_blocks(void** state) {
+  (void)state;
+#define LARGEST "9223372036854775807"
+  static const char text[] =
+      "func f(x: f32[" LARGEST ", 30, 64] strides [0, 64, 1], w: f32[32, " LARGEST
+      "] strides [1, 0],\n"
+      "       out y: f32[32, 30, 64]) {\n"
+      "  parallel o in 0..32 { for u in 0..30 { for v in 0..64 {\n"
+      "    y[o, u, v] = sum c in 0.." LARGEST
+      " { x[c, u, v] * w[o, c] }; } } }\n"
+      "}";
+  static const char* const parts[] = {"alloc packed_columns: f32[", NULL};
+  for (size_t t = 0; t < 3; ++t) {
+    expect_parts(text, &targets[t], parts, "packed_columns: f32[" LARGEST);
+  }
+}
+
 int main(void) {
   qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {
@@ -187,6 +205,7 @@ int main(void) {
       cmocka_unit_test(padding_is_part_of_an_operand),
       cmocka_unit_test(padding_costs_no_condition),
       cmocka_unit_test(other_sums_of_sums_stay),
+      cmocka_unit_test(the_largest_extent_has_blocks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
