@@ -378,14 +378,23 @@ void gen_form_store(gen_t* g, qn_dtype_t dtype, gen_term_t value, const gen_axis
 
 // ---- nests of loops
 
-void gen_form_open(gen_t* g, const gen_axis_t* given, uint32_t count) {
+static void open_axes(gen_t* g, const gen_axis_t* given, uint32_t count, bool may_begin_later) {
   gen_axis_t axes[qn_generated_max_rank];
   memcpy(axes, given, count * sizeof *axes);
   if (gen_chance(g, 30)) shuffle(g, axes, count);
   for (uint32_t d = 0; d < count; ++d) {
     const char* word = (d == 0 ? gen_chance(g, 90) : gen_chance(g, 60)) ? "parallel" : "for";
-    gen_open(g, gen_text(g, "%s %s in 0..%s", word, axes[d].var, axes[d].extent.text));
+    uint32_t begin = may_begin_later && gen_chance(g, 8) ? 1 + gen_below(g, 3) : 0;
+    gen_open(g, gen_text(g, "%s %s in %u..%s", word, axes[d].var, begin, axes[d].extent.text));
   }
+}
+
+void gen_form_open(gen_t* g, const gen_axis_t* axes, uint32_t count) {
+  open_axes(g, axes, count, false);
+}
+
+void gen_form_open_part(gen_t* g, const gen_axis_t* axes, uint32_t count) {
+  open_axes(g, axes, count, true);
 }
 
 void gen_form_close(gen_t* g, uint32_t count) {

@@ -47,6 +47,8 @@ void gen_form_store(gen_t* g, qn_dtype_t dtype, gen_term_t value, const gen_axis
 
 // A nest of parallel loops over the axes, in any order.
 void gen_form_open(gen_t* g, const gen_axis_t* axes, uint32_t count);
+// The same, but some loops begin at 1 to 3, even if that is beyond their end.
+void gen_form_open_part(gen_t* g, const gen_axis_t* axes, uint32_t count);
 void gen_form_close(gen_t* g, uint32_t count);
 
 // ---- generate_products.c

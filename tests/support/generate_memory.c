@@ -40,7 +40,7 @@ static void reduce_axis(gen_t* g, gen_form_t* form) {
     result.grain = 0;
   }
   if (!is_sum && step.extent.value == 0) result.err = 0;
-  gen_form_open(g, outer, count - 1);
+  gen_form_open_part(g, outer, count - 1);
   result.text = gen_text(g, "(%s %s in 0..%s { %s })",
                          is_sum              ? "sum"
                          : gen_chance(g, 50) ? "max"
@@ -57,7 +57,7 @@ static void transpose(gen_t* g, gen_form_t* form) {
   fill_axes(g, form, axes, count);
   qn_dtype_t dtype = choose_dtype(g);
   gen_term_t x = gen_form_operand(g, form, dtype, axes, count);
-  gen_form_open(g, axes, count);
+  gen_form_open_part(g, axes, count);
   gen_form_store(g, dtype, x, axes, count);
   gen_form_close(g, count);
 }

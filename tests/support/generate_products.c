@@ -213,7 +213,7 @@ void gen_product(gen_t* g, gen_form_t* form) {
     gen_line(g, "let %s = %s // %s;", i.var, f, j.extent.text);
     gen_line(g, "let %s = %s %% %s;", j.var, f, j.extent.text);
   } else {
-    gen_form_open(g, outer + skip, nest_count);
+    gen_form_open_part(g, outer + skip, nest_count);
   }
   gen_term_t sum = reduce(g, dtype, x, y, steps, inner_count, i.var);
   gen_form_store(g, dtype, sum, outer + skip, nest_count);
@@ -252,7 +252,7 @@ void gen_convolution(gen_t* g, gen_form_t* form) {
   gen_term_t weight =
       gen_form_operand(g, form, dtype, is_depthwise ? own_taps : taps, is_depthwise ? 3 : 4);
   gen_axis_t outer[] = {n, o, u, v};
-  gen_form_open(g, outer, 4);
+  gen_form_open_part(g, outer, 4);
   const char* lets = gen_text(g, "let y0 = %s - %u; let x0 = %s - %u; ", at_u, pad, at_v, pad);
   const char* load = gen_text(g, channels_last ? "%s[%s, y0, x0, %s]" : "%s[%s, %s, y0, x0]",
                               x->name, n.var, c.var);
