@@ -72,6 +72,13 @@ static const conf_program_t programs[] = {
              "  c[i, j] = sum p in 0..k { i32(a[i, p]) * i32(b[j, p]) }; } } }",
      .args = "bits:40x40/48,1@1 bits:33x40/64,1@16 junk:40x33;"
              "bits:40x65/65,1@4 bits:33x65/68,1@8 junk:40x33"},
+    {.feature = "two products in one iteration",
+     .text = "func pr_gated(a: f16[m, k], b: f16[n, k], d: f16[n, k], out c: f32[m, n]) { " NEST
+             "  let g = sum p in 0..k { f32(a[i, p]) * f32(b[j, p]) };\n"
+             "  c[i, j] = max(g, 0.0) * (sum p in 0..k { f32(a[i, p]) * f32(d[j, p]) }); } } }",
+     .args = "below8:1x40 below8:70x40 below8:70x40 junk:1x70;"
+             "below8:33x64 below8:65x64 below8:65x64 junk:33x65;"
+             "below8:0x8 below8:8x8 below8:8x8 junk:0x8;below8:9x0 below8:9x0 below8:9x0 junk:9x9"},
     {.feature = "values of f32",
      .text = "func pr_rand(a: f16[40, 200], b: f16[40, 200], out c: f32[40, 40]) {\n"
              "  parallel i in 0..40 { parallel j in 0..40 {\n"

@@ -139,6 +139,9 @@ extern const qn__pass_t qn__pass_cooperative;
 // Separates accesses of different threads to one buffer by barriers.
 extern const qn__pass_t qn__pass_barriers;
 
+// Gives each product of a nest with several reductions a nest of its own. (Both pipelines.)
+extern const qn__pass_t qn__pass_separate;
+
 // Computes products in blocks that the caches and registers of a CPU hold (products.h).
 extern const qn__pass_t qn__pass_block;
 // Orders the loops of copies, and transposes in tiles.
@@ -155,7 +158,7 @@ qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* option
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 // The GPU pipeline: target values, views, unroll, simplify, the mapping, exchanges, simplify,
 // hoist.
-enum { QN__GPU_PASS_COUNT = 15 };
+enum { QN__GPU_PASS_COUNT = 16 };
 extern const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT];
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 

@@ -47,8 +47,8 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
       &qn__pass_target_values,     &qn__pass_lower_views, &qn__pass_lower_exchanges,
       &qn__pass_serialize_threads, &qn__pass_unroll,      &qn__pass_simplify,
   };
-  static const qn__pass_t* const block[] = {&qn__pass_independent, &qn__pass_block,
-                                            &qn__pass_permute, &qn__pass_strip};
+  static const qn__pass_t* const block[] = {&qn__pass_independent, &qn__pass_separate,
+                                            &qn__pass_block, &qn__pass_permute, &qn__pass_strip};
   static const qn__pass_t* const finish[] = {&qn__pass_hoist, &qn__pass_vectorize};
   qn__pass_options_t cpu = *options;
   cpu.has_shuffles = cpu.has_block_reductions = false;
@@ -62,10 +62,10 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
 
 // The mapping reads index algebra: it comes after simplifying, and its result is simplified again.
 const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT] = {
-    &qn__pass_target_values,   &qn__pass_lower_views, &qn__pass_unroll,      &qn__pass_simplify,
-    &qn__pass_independent,     &qn__pass_partition,   &qn__pass_tile,        &qn__pass_distribute,
-    &qn__pass_share,           &qn__pass_reuse,       &qn__pass_cooperative, &qn__pass_barriers,
-    &qn__pass_lower_exchanges, &qn__pass_simplify,    &qn__pass_hoist,
+    &qn__pass_target_values, &qn__pass_lower_views,     &qn__pass_unroll,    &qn__pass_simplify,
+    &qn__pass_independent,   &qn__pass_separate,        &qn__pass_partition, &qn__pass_tile,
+    &qn__pass_distribute,    &qn__pass_share,           &qn__pass_reuse,     &qn__pass_cooperative,
+    &qn__pass_barriers,      &qn__pass_lower_exchanges, &qn__pass_simplify,  &qn__pass_hoist,
 };
 
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options) {

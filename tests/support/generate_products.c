@@ -181,6 +181,18 @@ static void product_in_task(gen_t* g, gen_form_t* form, gen_axis_t i, gen_axis_t
   gen_close(g);
 }
 
+// The value of two reductions in one iteration.
+static gen_term_t join(gen_t* g, qn_dtype_t dtype, gen_term_t a, gen_term_t b) {
+  if (isinf(a.mag) || isinf(b.mag)) {  // those of no terms may differ in sign
+    gen_term_t most = {.mag = INFINITY, .err = fmax(a.err, b.err)};
+    most.text = gen_text(g, "max(%s, %s)", a.text, b.text);
+    return most;
+  }
+  gen_term_t sum = {.mag = a.mag + b.mag, .grain = fmin(a.grain, b.grain), .err = a.err + b.err};
+  sum.text = gen_text(g, "(%s + %s)", a.text, b.text);
+  return gen_form_round(dtype, sum, 1);
+}
+
 void gen_product(gen_t* g, gen_form_t* form) {
   uint32_t style = gen_below(g, 10);
   gen_axis_t p = {fresh(g, "p"), gen_form_extent(g, form, "k", 520)};
@@ -205,6 +217,8 @@ void gen_product(gen_t* g, gen_form_t* form) {
   qn_dtype_t dtype = choose_sum(g);
   gen_term_t x = gen_form_operand(g, form, dtype, left + skip, count);
   gen_term_t y = gen_form_operand(g, form, dtype, right + skip, count);
+  bool has_second = gen_chance(g, 20);
+  gen_term_t z = has_second ? gen_form_operand(g, form, dtype, right + skip, count) : y;
   uint32_t nest_count = 3 - skip;
   bool is_flat = !has_batch && gen_chance(g, 10);
   if (is_flat) {
@@ -216,6 +230,9 @@ void gen_product(gen_t* g, gen_form_t* form) {
     gen_form_open_part(g, outer + skip, nest_count);
   }
   gen_term_t sum = reduce(g, dtype, x, y, steps, inner_count, i.var);
+  if (has_second) {
+    sum = join(g, dtype, sum, reduce(g, dtype, x, z, steps, inner_count, i.var));
+  }
   gen_form_store(g, dtype, sum, outer + skip, nest_count);
   gen_form_close(g, is_flat ? 1 : nest_count);
 }

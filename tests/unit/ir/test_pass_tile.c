@@ -579,7 +579,7 @@ static const program_t others[] = {
     {"bounds of a row", "func f(a: f32[m, k], b: f32[k, n], out c: f32[m, n]) { " NEST
                         "c[i, j] = sum p in 0..min(i, k) { a[i, p] * b[p, j] }; } } }"},
     {"two sums", "func f(a: f32[m, k], b: f32[k, n], out c: f32[m, n]) { " NEST
-                 "c[i, j] = (sum p in 0..k { a[i, p] * b[p, j] }) +\n"
+                 "c[i, j] = (sum p in 0..k { b[p, j] }) +\n"
                  "(sum p in 0..k { a[i, p] }); } } }"},
     {"an assert in front", "func f(a: f32[m, k], b: f32[k, n], d: i32[m], out c: f32[m, n]) { " NEST
                            "assert d[i] > -100, \"an index\";\n"
