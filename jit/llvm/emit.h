@@ -22,6 +22,9 @@
   "loop-mssa(licm),gvn,instcombine<no-verify-fixpoint>,simplifycfg)"
 #define QN__EMIT_PASSES_FAST "function(sroa,early-cse)"
 
+// The attribute of a function that launches and has no loop of its own: it runs once a call.
+#define QN__EMIT_RUNS_ONCE "quern-runs-once"
+
 typedef struct qn__llvm_emit_options {
   LLVMContextRef context;        // borrowed until the module is disposed
   LLVMTargetMachineRef machine;  // borrowed during the call: triple, layout, CPU and features

@@ -82,6 +82,9 @@ void qn__emit_fn_end(qn__llvm_emit_t* e) {
     qn__emit_failing_release(e);
     LLVMBuildRet(fn->builder, LLVMConstInt(e->i32, 1, false));
   }
+  if (fn->has_launch && !fn->has_loop) {
+    qn__llvm_add_text_attribute(fn->function, QN__EMIT_RUNS_ONCE, "");
+  }
   LLVMBasicBlockRef start = LLVMGetNextBasicBlock(fn->entry);
   qn__emit_at(e, fn->entry);
   LLVMBuildBr(fn->builder, start);

@@ -122,7 +122,9 @@ struct qn__llvm_function {
   LLVMValueRef mask;       // NULL: all lanes are on
   bool can_mask_be_empty;  // false: some lane is on
   uint32_t loop_depth;     // number of enclosing loops
-  bool is_unchecked;       // emits no checks: shapes, which the call has checked
+  bool has_loop;           // has a loop of its own: not only launches
+  bool has_launch;
+  bool is_unchecked;  // emits no checks: shapes, which the call has checked
   // Conditions that are true here, because this copy of a loop is specialised for them.
   const qn__ir_stmt_t** known;
   uint32_t known_count;

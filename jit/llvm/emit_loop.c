@@ -25,6 +25,7 @@ qn__llvm_counter_t qn__emit_count_begin(qn__llvm_emit_t* e, LLVMValueRef begin, 
     LLVMAddIncoming(counter.carried, &carried, &counter.before, 1);
   }
   e->fn->loop_depth++;
+  e->fn->has_loop = true;
   return counter;
 }
 

@@ -50,6 +50,7 @@ void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   LLVMValueRef begin = qn__emit_scalar(e, loop->loop.begin);
   LLVMValueRef end = qn__emit_scalar(e, loop->loop.end);
   assert(e->fn->can_launch && e->fn->lanes == 0);  // launches do not nest
+  e->fn->has_launch = true;
   LLVMBasicBlockRef launch = qn__emit_block(e, "launch");
   LLVMBasicBlockRef here = qn__emit_block(e, "here");
   LLVMBasicBlockRef split = qn__emit_block(e, "split");

@@ -82,6 +82,7 @@ static void emit_while(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   LLVMBuildCondBr(b, qn__emit_scalar(e, stmt->while_.condition), body, done);
   qn__emit_at(e, body);
   e->fn->loop_depth++;
+  e->fn->has_loop = true;
   qn__emit_block_of(e, &stmt->while_.body);
   e->fn->loop_depth--;
   LLVMBuildBr(b, test);

@@ -7,6 +7,7 @@
 #include <llvm-c/Transforms/PassBuilder.h>
 #include <stdlib.h>
 
+#include "jit/llvm/build.h"
 #include "jit/llvm/emit.h"
 
 void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator) {
@@ -38,11 +39,26 @@ qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef 
 // optimisation (they make calls of memset and memcpy, which cannot be resolved here), and inlining
 // (kernels and loop bodies are reached through pointers). The C interface can leave passes out only
 // by an explicit pipeline: it ignores the switches of LLVMPassBuilderOptions.
+// Keeps the code generator from optimising functions that run once a call: beside their launches
+// their time does not count, but that of the code generator does (an eighth to a third of it).
+static void mark_once(LLVMModuleRef module) {
+  static const char key[] = QN__EMIT_RUNS_ONCE;
+  LLVMValueRef function = LLVMGetFirstFunction(module);
+  for (; function; function = LLVMGetNextFunction(function)) {
+    if (!LLVMGetStringAttributeAtIndex(function, QN__LLVM_OF_FUNCTION, key, sizeof key - 1)) {
+      continue;
+    }
+    qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, "optnone");
+    qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, "noinline");
+  }
+}
+
 qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, qn_tier_t tier) {
   const char* pipeline = tier == QN_TIER_FAST ? QN__EMIT_PASSES_FAST : QN__EMIT_PASSES_FULL;
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   LLVMErrorRef error = LLVMRunPasses(module, pipeline, machine, options);
   LLVMDisposePassBuilderOptions(options);
+  mark_once(module);
   if (!error) return QN_OK;
   char* message = LLVMGetErrorMessage(error);
   qn_status_t status = qn_status_make(QN_STATUS_INTERNAL, "LLVM's passes failed: %s", message);

@@ -16,6 +16,7 @@
 #include "ir/encode.h"
 #include "ir/passes/passes.h"
 #include "jit/llvm/compile.h"
+#include "jit/llvm/image.h"
 #include "quern/target.h"
 #include "tests/support/fault.h"
 #include "tests/support/must.h"
@@ -112,11 +113,12 @@ static void optimise(LLVMModuleRef module, LLVMTargetMachineRef machine, build_t
     die("the emitted module is not valid", message);
   }
   LLVMDisposeMessage(message);
-  const char* passes = build.is_fast     ? QN__EMIT_PASSES_FAST
-                       : build.is_scalar ? "default<O2>"
-                                         : QN__EMIT_PASSES_FULL;
+  if (build.is_fast || !build.is_scalar) {
+    must(qn__llvm_optimize(module, machine, build.is_fast ? QN_TIER_FAST : QN_TIER_FULL));
+    return;
+  }
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-  check(LLVMRunPasses(module, passes, machine, options), "passes");
+  check(LLVMRunPasses(module, "default<O2>", machine, options), "passes");
   LLVMDisposePassBuilderOptions(options);
 }
 

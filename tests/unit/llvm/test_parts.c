@@ -276,11 +276,54 @@ static void no_function_grows(void** state) {
   assert_int_equal(measure_launches(20, "for", false).longest, 0);
 }
 
+// ------------------------------------------------------------------------------------ run once
+
+// Is the function left as it is by the code generator? LLVM's text has its attributes in the line
+// before.
+static bool is_left(const char* text, const char* head) {
+  const char* at = strstr(text, head);
+  if (!at) fail_msg("no '%s'", head);
+  const char* line = at - 1;
+  while (line > text && line[-1] != '\n') --line;
+  const char* mark = strstr(line, "optnone");
+  return mark && mark < at;
+}
+
+// The code generator saves its time only on functions that launch and do nothing else for long.
+static void once_run_functions_are_left(void** state) {
+  (void)state;
+  static const struct {
+    const char* body;
+    bool is_kernel_left;
+  } cases[] = {
+      {"parallel i in 0..n { y[i] = y[i] * 0.5; }", true},
+      {"if n > 4 { parallel i in 0..n { y[i] = y[i] * 0.5; } }", true},
+      {"parallel i in 0..n { y[i] = 1.0; } for i in 0..n { y[i] = y[i] * 0.5; }", false},
+      {"for k in 0..4 { parallel i in 0..n { y[i] = y[i] * 0.5; } }", false},
+      {"let k = n; while y[0] < 0.0 { y[0] = y[0] + 1.0; } parallel i in 0..k { y[i] = 2.0; }",
+       false},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    text_t text = {NULL, 0};
+    add(&text, "func f(inout y: f32[n]) { %s }\n", cases[i].body);
+    qn_module_t* module = parse(&text);
+    qn_status_t error;
+    kernels_t* kernels = kernels_create(module, (build_t){.cpu = "x86-64"}, true, &error);
+    if (!kernels) fail_msg("%s", qn_status_message(error));
+    if (is_left(kernels->llvm_text, "define i32 @f(") != cases[i].is_kernel_left) {
+      fail_msg("%s", cases[i].body);
+    }
+    assert_false(is_left(kernels->llvm_text, "define internal i32 @f.launch0("));
+    kernels_destroy(kernels);
+    qn_module_release(module);
+  }
+}
+
 int main(int argc, char** argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(long_kernels_agree), cmocka_unit_test(long_bodies_agree),
       cmocka_unit_test(parts_fail),         cmocka_unit_test(memory_runs_out),
-      cmocka_unit_test(no_function_grows),
+      cmocka_unit_test(no_function_grows),  cmocka_unit_test(once_run_functions_are_left),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
