@@ -38,6 +38,14 @@ void qn__product_write_lets(qn__product_t* product, qn__ir_block_t* out, const b
   }
 }
 
+qn__ir_var_t* qn__product_write_operand(qn__product_t* product, qn__ir_block_t* out,
+                                        const qn__product_operand_t* operand) {
+  qn__product_write_lets(product, out, operand->is_needed,
+                         product->side_dims[operand->side] | QN__PRODUCT_STEP, 0);
+  return qn__pb_let(product->pb, out, operand->side == QN__PRODUCT_ROW ? "a" : "b",
+                    qn__product_copy(product, operand->value));
+}
+
 void qn__product_set(qn__product_t* product, uint32_t dims, qn__ir_expr_t* const* now) {
   for (uint32_t d = 0; d < product->nest->count; ++d) {
     if (dims >> d & 1) product->names[d].now = now[d];

@@ -28,6 +28,10 @@ void qn__product_write_let(qn__product_t* product, qn__ir_block_t* out, qn__prod
 // none of `none`.
 void qn__product_write_lets(qn__product_t* product, qn__ir_block_t* out, const bool* is_needed,
                             uint32_t any, uint32_t none);
+// Appends `let name = value` for an operand, after the lets that it needs. The places of its side
+// and the step are set.
+qn__ir_var_t* qn__product_write_operand(qn__product_t* product, qn__ir_block_t* out,
+                                        const qn__product_operand_t* operand);
 // Returns true if the summand, without its operands, uses a loop of this side.
 bool qn__product_names_side(const qn__product_t* product, qn__product_side_t side);
 // Appends the lets that are the same for all rows, columns and steps, and the bounds of the

@@ -6,10 +6,12 @@
 // blocks_write.c writes the code.
 //
 // Few rows use each packed column too seldom: rows.c reads columns where they are, if those are
-// contiguous. If rows or columns are known only at the call, the call chooses among both forms and
-// the loops as they were. Sums of types below four bytes have no form.
+// contiguous, and along.c does if they are contiguous along the reduction. If extents are known
+// only at the call, the call chooses among these forms and the loops as they were. Sums of types
+// below four bytes have no form.
 //
 // Postcondition: no loop changed but nests that compute a product.
+#include "ir/passes/cpu/along.h"
 #include "ir/passes/cpu/blocks_dots.h"
 #include "ir/passes/cpu/rows.h"
 
@@ -104,9 +106,10 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
 
 // The forms that a product has beside its loops.
 typedef struct forms {
-  bool has_blocks, has_rows;
+  bool has_blocks, has_rows, has_along;
   qn__blocks_shape_t blocks;
   qn__rows_shape_t rows;
+  qn__along_shape_t along;
 } forms_t;
 
 // Opens the nest at `loop` if it computes a product that has a form.
@@ -123,7 +126,8 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
     }
     forms->has_rows =
         qn__rows_choose(product, forms->blocks.min_rows, forms->blocks.dot.op != 0, &forms->rows);
-    if (forms->has_blocks || forms->has_rows) return true;
+    forms->has_along = qn__along_choose(product, forms->blocks.min_rows, &forms->along);
+    if (forms->has_blocks || forms->has_rows || forms->has_along) return true;
   }
   qn__nest_close(nest);
   return false;
@@ -136,6 +140,11 @@ static qn__ir_expr_t* test(qn__product_t* product, qn__product_side_t side, qn_o
   int64_t known = qn__product_trips(product, dims);
   if (known >= 0 && (op == QN_OP_GE ? known >= b : known <= b)) return NULL;
   return qn__pb_op_int(product->pb, op, qn__product_extent(product, dims), b);
+}
+
+// Returns `a && b`, of which either may be NULL: it holds.
+static qn__ir_expr_t* both(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr_t* b) {
+  return a && b ? qn__pb_op(pb, QN_OP_AND, a, b) : a ? a : b;
 }
 
 // Makes `*block` the first choice of the `if` in front of what `*rest` does, or all if there is no
@@ -163,7 +172,9 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
   const qn__product_side_t row = QN__PRODUCT_ROW, column = QN__PRODUCT_COLUMN;
   bool is_covered = (forms.has_blocks && !test(product, row, QN_OP_GE, forms.blocks.min_rows)) ||
                     (forms.has_rows && !test(product, row, QN_OP_LE, forms.rows.max_rows) &&
-                     !test(product, column, QN_OP_GE, forms.rows.width));
+                     !test(product, column, QN_OP_GE, forms.rows.width)) ||
+                    (forms.has_along && !test(product, row, QN_OP_LE, forms.along.max_rows) &&
+                     !qn__along_is_long(product, &forms.along));
   if (!is_covered) {
     // The loop as it was is for all other calls.
     qn__nest_close(&nest);
@@ -184,8 +195,13 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
     qn__rows_write(product, &forms.rows, kind, &form);
     qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.rows.max_rows);
     qn__ir_expr_t* is_wide = test(product, column, QN_OP_GE, forms.rows.width);
-    if (is_few && is_wide) is_wide = qn__pb_op(pb, QN_OP_AND, is_few, is_wide);
-    choose_first(pb, is_wide ? is_wide : is_few, form, &all);
+    choose_first(pb, both(pb, is_few, is_wide), form, &all);
+  }
+  if (forms.has_along) {
+    form = (qn__ir_block_t){NULL, NULL};
+    qn__along_write(product, &forms.along, kind, &form);
+    qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.along.max_rows);
+    choose_first(pb, both(pb, is_few, qn__along_is_long(product, &forms.along)), form, &all);
   }
   *out = all;
   return !qn__pb_stopped(pb);

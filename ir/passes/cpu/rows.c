@@ -88,17 +88,6 @@ static qn__ir_stmt_t* vector_loop(const rows_writer_t* w) {
   return qn__pb_count_loop(w->pb, QN_LOOP_VECTOR, "v", qn__pb_int(w->pb, w->shape->width));
 }
 
-// Appends `let name = value` for an operand, after the lets that it needs, and sets the variable of
-// the operand. The places of its side and the step are set.
-static qn__ir_var_t* write_operand(rows_writer_t* w, qn__ir_block_t* out,
-                                   const qn__product_operand_t* operand) {
-  qn__product_t* product = w->product;
-  qn__product_write_lets(product, out, operand->is_needed,
-                         product->side_dims[operand->side] | QN__PRODUCT_STEP, 0);
-  return qn__pb_let(w->pb, out, operand->side == QN__PRODUCT_ROW ? "a" : "b",
-                    qn__product_copy(product, operand->value));
-}
-
 // Appends one step of the reduction for all sums of a tile.
 static void write_step(rows_writer_t* w, qn__ir_block_t* out, rows_tile_t* tile, qn__ir_var_t* p) {
   qn__product_t* product = w->product;
@@ -111,7 +100,9 @@ static void write_step(rows_writer_t* w, qn__ir_block_t* out, rows_tile_t* tile,
     qn__product_set(product, rows, tile->rows[u]);
     for (uint32_t o = 0; o < product->operand_count; ++o) {
       const qn__product_operand_t* operand = &product->operands[o];
-      if (operand->side == QN__PRODUCT_ROW) elements[o][u] = write_operand(w, out, operand);
+      if (operand->side == QN__PRODUCT_ROW) {
+        elements[o][u] = qn__product_write_operand(product, out, operand);
+      }
     }
   }
   qn__ir_stmt_t* loop = vector_loop(w);
@@ -121,7 +112,9 @@ static void write_step(rows_writer_t* w, qn__ir_block_t* out, rows_tile_t* tile,
         qn__pb_op(pb, QN_OP_ADD, copy(w, w->column), qn__pb_use(pb, loop->loop.var)));
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
-    if (operand->side == QN__PRODUCT_COLUMN) elements[o][0] = write_operand(w, body, operand);
+    if (operand->side == QN__PRODUCT_COLUMN) {
+      elements[o][0] = qn__product_write_operand(product, body, operand);
+    }
   }
   if (qn__pb_stopped(pb)) return;
   for (int64_t u = 0; u < tile->height; ++u) {

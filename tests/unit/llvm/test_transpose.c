@@ -1,5 +1,5 @@
 // tests/unit/llvm/test_transpose.c: columns of a product that lie along the reduction in memory are
-// transposed in registers when they are packed.
+// transposed in registers when they are packed. With few rows the sums of lanes are.
 //
 // Shapes end within squares, panels and blocks of steps; caches are small, so that there are many
 // of each. Arguments lie against inaccessible pages, as in test_emit.c.
@@ -32,8 +32,9 @@ static const char products[] = PRODUCT("singles", "f32", "f32", "f32", "a[i, p] 
 static void squares_of_all_sizes(void** state) {
   (void)state;
   static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
-  static const int64_t shapes[][3] = {
-      {8, 32, 8}, {9, 33, 23}, {13, 70, 66}, {24, 7, 129}, {11, 65, 5}};
+  static const int64_t shapes[][3] = {{8, 32, 8},  {25, 33, 23}, {30, 70, 66}, {24, 7, 129},
+                                      {31, 65, 5}, {1, 19, 33},  {2, 8, 16},   {3, 1, 47},
+                                      {4, 13, 1},  {5, 24, 15},  {7, 0, 31},   {6, 9, 0}};
   qn_module_t* module = parse_or_die(products);
   for (size_t c = 0; c < QN_COUNT_OF(cpus); c += IS_SANITIZED ? 2 : 1) {
     if (!build_can_run(cpus[c])) continue;
