@@ -2,17 +2,23 @@
 //
 //   parallel task in 0..batch * ceildiv(N, width) {
 //     let column = min(number * width, N - width);
-//     for tile in 0..ceildiv(M, height) {
-//       alloc t: [height, width] in local;                 // registers
-//       for p in 0..K {
-//         let a_u = A[row + u, p]; ...
-//         vector v { let b = B[p, column + v]; t[u, v] = fma(a_u, b, t[u, v]); ... }
+//     sums[i, v] = 0;
+//     for block in 0..ceildiv(K, depth) {
+//       for tile in 0..ceildiv(M, height) {
+//         alloc t: [height, width] in local;               // registers
+//         t[u, v] = sums[row + u, v];
+//         for p in the block's steps {
+//           let a_u = A[row + u, p]; ...
+//           vector v { let b = B[p, column + v]; t[u, v] = fma(a_u, b, t[u, v]); ... }
+//         }
+//         sums[row + u, v] = t[u, v];
 //       }
-//       for u { for v { C[row + u, column + v] = t[u, v]; } }
 //     }
+//     for i in 0..M { for v { C[i, column + v] = sums[i, v]; } }
 //   }
 //
-// 1. Few rows use a column too seldom to pay for packing it.
+// 1. Few rows use a column too seldom to pay for packing it. The tiles of a block of steps find its
+//    columns in the first cache.
 // 2. The last panel of columns is moved back to end with the matrix, so that its vectors are whole.
 //    Columns of the panel before it are computed twice and stored once.
 // 3. Rows beyond the last are copies of it, and nothing stores their results.
@@ -23,7 +29,8 @@
 
 enum {
   height = 4,     // with `vectors` as many sums as hide the latency of additions
-  max_rows = 16,  // more read the columns so often that packing is cheaper
+  max_rows = 60,  // more read the columns so often that packing is cheaper
+  depth = 128,    // of a block: the first cache holds its columns
   min_steps = 4,
   max_summand = 4  // instructions, as in blocks.c
 };
@@ -32,11 +39,12 @@ typedef struct rows_writer {
   qn__product_t* product;
   qn__pass_builder_t* pb;
   const qn__rows_shape_t* shape;
-  qn__ir_expr_t* rows;    // of the product
+  qn__ir_expr_t* rows;    // of the product, no more than `max_rows`
   qn__ir_expr_t* column;  // the first of the panel
   qn__ir_expr_t* fresh;   // columns at the panel's begin that the panel before has stored
-  qn__ir_expr_t* steps;   // of the reduction
-  qn__ir_buffer_t* sums;  // [height, width]: results on their way to memory
+  qn__ir_expr_t* done;    // steps of the blocks before
+  qn__ir_expr_t* steps;   // of the block
+  qn__ir_buffer_t* sums;  // [max_rows, width]: of all rows, between blocks of steps
 } rows_writer_t;
 
 // A tile of sums that registers hold.
@@ -95,7 +103,7 @@ static void write_step(rows_writer_t* w, qn__ir_block_t* out, rows_tile_t* tile,
   const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
   const uint32_t columns = product->side_dims[QN__PRODUCT_COLUMN];
   qn__ir_var_t* elements[qn__product_max_operands][height] = {{NULL}};
-  qn__product_set_step(product, out, qn__pb_use(pb, p));
+  qn__product_set_step(product, out, qn__pb_op(pb, QN_OP_ADD, copy(w, w->done), qn__pb_use(pb, p)));
   for (int64_t u = 0; u < tile->height; ++u) {
     qn__product_set(product, rows, tile->rows[u]);
     for (uint32_t o = 0; o < product->operand_count; ++o) {
@@ -134,20 +142,20 @@ static void write_step(rows_writer_t* w, qn__ir_block_t* out, rows_tile_t* tile,
   qn__block_append(out, loop);
 }
 
-// Appends the first values of a tile's sums (`is_first`), or copies the sums to `w->sums`.
+// Appends copies of the sums of a tile from `w->sums` (`is_first`), or to there.
 static void write_transfer(rows_writer_t* w, qn__ir_block_t* out, const rows_tile_t* tile,
                            bool is_first) {
   qn__pass_builder_t* pb = w->pb;
-  const qn__ir_expr_t* reduce = w->product->reduce;
   for (int64_t u = 0; u < tile->height; ++u) {
     qn__ir_stmt_t* loop = vector_loop(w);
     if (!loop) return;
-    qn__ir_expr_t* v = qn__pb_use(pb, loop->loop.var);
-    qn__ir_expr_t* value = is_first
-                               ? qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype)
-                               : qn__pb_load(pb, tile->sums, qn__pb_int(pb, u), qn__pb_copy(pb, v));
-    qn__pb_append(&loop->loop.body,
-                  qn__pb_store(pb, is_first ? tile->sums : w->sums, qn__pb_int(pb, u), v, value));
+    qn__ir_buffer_t* buffers[] = {tile->sums, w->sums};
+    qn__ir_expr_t* lines[] = {qn__pb_int(pb, u),
+                              qn__pb_op_int(pb, QN_OP_ADD, copy(w, tile->row), u)};
+    qn__ir_expr_t* value =
+        qn__pb_load(pb, buffers[is_first], lines[is_first], qn__pb_use(pb, loop->loop.var));
+    qn__pb_append(&loop->loop.body, qn__pb_store(pb, buffers[!is_first], lines[!is_first],
+                                                 qn__pb_use(pb, loop->loop.var), value));
     qn__block_append(out, loop);
   }
 }
@@ -175,18 +183,31 @@ static void write_kernel(rows_writer_t* w, qn__ir_block_t* out, int64_t lines, q
   write_transfer(w, out, &tile, false);
 }
 
-// Appends the statements of the nest for the sums of a tile.
-static void write_results(rows_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
-                          qn__ir_expr_t* left) {
+// Appends the first values of all sums, to the end of the last tile.
+static void write_begin(rows_writer_t* w, qn__ir_block_t* out, const qn__ir_expr_t* tiles) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i",
-                                          qn__pb_op_int(pb, QN_OP_MIN, left, w->shape->height));
+  const qn__ir_expr_t* reduce = w->product->reduce;
+  qn__ir_expr_t* lines = qn__pb_op_int(pb, QN_OP_MUL, copy(w, tiles), w->shape->height);
+  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", lines);
+  qn__ir_stmt_t* across = vector_loop(w);
+  if (!down || !across) return;
+  qn__pb_append(
+      &across->loop.body,
+      qn__pb_store(pb, w->sums, qn__pb_use(pb, down->loop.var), qn__pb_use(pb, across->loop.var),
+                   qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype)));
+  qn__block_append(&down->loop.body, across);
+  qn__block_append(out, down);
+}
+
+// Appends the statements of the nest for all sums.
+static void write_results(rows_writer_t* w, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, w->rows));
   qn__ir_expr_t* count =
       qn__pb_op(pb, QN_OP_SUB, qn__pb_int(pb, w->shape->width), copy(w, w->fresh));
   qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", count);
   if (!down || !across) return;
-  place(w, &down->loop.body, QN__PRODUCT_ROW,
-        qn__pb_op(pb, QN_OP_ADD, copy(w, row), qn__pb_use(pb, down->loop.var)));
+  place(w, &down->loop.body, QN__PRODUCT_ROW, qn__pb_use(pb, down->loop.var));
   qn__ir_expr_t* at = qn__pb_op(pb, QN_OP_ADD, copy(w, w->fresh), qn__pb_use(pb, across->loop.var));
   at = qn__pb_named(pb, &across->loop.body, "own", at);
   place(w, &across->loop.body, QN__PRODUCT_COLUMN,
@@ -197,10 +218,10 @@ static void write_results(rows_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* 
   qn__block_append(out, down);
 }
 
-static void write_tiles(rows_writer_t* w, qn__ir_block_t* out) {
+// Appends a loop over `tiles` for the steps of a block.
+static void write_tiles(rows_writer_t* w, qn__ir_block_t* out, const qn__ir_expr_t* tiles) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_expr_t* tiles = qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->rows), w->shape->height);
-  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "tile", tiles);
+  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "tile", copy(w, tiles));
   if (!down) return;
   qn__ir_block_t* body = &down->loop.body;
   qn__ir_expr_t* row =
@@ -211,12 +232,31 @@ static void write_tiles(rows_writer_t* w, qn__ir_block_t* out) {
   qn__ir_block_t whole = {NULL, NULL};
   write_kernel(w, &whole, w->shape->height, row);
   // Memory bounds a single row.
-  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), 1), whole);
+  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, left, 1), whole);
   if (!test || qn__pb_stopped(pb)) return;
   write_kernel(w, &test->if_.else_block, 1, row);
   qn__block_append(body, test);
-  write_results(w, body, row, left);
   qn__block_append(out, down);
+}
+
+// Appends all that a task does for `steps` of the reduction.
+static void write_blocks(rows_writer_t* w, qn__ir_block_t* out, const qn__ir_expr_t* steps) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_expr_t* tiles = qn__pb_named(
+      pb, out, "tiles", qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->rows), w->shape->height));
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "block",
+                                          qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, steps), depth));
+  if (!tiles || !loop) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  w->done = qn__pb_named(pb, body, "done",
+                         qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), depth));
+  qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, steps), copy(w, w->done));
+  w->steps = qn__pb_named(pb, body, "count", qn__pb_op_int(pb, QN_OP_MIN, left, depth));
+  if (!w->steps) return;
+  write_begin(w, out, tiles);
+  write_tiles(w, body, tiles);
+  qn__block_append(out, loop);
+  write_results(w, out);
 }
 
 void qn__rows_write(qn__product_t* product, const qn__rows_shape_t* shape, qn_loop_kind_t kind,
@@ -246,10 +286,11 @@ void qn__rows_write(qn__product_t* product, const qn__rows_shape_t* shape, qn_lo
       pb, body, "rest", qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_use(pb, loop->loop.var), panels));
   if (!batch || qn__pb_stopped(pb)) return;
   qn__product_place(product, body, qn__product_batch(product), batch);
-  w.steps = qn__product_write_bounds(product, body);
-  if (!w.steps || qn__pb_stopped(pb)) return;
-  w.sums = qn__pb_alloc(pb, body, QN__SCOPE_LOCAL, product->reduce->dtype, "sums", shape->height,
-                        shape->width);
-  write_tiles(&w, body);
+  const qn__ir_expr_t* steps = qn__product_write_bounds(product, body);
+  if (!steps || qn__pb_stopped(pb)) return;
+  w.sums = qn__pb_alloc(pb, body, QN__SCOPE_LOCAL, product->reduce->dtype, "sums",
+                        (shape->max_rows + height - 1) / height * height, shape->width);
+  if (w.sums) w.sums->is_filled = true;
+  write_blocks(&w, body, steps);
   if (!qn__pb_stopped(pb)) qn__block_append(out, loop);
 }
