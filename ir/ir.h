@@ -119,7 +119,11 @@ struct qn_expr {
     struct {
       qn__ir_buffer_t* buffer;
       qn__ir_expr_t** indices;  // buffer->rank expressions of any integer dtype
-    } load;                     // of the buffer's dtype, or a word (qn__load_is_word)
+      // Made by passes alone: the loops come to the element that is so many on in that dimension
+      // soon, so the memory may be fetched now. 0: none.
+      uint32_t ahead;
+      uint32_t ahead_dim;
+    } load;  // of the buffer's dtype, or a word (qn__load_is_word)
     struct {
       qn_op_t op;  // OP only
       qn__ir_expr_t* args[3];

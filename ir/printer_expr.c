@@ -237,9 +237,12 @@ void qn__print_expr(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want
     case QN__EXPR_LOAD: {
       const qn__ir_buffer_t* buffer = expr->load.buffer;
       bool is_word = expr->dtype != buffer->dtype;
+      bool is_ahead = expr->load.ahead != 0;
       if (is_word) qn__buffer_cstr(out, "word(");
+      if (is_ahead) qn__buffer_cstr(out, "ahead(");
       qn__buffer_cstr(out, qn__print_name(p, buffer, buffer->name));
       qn__print_indices(p, expr->load.indices, buffer->rank);
+      if (is_ahead) qn__buffer_char(out, ')');
       if (is_word) qn__buffer_char(out, ')');
       break;
     }

@@ -158,9 +158,27 @@ static qn__llvm_value_t load_word(qn__llvm_emit_t* e, const qn__llvm_address_t* 
       QN_DTYPE_I32, masked_load(e, buffer, "llvm.masked.gather", type, lane_pointers(e, address)));
 }
 
+// Asks the caches for what a load needs later (expr->load.ahead). The address need not exist.
+static void prefetch(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef pointer) {
+  enum { READ = 0, SECOND_CACHE = 2, DATA = 1 };
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef distance =
+      LLVMBuildMul(b, qn__emit_i64(e, expr->load.ahead),
+                   qn__emit_stride(e, expr->load.buffer, expr->load.ahead_dim), "");
+  LLVMTypeRef element = qn__emit_memory_type(e, expr->load.buffer->dtype);
+  LLVMTypeRef type = LLVMTypeOf(pointer);
+  LLVMValueRef args[] = {
+      LLVMBuildGEP2(b, element, pointer, &distance, 1, ""), LLVMConstInt(e->i32, READ, false),
+      LLVMConstInt(e->i32, SECOND_CACHE, false), LLVMConstInt(e->i32, DATA, false)};
+  qn__llvm_intrinsic(b, "llvm.prefetch", &type, 1, args, 4);
+}
+
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__llvm_address_t address = qn__emit_address(e, buffer, expr->load.indices);
+  if (expr->load.ahead && address.shape != QN__LLVM_SHAPE_VARYING) {
+    prefetch(e, expr, address.pointer);
+  }
   if (expr->dtype != buffer->dtype) return load_word(e, &address);
   if (address.shape != QN__LLVM_SHAPE_UNIFORM) {
     return qn__emit_varying(buffer->dtype,

@@ -10,10 +10,10 @@
 //       }
 //       vector v { ... }                                   // the last vector, if steps are left
 //       for u { for c { vector v { turned[v, c] = t[u, c, v]; } }
-//               vector c { sums[u, c] = turned[0, c] + turned[1, c] + ...; } }
-//       for u { for c { C[row + u, column + c] = sums[u, c]; } }
+//               vector c { joined[row + u, c] = turned[0, c] + turned[1, c] + ...; } }
 //     }
 //     ...                                                  // the rows that are left
+//     for i { for c { C[i, column + c] = joined[i, c]; } }
 //   }
 //
 // 1. Neither operand is packed, and each element of B is read from memory once: the rows of all
@@ -22,7 +22,9 @@
 //    has added keep their sums.
 // 3. Columns beyond the last are copies of it, and nothing stores their results. Each number of
 //    rows up to a tile's height has a kernel.
-// 4. Each lane adds up its own steps, and the lanes are joined at the end: the order of a reduction
+// 4. The first tile of a task fetches the columns of the next one. They are short runs of memory,
+//    too short for the processor to notice in time.
+// 5. Each lane adds up its own steps, and the lanes are joined at the end: the order of a reduction
 //    is not specified. jit/llvm/emit_transpose.c turns a tile in registers.
 #include "ir/passes/cpu/along.h"
 
@@ -33,7 +35,9 @@ enum {
   height = 3,       // with `max_columns` as many sums as 32 registers hold beside the operands
   max_columns = 8,  // as many as there are streams that a core fetches ahead
   columns_of_few_registers = 4,
-  max_rows = 24,   // more are worth packing
+  max_rows = 24,          // more are worth packing
+  max_rows_of_long = 64,  // of at least `long_steps`, where joining lanes costs little
+  long_steps = 256,
   max_summand = 4  // instructions, as in blocks.c
 };
 
@@ -42,6 +46,7 @@ typedef struct along_writer {
   qn__pass_builder_t* pb;
   const qn__along_shape_t* shape;
   qn__ir_expr_t* columns;                            // of the product
+  qn__ir_buffer_t* joined;                           // [max_rows, columns]: the sums of a task
   qn__ir_expr_t* column;                             // the first of the task
   qn__ir_expr_t* steps;                              // of the reduction
   qn__ir_expr_t* places[max_columns][qn__max_nest];  // values of the column loops
@@ -50,6 +55,7 @@ typedef struct along_writer {
 // A tile of sums that registers hold.
 typedef struct along_tile {
   int64_t height;
+  bool is_first;                                // of its task
   qn__ir_buffer_t* sums;                        // [height * columns, lanes]
   qn__ir_expr_t* places[height][qn__max_nest];  // values of the row loops
 } along_tile_t;
@@ -94,18 +100,27 @@ bool qn__along_choose(const qn__product_t* product, int64_t min_packed, qn__alon
   int64_t most = options->vector_bytes >= 64 ? max_columns : columns_of_few_registers;
   int64_t lanes = (int64_t)options->vector_bytes / size;
   // What packing computes once is computed for each tile.
-  *shape = (qn__along_shape_t){.lanes = lanes,
-                               .columns = lanes < most ? lanes : most,
-                               .max_rows = are_plain ? max_rows : min_packed - 1};
+  *shape = (qn__along_shape_t){
+      .lanes = lanes, .columns = lanes < most ? lanes : most, .max_rows = max_rows_of_long};
   int64_t steps = qn__product_steps(product);
+  if (steps >= 0 && steps < long_steps) shape->max_rows = max_rows;
+  if (!are_plain) shape->max_rows = min_packed - 1;
   int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
   return lanes >= 2 && (steps < 0 || steps >= lanes) && rows <= shape->max_rows;
 }
 
 qn__ir_expr_t* qn__along_is_long(const qn__product_t* product, const qn__along_shape_t* shape) {
-  if (qn__product_steps(product) >= shape->lanes) return NULL;
-  qn__ir_expr_t* steps = qn__pb_reduce_extent(product->pb, product->steps[0].reduce);
-  return qn__pb_op_int(product->pb, QN_OP_GE, steps, shape->lanes);
+  if (qn__product_steps(product) >= 0) return NULL;
+  qn__pass_builder_t* pb = product->pb;
+  const uint32_t dims = product->side_dims[QN__PRODUCT_ROW];
+  int64_t rows = qn__product_trips(product, dims);
+  qn__ir_expr_t* least = qn__pb_int(pb, rows > max_rows ? long_steps : shape->lanes);
+  if (rows < 0 && shape->max_rows > max_rows) {
+    qn__ir_expr_t* is_few =
+        qn__pb_op_int(pb, QN_OP_LE, qn__product_extent(product, dims), max_rows);
+    least = qn__pb_cond(pb, is_few, least, qn__pb_int(pb, long_steps));
+  }
+  return qn__pb_op(pb, QN_OP_GE, qn__pb_reduce_extent(pb, product->steps[0].reduce), least);
 }
 
 // ---- the kernel
@@ -128,14 +143,36 @@ static qn__ir_stmt_t* vector_loop(const along_writer_t* w, int64_t lanes) {
   return qn__pb_count_loop(w->pb, QN_LOOP_VECTOR, "v", qn__pb_int(w->pb, lanes));
 }
 
-// Appends the operands of a side for a vector of steps, at the line `places`.
+// Marks the load of a column operand, whose copy `value` is: the next task reads the same steps of
+// the columns after those of this task. Nothing else fetches many short rows in time.
+static void fetch_ahead(const along_writer_t* w, const qn__product_operand_t* operand,
+                        qn__ir_expr_t* value) {
+  const qn__product_t* product = w->product;
+  const uint32_t dims = product->side_dims[QN__PRODUCT_COLUMN];
+  const qn__ir_expr_t* load = operand->value;
+  for (; load->kind == QN__EXPR_CAST; load = load->args[0]) value = value->args[0];
+  if (load->kind != QN__EXPR_LOAD || (dims & (dims - 1))) return;
+  const qn__ir_var_t* var = qn__product_fastest(product, QN__PRODUCT_COLUMN)->loop.var;
+  for (uint32_t d = 0; d < load->load.buffer->rank; ++d) {
+    const qn__ir_expr_t* index = load->load.indices[d];
+    if (index->kind != QN__EXPR_VAR || index->var != var) continue;
+    value->load.ahead = (uint32_t)w->shape->columns;
+    value->load.ahead_dim = d;
+    return;
+  }
+}
+
+// Appends the operands of a side for a vector of steps, at the line `places`. If `is_ahead`, those
+// of the next task are fetched.
 static void write_operands(along_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
-                           qn__ir_expr_t* const* places, qn__ir_expr_t** values) {
+                           bool is_ahead, qn__ir_expr_t* const* places, qn__ir_expr_t** values) {
   qn__product_t* product = w->product;
   qn__product_set(product, product->side_dims[side], places);
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     if (product->operands[o].side != side) continue;
     values[o] = qn__pb_use(w->pb, qn__product_write_operand(product, out, &product->operands[o]));
+    if (qn__pb_stopped(w->pb)) return;
+    if (is_ahead) fetch_ahead(w, &product->operands[o], out->last->let.value);
   }
 }
 
@@ -158,11 +195,11 @@ static void write_steps(along_writer_t* w, qn__ir_block_t* out, const along_tile
     fresh = qn__pb_named(pb, body, "is_fresh", fresh);
   }
   for (int64_t u = 0; u < tile->height; ++u) {
-    write_operands(w, body, QN__PRODUCT_ROW, tile->places[u], elements[u]);
+    write_operands(w, body, QN__PRODUCT_ROW, false, tile->places[u], elements[u]);
   }
   for (int64_t c = 0; c < w->shape->columns; ++c) {
     qn__ir_expr_t* own[qn__product_max_operands] = {NULL};
-    write_operands(w, body, QN__PRODUCT_COLUMN, w->places[c], own);
+    write_operands(w, body, QN__PRODUCT_COLUMN, tile->is_first, w->places[c], own);
     for (int64_t u = 0; u < tile->height; ++u) {
       qn__product_set(product, rows, tile->places[u]);
       for (uint32_t o = 0; o < product->operand_count; ++o) {
@@ -198,9 +235,9 @@ static void write_begin(along_writer_t* w, qn__ir_block_t* out, const along_tile
   }
 }
 
-// Appends the sums over the lanes of row `u` of a tile, as a vector for the columns, to `joined`.
+// Appends the sums over the lanes of row `u` of the tile at `row`, as a vector for the columns.
 static void write_join(along_writer_t* w, qn__ir_block_t* out, const along_tile_t* tile, int64_t u,
-                       qn__ir_buffer_t* joined) {
+                       qn__ir_expr_t* row) {
   qn__pass_builder_t* pb = w->pb;
   const int64_t columns = w->shape->columns;
   const qn_op_t op = qn__reduce_op(w->product->reduce->reduce.reduce_kind);
@@ -230,43 +267,59 @@ static void write_join(along_writer_t* w, qn__ir_block_t* out, const along_tile_
         qn__pb_load(pb, turned, qn__pb_int(pb, v), qn__pb_use(pb, across->loop.var));
     sum = v == 0 ? part : qn__pb_op(pb, op, sum, part);
   }
+  row = qn__pb_op_int(pb, QN_OP_ADD, copy(w, row), u);
   qn__pb_append(&across->loop.body,
-                qn__pb_store(pb, joined, qn__pb_int(pb, u), qn__pb_use(pb, across->loop.var), sum));
+                qn__pb_store(pb, w->joined, row, qn__pb_use(pb, across->loop.var), sum));
   qn__block_append(out, across);
 }
 
-// Appends the statements of the nest for the sums of a tile at `row`.
-static void write_results(along_writer_t* w, qn__ir_block_t* out, int64_t lines,
-                          const qn__ir_expr_t* row, qn__ir_buffer_t* joined) {
+// Appends the statements of the nest for `columns` columns of all rows. Consumes `columns`.
+static void write_results(along_writer_t* w, qn__ir_block_t* out, const qn__ir_expr_t* rows,
+                          qn__ir_expr_t* columns) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", qn__pb_int(pb, lines));
-  qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, w->columns), copy(w, w->column));
-  qn__ir_expr_t* count = qn__pb_op_int(pb, QN_OP_MIN, left, w->shape->columns);
-  qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", count);
+  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", copy(w, rows));
+  qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", columns);
   if (!down || !across) return;
-  place(w, &down->loop.body, QN__PRODUCT_ROW,
-        qn__pb_op(pb, QN_OP_ADD, copy(w, row), qn__pb_use(pb, down->loop.var)), NULL);
+  place(w, &down->loop.body, QN__PRODUCT_ROW, qn__pb_use(pb, down->loop.var), NULL);
   place(w, &across->loop.body, QN__PRODUCT_COLUMN,
         qn__pb_op(pb, QN_OP_ADD, copy(w, w->column), qn__pb_use(pb, across->loop.var)), NULL);
   qn__product_write_body(
       w->product, &across->loop.body,
-      qn__pb_load(pb, joined, qn__pb_use(pb, down->loop.var), qn__pb_use(pb, across->loop.var)));
+      qn__pb_load(pb, w->joined, qn__pb_use(pb, down->loop.var), qn__pb_use(pb, across->loop.var)));
   qn__block_append(&down->loop.body, across);
   qn__block_append(out, down);
 }
 
+// Appends the statements of the nest for all sums of a task. Its columns are a known number, which
+// is a vector, but in the last task.
+static void write_all_results(along_writer_t* w, qn__ir_block_t* out, const qn__ir_expr_t* rows) {
+  qn__pass_builder_t* pb = w->pb;
+  const int64_t columns = w->shape->columns;
+  qn__ir_block_t whole = {NULL, NULL};
+  write_results(w, &whole, rows, qn__pb_int(pb, columns));
+  int64_t known = qn__product_trips(w->product, w->product->side_dims[QN__PRODUCT_COLUMN]);
+  if (known >= 0 && known % columns == 0) {
+    qn__block_splice(out, &whole);
+    return;
+  }
+  qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, w->columns), copy(w, w->column));
+  left = qn__pb_named(pb, out, "left", left);
+  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GE, copy(w, left), columns), whole);
+  if (!test || qn__pb_stopped(pb)) return;
+  write_results(w, &test->if_.else_block, rows, left);
+  qn__block_append(out, test);
+}
+
 // Appends all that `lines` rows at `row` need.
-static void write_tile(along_writer_t* w, qn__ir_block_t* out, int64_t lines,
-                       const qn__ir_expr_t* row) {
+static void write_tile(along_writer_t* w, qn__ir_block_t* out, int64_t lines, bool is_first,
+                       qn__ir_expr_t* row) {
   qn__pass_builder_t* pb = w->pb;
   const int64_t lanes = w->shape->lanes;
   const qn_dtype_t dtype = w->product->reduce->dtype;
-  along_tile_t tile = {.height = lines};
+  along_tile_t tile = {.height = lines, .is_first = is_first};
   assert(lines <= height);
   tile.sums =
       qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, dtype, "tile", lines * w->shape->columns, lanes);
-  qn__ir_buffer_t* joined =
-      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, dtype, "joined", lines, w->shape->columns);
   for (int64_t u = 0; u < lines; ++u) {
     place(w, out, QN__PRODUCT_ROW, qn__pb_op_int(pb, QN_OP_ADD, copy(w, row), u), tile.places[u]);
   }
@@ -288,8 +341,7 @@ static void write_tile(along_writer_t* w, qn__ir_block_t* out, int64_t lines,
     write_steps(w, &rest, &tile, qn__pb_op_int(pb, QN_OP_SUB, copy(w, w->steps), lanes), fresh);
     qn__pb_append(out, qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, left, 0), rest));
   }
-  for (int64_t u = 0; u < lines; ++u) write_join(w, out, &tile, u, joined);
-  write_results(w, out, lines, row, joined);
+  for (int64_t u = 0; u < lines; ++u) write_join(w, out, &tile, u, row);
 }
 
 // ---- all
@@ -307,17 +359,26 @@ static void write_tiles(along_writer_t* w, qn__ir_block_t* out) {
     qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "tile", copy(w, tiles));
     if (!down) return;
     qn__ir_expr_t* row = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, down->loop.var), height);
-    write_tile(w, &down->loop.body, height, qn__pb_named(pb, &down->loop.body, "row", row));
+    row = qn__pb_named(pb, &down->loop.body, "row", row);
+    qn__ir_block_t first = {NULL, NULL};
+    write_tile(w, &first, height, true, row);
+    qn__ir_stmt_t* test =
+        qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_EQ, qn__pb_use(pb, down->loop.var), 0), first);
+    if (!test || qn__pb_stopped(pb)) return;
+    write_tile(w, &test->if_.else_block, height, false, row);
+    qn__block_append(&down->loop.body, test);
     qn__block_append(out, down);
   }
   qn__ir_expr_t* row = qn__pb_named(pb, out, "row", qn__pb_op_int(pb, QN_OP_MUL, tiles, height));
-  qn__ir_expr_t* left = qn__pb_named(pb, out, "rows", qn__pb_op(pb, QN_OP_SUB, rows, copy(w, row)));
+  qn__ir_expr_t* left =
+      qn__pb_named(pb, out, "rows", qn__pb_op(pb, QN_OP_SUB, copy(w, rows), copy(w, row)));
   for (int64_t lines = 1; lines < height && left; ++lines) {
     if (qn__expr_const_int(left, &known) && known != lines) continue;
     qn__ir_block_t rest = {NULL, NULL};
-    write_tile(w, &rest, lines, row);
+    write_tile(w, &rest, lines, true, row);
     qn__pb_append(out, qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_EQ, copy(w, left), lines), rest));
   }
+  if (!qn__pb_stopped(pb)) write_all_results(w, out, rows);
 }
 
 void qn__along_write(qn__product_t* product, const qn__along_shape_t* shape, qn_loop_kind_t kind,
@@ -343,6 +404,8 @@ void qn__along_write(qn__product_t* product, const qn__along_shape_t* shape, qn_
   qn__product_place(product, body, qn__product_batch(product), batch);
   w.steps = qn__product_write_bounds(product, body);
   if (!w.steps || qn__pb_stopped(pb)) return;
+  w.joined = qn__pb_alloc(pb, body, QN__SCOPE_LOCAL, product->reduce->dtype, "joined",
+                          shape->max_rows, shape->columns);
   for (int64_t c = 0; c < shape->columns; ++c) {
     qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_ADD, copy(&w, w.columns), -1);
     qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, copy(&w, w.column), c);

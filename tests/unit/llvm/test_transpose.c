@@ -32,9 +32,9 @@ static const char products[] = PRODUCT("singles", "f32", "f32", "f32", "a[i, p] 
 static void squares_of_all_sizes(void** state) {
   (void)state;
   static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
-  static const int64_t shapes[][3] = {{8, 32, 8},  {25, 33, 23}, {30, 70, 66}, {24, 7, 129},
-                                      {31, 65, 5}, {1, 19, 33},  {2, 8, 16},   {3, 1, 47},
-                                      {4, 13, 1},  {5, 24, 15},  {7, 0, 31},   {6, 9, 0}};
+  static const int64_t shapes[][3] = {
+      {8, 32, 8}, {25, 33, 23}, {30, 70, 66}, {24, 7, 129}, {31, 65, 5}, {1, 19, 33}, {2, 8, 16},
+      {3, 1, 47}, {4, 13, 1},   {5, 24, 15},  {7, 0, 31},   {6, 9, 0},   {26, 9, 259}};
   qn_module_t* module = parse_or_die(products);
   for (size_t c = 0; c < QN_COUNT_OF(cpus); c += IS_SANITIZED ? 2 : 1) {
     if (!build_can_run(cpus[c])) continue;
@@ -60,22 +60,24 @@ static void squares_of_all_sizes(void** state) {
   qn_module_release(module);
 }
 
-// Unpacks and zips take the place of scattered stores.
+// Unpacks and zips take the place of scattered stores. Few rows fetch the columns of the next task.
 static void instructions_of_targets(void** state) {
   (void)state;
   static const char program[] = PRODUCT("f", "f32", "f32", "f32", "a[i, p] * b[j, p]");
   static const struct {
     const char* target;
     const char* has;
+    const char* fetches;
   } cases[] = {
-      {"cpu -mcpu=x86-64", "unpckl"},
-      {"cpu -mcpu=x86-64-v3", "unpckl"},
-      {"cpu -mcpu=x86-64-v4", "unpckl"},
-      {"cpu -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1", "zip1"},
+      {"cpu -mcpu=x86-64", "unpckl", "prefetcht1"},
+      {"cpu -mcpu=x86-64-v3", "unpckl", "prefetcht1"},
+      {"cpu -mcpu=x86-64-v4", "unpckl", "prefetcht1"},
+      {"cpu -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1", "zip1", "prfm"},
   };
   for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
     char* text = assembly_of(program, cases[i].target);
     if (!strstr(text, cases[i].has)) fail_msg("%s: no %s", cases[i].target, cases[i].has);
+    if (!strstr(text, cases[i].fetches)) fail_msg("%s: fetches nothing", cases[i].target);
     if (strstr(text, "vscatter")) fail_msg("%s: scattered stores", cases[i].target);
     free(text);
   }
