@@ -43,6 +43,48 @@ static int64_t round_up(int64_t extent, int64_t step) {
   return extent < step ? step : (extent + step - 1) / step * step;
 }
 
+// Returns true if the kernel reads the rows where they are in memory: contiguous along the steps,
+// and no value is computed from what is loaded.
+static bool has_direct_rows(const qn__product_t* product) {
+  if (product->step_count > 1) return false;
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    if (operand->side != QN__PRODUCT_ROW) continue;
+    if (!operand->runs_along_step || operand->value->kind != QN__EXPR_LOAD) return false;
+  }
+  return true;
+}
+
+// Returns true if the columns are several loops.
+static bool has_several_columns(const qn__product_t* product) {
+  uint32_t across = product->side_dims[QN__PRODUCT_COLUMN];
+  return (across & (across - 1)) != 0;
+}
+
+// Chooses the tile that registers hold.
+static void choose_tile(const qn__product_t* product, int64_t columns, qn__blocks_shape_t* shape) {
+  const qn__pass_options_t* options = product->pb->options;
+  const int64_t lanes =
+      (int64_t)options->vector_bytes / (int64_t)qn_dtype_size_bytes(product->reduce->dtype);
+  bool has_many_registers = options->vector_bytes >= 64;
+  bool has_dot = qn__blocks_find_dot(product, &shape->dot);
+  bool is_large = qn__product_summand_size(product) > max_summand || product->operand_count > 2;
+  shape->has_direct_rows =
+      !is_large && !has_dot && !has_several_columns(product) && has_direct_rows(product);
+  shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
+  // Four rows of two vectors hide the latency of additions where there are 32 registers.
+  shape->edge_height = shape->height / (has_many_registers && !is_large ? 3 : 2);
+  shape->width = 2 * lanes;
+  if (shape->has_direct_rows && has_many_registers &&
+      round_up(columns, 4 * lanes) == round_up(columns, 2 * lanes)) {
+    // Few rows have their addresses in registers, and lie in the first cache whatever their
+    // distance is.
+    shape->height = 6;
+    shape->edge_height = 2;
+    shape->width = 4 * lanes;
+  }
+}
+
 // Returns false if blocks would not be faster.
 static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   const qn__pass_options_t* options = product->pb->options;
@@ -69,24 +111,19 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
     packed_size += (int64_t)qn_dtype_size_bytes(product->operands[o].value->dtype);
   }
   assert(packed_size > 0);  // a product has an operand on either side
-  bool has_many_registers = options->vector_bytes >= 64;
-  bool is_large = qn__product_summand_size(product) > max_summand || product->operand_count > 2;
-  shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
-  // Four rows of two vectors hide the latency of additions where there are 32 registers.
-  shape->edge_height = shape->height / (has_many_registers && !is_large ? 3 : 2);
-  shape->width = 2 * (int64_t)options->vector_bytes / size;
-  // A panel of columns fills the first cache at most: it is read in order, so the rows of a tile
-  // stay there. The packed columns of a task fill an eighth of the second cache.
+  choose_tile(product, columns, shape);
+  // A panel of two vectors fills the first cache at most: it is read in order, so the rows of a
+  // tile stay there. The packed columns of a task fill an eighth of the second cache.
   int64_t l1 = options->l1_bytes ? options->l1_bytes : 32768;
   int64_t part = (options->l2_bytes ? options->l2_bytes : 524288) / 8;
   if (part > max_stack_bytes) part = max_stack_bytes;
-  if (qn__blocks_find_dot(product, &shape->dot)) packed_size = 4 / shape->dot.group;
+  if (shape->dot.op) packed_size = 4 / shape->dot.group;
   // Columns of several loops cost more to pack: they serve more rows, in shorter blocks.
-  const uint32_t across = product->side_dims[QN__PRODUCT_COLUMN];
-  bool is_gathered = (across & (across - 1)) != 0;
+  bool is_gathered = has_several_columns(product);
   int64_t share = is_gathered ? 2 : 1;
-  shape->depth = at_most(at_least(l1 / share / (shape->width * packed_size), 8, 8),
-                         max_words * shape->dot.group);
+  shape->depth =
+      at_most(at_least(l1 / share / (2 * options->vector_bytes / size * packed_size), 8, 8),
+              max_words * shape->dot.group);
   if (steps > 0 && is_gathered) {
     // No block of steps is much smaller than the others.
     int64_t blocks = steps / shape->depth + (steps % shape->depth >= shape->depth / 2);

@@ -24,14 +24,15 @@ typedef struct qn__blocks_dot {
 
 // The sizes of a task and of the tile that registers hold.
 typedef struct qn__blocks_shape {
-  int64_t height;       // rows of the tile in registers
-  int64_t edge_height;  // rows of a smaller one: a divisor of `height`
-  int64_t width;        // columns of both: some vectors
-  int64_t depth;        // steps of the reduction that the packed operands hold at once
-  int64_t words;        // of that many steps: depth / dot.group
-  int64_t rows;         // of a task at most: a multiple of `height`
-  int64_t columns;      // of a task at most: a multiple of `width`
-  int64_t min_rows;     // of a product: fewer are not worth packing
+  int64_t height;        // rows of the tile in registers
+  int64_t edge_height;   // rows of a smaller one: a divisor of `height`
+  int64_t width;         // columns of both: some vectors
+  int64_t depth;         // steps of the reduction that the packed operands hold at once
+  int64_t words;         // of that many steps: depth / dot.group
+  int64_t rows;          // of a task at most: a multiple of `height`
+  int64_t columns;       // of a task at most: a multiple of `width`
+  int64_t min_rows;      // of a product: fewer are not worth packing
+  bool has_direct_rows;  // the kernel reads rows where they are in memory
   qn__blocks_dot_t dot;
 } qn__blocks_shape_t;
 
@@ -53,6 +54,7 @@ typedef struct qn__blocks_writer {
   qn__ir_buffer_t* least;  // dot.is_checked: of the sides' numbers so far
   // Lines and steps that are transposed at once; at most 1: none are.
   int64_t square[qn__product_max_operands];
+  qn__ir_buffer_t* rows_of;  // [1, height], has_direct_rows: the rows of the tile
   qn__ir_buffer_t* line_of;  // [1, width]: the lines of the panel that is being transposed
 } qn__blocks_writer_t;
 

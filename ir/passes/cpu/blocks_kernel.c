@@ -9,7 +9,8 @@
 //   vector v { acc[row + u, panel * width + v] = t[u, v]; }
 //
 // The rows are written out with constant indices, so that the code generator holds `t` in
-// registers.
+// registers. Rows that are read where they are in memory have their line from a table: the code
+// generator would compute a clamped one again at each step.
 #include "ir/passes/cpu/blocks_dots.h"
 
 enum { max_height = 16 };
@@ -83,6 +84,14 @@ static void write_begin(kernel_t* self, qn__ir_block_t* out) {
   qn__block_append(out, test);
 }
 
+// Appends the loop variables of `side` at line `line` of all, and sets them.
+static void place_at(kernel_t* self, qn__ir_block_t* out, qn__product_side_t side,
+                     qn__ir_expr_t* line) {
+  qn__product_t* product = self->w->product;
+  qn__ir_var_t* at = qn__pb_let(self->w->pb, out, "at", line);
+  if (at) qn__product_place(product, out, product->side_dims[side], at);
+}
+
 // Appends the loop variables of `side` at line `line` of the task, or at the last line if it is
 // beyond that, and sets them.
 static void place_line(kernel_t* self, qn__ir_block_t* out, qn__product_side_t side,
@@ -90,10 +99,9 @@ static void place_line(kernel_t* self, qn__ir_block_t* out, qn__product_side_t s
   qn__blocks_writer_t* w = self->w;
   qn__pass_builder_t* pb = w->pb;
   qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, w->count[side]), -1);
-  line = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->first[side]),
-                   qn__pb_op(pb, QN_OP_MIN, line, last));
-  qn__ir_var_t* at = qn__pb_let(pb, out, "at", line);
-  if (at) qn__product_place(w->product, out, w->product->side_dims[side], at);
+  place_at(self, out, side,
+           qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->first[side]),
+                     qn__pb_op(pb, QN_OP_MIN, line, last)));
 }
 
 // Returns `sum` with the products of a word of row `u` and a word of the columns.
@@ -108,12 +116,33 @@ static qn__ir_expr_t* write_dot(const kernel_t* self, qn__ir_expr_t* sum,
   return qn__blocks_dot_add(w, w->dot_op, sum, words[QN__PRODUCT_ROW], words[QN__PRODUCT_COLUMN]);
 }
 
+// Returns the value of an operand in row `u` of the tile at step `p`: from the packed rows, or from
+// memory.
+static qn__ir_expr_t* row_value(kernel_t* self, qn__ir_block_t* out, uint32_t o, int64_t u,
+                                qn__ir_var_t* p) {
+  qn__blocks_writer_t* w = self->w;
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const qn__product_operand_t* operand = &product->operands[o];
+  if (w->shape->has_direct_rows) {
+    const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
+    qn__product_set(product, rows, self->rows[u]);
+    qn__product_write_lets(product, out, operand->is_needed, rows | QN__PRODUCT_STEP, 0);
+    return qn__product_copy(product, operand->value);
+  }
+  qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->line), u);
+  qn__ir_expr_t* step = qn__pb_use(pb, p);
+  if (w->dot_op) return qn__blocks_dot_row(w, o, line, step);
+  bool is_along = operand->runs_along_step;
+  return qn__pb_load(pb, w->packed[o], is_along ? line : step, is_along ? step : line);
+}
+
 static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   qn__blocks_writer_t* w = self->w;
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
-  if (qn__product_names_step(product)) {
+  if (qn__product_names_step(product) || w->shape->has_direct_rows) {
     qn__ir_expr_t* step =
         qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->steps->first), qn__pb_use(pb, p));
     qn__product_set_step(product, out, step);
@@ -123,12 +152,7 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
     const qn__product_operand_t* operand = &product->operands[o];
     if (operand->side != QN__PRODUCT_ROW) continue;
     for (int64_t u = 0; u < self->tile->height; ++u) {
-      qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->line), u);
-      qn__ir_expr_t* at[2] = {line, qn__pb_use(pb, p)};
-      bool is_along = operand->runs_along_step;
-      qn__ir_expr_t* value = w->dot_op ? qn__blocks_dot_row(w, o, at[0], at[1])
-                                       : qn__pb_load(pb, w->packed[o], at[!is_along], at[is_along]);
-      elements[o][u] = qn__pb_let(pb, out, "a", value);
+      elements[o][u] = qn__pb_let(pb, out, "a", row_value(self, out, o, u, p));
     }
   }
   qn__ir_stmt_t* loop = vector_loop(self, "v");
@@ -179,9 +203,14 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
   kernel_t self = {.w = w, .tile = tile};
   self.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->product->reduce->dtype, "tile",
                            tile->height, w->shape->width);
-  if (qn__product_names_side(w->product, QN__PRODUCT_ROW)) {
+  if (qn__product_names_side(w->product, QN__PRODUCT_ROW) || w->shape->has_direct_rows) {
     for (int64_t u = 0; u < tile->height; ++u) {
-      place_line(&self, out, QN__PRODUCT_ROW, row_of(&self, u));
+      if (w->rows_of) {
+        qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, tile->line), u);
+        place_at(&self, out, QN__PRODUCT_ROW, qn__pb_load(pb, w->rows_of, qn__pb_int(pb, 0), line));
+      } else {
+        place_line(&self, out, QN__PRODUCT_ROW, row_of(&self, u));
+      }
       for (uint32_t d = 0; d < w->product->nest->count; ++d) {
         self.rows[u][d] = w->product->names[d].now;
       }

@@ -27,6 +27,12 @@ void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
     const qn__product_operand_t* operand = &w->product->operands[o];
     int64_t lines = shape->width, steps = shape->columns / shape->width * shape->words;
     bool is_row = operand->side == QN__PRODUCT_ROW, is_along = qn__blocks_is_along(operand);
+    if (is_row && shape->has_direct_rows) {
+      w->rows_of =
+          qn__pb_alloc(w->pb, out, QN__SCOPE_LOCAL, QN_DTYPE_I64, "rows_of", 1, shape->height);
+      if (w->rows_of) w->rows_of->is_filled = true;
+      continue;
+    }
     if (is_row) {
       lines = shape->height;
       steps = is_along ? shape->depth : shape->words;
@@ -144,6 +150,19 @@ static void write_along(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__block_append(out, lines);
 }
 
+// Appends a loop that sets `table[0, line]` for each line of the panel: its number among all lines.
+static void write_table(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                        const qn__blocks_panel_t* panel, qn__ir_buffer_t* table,
+                        qn_loop_kind_t kind) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, kind, "line", qn__pb_int(pb, panel->lines));
+  if (!lines) return;
+  qn__ir_expr_t* at = line_of(w, panel, qn__pb_use(pb, lines->loop.var), true);
+  qn__pb_append(&lines->loop.body,
+                qn__pb_store(pb, table, qn__pb_int(pb, 0), qn__pb_use(pb, lines->loop.var), at));
+  qn__block_append(out, lines);
+}
+
 // Packs the lines of a panel, whose elements are neighbours along the steps in memory and along the
 // lines when they are packed. Squares of elements are transposed in registers.
 static void write_transposed(qn__blocks_writer_t* w, qn__ir_block_t* out,
@@ -168,13 +187,7 @@ static void write_transposed(qn__blocks_writer_t* w, qn__ir_block_t* out,
       pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, squares->loop.var), size),
       qn__pb_use(pb, loop->loop.var));
   // The code generator would compute clamped lines again for each square.
-  qn__ir_stmt_t* clamp =
-      qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "line", qn__pb_int(pb, panel->lines));
-  if (!clamp) return;
-  qn__ir_expr_t* at = line_of(w, panel, qn__pb_use(pb, clamp->loop.var), true);
-  qn__pb_append(&clamp->loop.body, qn__pb_store(pb, w->line_of, qn__pb_int(pb, 0),
-                                                qn__pb_use(pb, clamp->loop.var), at));
-  qn__block_append(out, clamp);
+  write_table(w, out, panel, w->line_of, QN_LOOP_PARALLEL);
   place_line(w, &lines->loop.body, panel,
              qn__pb_load(pb, w->line_of, qn__pb_int(pb, 0), copy(w, line)));
   place_step(w, &loop->loop.body, steps, copy(w, p));
@@ -354,7 +367,9 @@ void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t*
     qn__ir_block_t* body = loop ? &loop->loop.body : out;
     qn__ir_var_t* p = loop ? loop->loop.var : NULL;
     qn__blocks_panel_t panel = {.side = side, .line = row, .lines = w->shape->height};
-    if (side == QN__PRODUCT_ROW) {
+    if (w->rows_of && side == QN__PRODUCT_ROW) {
+      write_table(w, body, &panel, w->rows_of, QN_LOOP_SERIAL);
+    } else if (side == QN__PRODUCT_ROW) {
       write_panel(w, body, &panel, steps, o, p);
     } else {
       qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));

@@ -5,7 +5,7 @@
 //     for block in 0..ceildiv(K, depth) {
 //       pack the columns' operands: panels of `width` columns, contiguous along the column
 //       for i in 0..ceildiv(rows, height) {
-//         pack the rows' operands of one tile
+//         pack the rows' operands of one tile, unless they are read where they are
 //         for j in 0..ceildiv(columns, width) { the tile of registers (blocks_kernel.c) }
 //         if this is the last block of steps {
 //           for r in the tile's rows { for j { C[first_row + r, first_column + j] = acc[r, j]; } }

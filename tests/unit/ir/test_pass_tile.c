@@ -195,13 +195,19 @@ static void run_target(const program_t* program, const qn_module_t* module, size
 
 // ---- blocks of a CPU
 
-// SSE and AVX2, with caches that hold few steps, columns and rows, so that a call has many blocks.
+// SSE, AVX2 and AVX-512, with caches that hold few steps, columns and rows, so that a call has many
+// blocks.
 static const qn__pass_options_t cpus[] = {
     {.vector_bytes = 16, .has_blocks = true, .l1_bytes = 1024, .l2_bytes = 4096},
     {.vector_bytes = 32,
      .has_blocks = true,
      .l1_bytes = 4096,
      .l2_bytes = 8192,
+     .has_masked_memory = true},
+    {.vector_bytes = 64,
+     .has_blocks = true,
+     .l1_bytes = 2048,
+     .l2_bytes = 16384,
      .has_masked_memory = true},
 };
 
@@ -336,6 +342,47 @@ static void columns_are_fetched_ahead(void** state) {
     qn_module_release(module);
   }
 #undef ALONG
+}
+
+static bool is_packed_rows(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_ALLOC && strcmp(stmt->alloc.buffer->name, "packed_rows") == 0;
+}
+
+// Rows are packed only where they are not contiguous, or are values computed from what is loaded.
+static void rows_are_read_where_they_are(void** state) {
+  (void)state;
+#define PRODUCT(row, a)                                                             \
+  "func f(" row                                                                     \
+  ", b: f32[n, k], out c: f32[m, n]) {\n  parallel i in 0..m { parallel j in 0..n " \
+  "{\n    c[i, j] = sum p in 0..k { " a " * b[j, p] }; } } }"
+  static const struct {
+    program_t program;
+    bool is_packed;
+  } cases[] = {
+      {{"plain", PRODUCT("a: f32[m, k]", "a[i, p]")}, false},
+      {{"the last row first", PRODUCT("a: f32[m, k]", "a[m - 1 - i, p]")}, false},
+      {{"transposed", PRODUCT("a: f32[k, m]", "a[p, i]")}, true},
+      {{"with a scale", PRODUCT("a: f32[m, k], s: f32[k]", "(a[i, p] * s[p])")}, true},
+      {{"converted", PRODUCT("a: f16[m, k]", "f32(a[i, p])")}, true},
+      {{"padded", PRODUCT("a: f32[m, k]", "(p > i ? a[i, p] : 0.0)")}, true},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    qn_module_t* module = parse(&cases[i].program);
+    for (size_t t = 0; t < QN_COUNT_OF(cpus); ++t) {
+      qn__ir_body_t body;
+      assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
+      assert_true(qn_ok(qn__passes_run_cpu(&body, &cpus[t])));
+      qn__function_number(body.first);
+      assert_true(any(&body.first->body, is_sums_of_a_task));
+      if (any(&body.first->body, is_packed_rows) != cases[i].is_packed) {
+        fail_msg("%s, cpu %zu: packed %d", cases[i].program.name, t, !cases[i].is_packed);
+      }
+      compare(&cases[i].program, module, &body, (shape_t){70, 37, 9}, 0);
+      qn__body_deinit(&body);
+    }
+    qn_module_release(module);
+  }
+#undef PRODUCT
 }
 
 static void run_program(void** state) {
@@ -746,6 +793,7 @@ int main(void) {
       cmocka_unit_test(memory_runs_out_on_cpus),
       cmocka_unit_test(few_rows_are_not_packed),
       cmocka_unit_test(columns_are_fetched_ahead),
+      cmocka_unit_test(rows_are_read_where_they_are),
   };
   size_t count = FIXED;
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {
