@@ -21,10 +21,11 @@ enum {
   min_columns = 8,          // fewer leave vectors empty
   min_steps = 4,
   max_summand = 4,           // instructions of a summand for the largest tile of registers
-  max_rows = 192,            // of a task; a multiple of all heights
+  max_rows = 516,            // of a task; a multiple of all heights
   max_rows_gathered = 264,   // of a task whose packed columns belong to several loops
   max_words = 256,           // of a packed line
-  max_stack_bytes = 131072,  // of the sums of a task, and of its packed columns
+  max_stack_bytes = 131072,  // of the packed columns of a task
+  max_task_bytes = 229376,   // of these and of its sums
 };
 
 // Returns the largest multiple of `step` up to `value`, but at least `minimum`.
@@ -135,8 +136,10 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   shape->columns = at_most(shape->columns, round_up(columns, shape->width));
   shape->depth = at_most(shape->depth, round_up(steps, 8));
   shape->words = shape->depth / shape->dot.group;
-  shape->rows = at_least(part / (shape->columns * size), shape->height, shape->height);
+  // More rows use each packed column more often. The sums of a task take the rest of its stack.
   int64_t most = is_gathered ? max_rows_gathered : max_rows;
+  int64_t sums = is_gathered ? part : max_task_bytes - shape->columns * shape->depth * packed_size;
+  shape->rows = at_least(sums / (shape->columns * size), shape->height, shape->height);
   shape->rows = at_most(at_most(shape->rows, most), round_up(rows, shape->height));
   return true;
 }

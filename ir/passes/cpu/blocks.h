@@ -41,6 +41,7 @@ typedef struct qn__blocks_writer {
   qn__pass_builder_t* pb;
   const qn__blocks_shape_t* shape;
   qn__ir_expr_t* extent[qn__product_sides];  // of all lines: a literal or a variable
+  qn__ir_expr_t* most[qn__product_sides];    // lines of a task: literals or variables
   qn__ir_expr_t* first[qn__product_sides];   // line of the task
   qn__ir_expr_t* count[qn__product_sides];   // lines of the task
   qn__ir_expr_t* steps;                      // of the reduction

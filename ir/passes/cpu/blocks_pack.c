@@ -6,7 +6,10 @@
 // columns: where memory is not, squares are transposed in registers.
 #include "ir/passes/cpu/blocks_dots.h"
 
-enum { max_square = 8 };
+enum {
+  max_square = 8,
+  row_squares = 2  // side by side: two of eight f32 are a line of the cache
+};
 
 static qn__ir_expr_t* copy(const qn__blocks_writer_t* w, const qn__ir_expr_t* expr) {
   return qn__pb_copy(w->pb, expr);
@@ -164,25 +167,30 @@ static void write_table(qn__blocks_writer_t* w, qn__ir_block_t* out,
 }
 
 // Packs the lines of a panel, whose elements are neighbours along the steps in memory and along the
-// lines when they are packed. Squares of elements are transposed in registers.
+// lines when they are packed. Squares of elements are transposed in registers: some of each line,
+// to read whole lines of the cache, then those of the next lines, to write them.
 static void write_transposed(qn__blocks_writer_t* w, qn__ir_block_t* out,
                              const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
                              uint32_t o) {
   qn__pass_builder_t* pb = w->pb;
   int64_t size = w->square[o];
   assert(size > 1 && panel->lines % size == 0);
-  qn__ir_stmt_t* groups =
-      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "group", qn__pb_int(pb, panel->lines / size));
   qn__ir_expr_t* whole = qn__pb_named(
       pb, out, "whole", qn__pb_op_int(pb, QN_OP_FLOORDIV, copy(w, steps->count), size));
-  qn__ir_stmt_t* squares = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "square", whole);
+  int64_t count = panel->lines % (size * row_squares) == 0 ? row_squares : 1;
+  qn__ir_stmt_t* rows =
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "row", qn__pb_int(pb, panel->lines / (size * count)));
+  qn__ir_stmt_t* squares = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "square", copy(w, whole));
+  qn__ir_stmt_t* groups = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "group", qn__pb_int(pb, count));
   qn__ir_stmt_t* lines = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__pb_int(pb, size));
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "p", qn__pb_int(pb, size));
-  if (!groups || !squares || !lines || !loop) return;
+  if (!rows || !squares || !groups || !lines || !loop) return;
   lines->loop.is_transposed = true;
-  qn__ir_expr_t* line =
-      qn__pb_op(pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, groups->loop.var), size),
-                qn__pb_use(pb, lines->loop.var));
+  qn__ir_expr_t* group =
+      qn__pb_op(pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, rows->loop.var), count),
+                qn__pb_use(pb, groups->loop.var));
+  qn__ir_expr_t* line = qn__pb_op(pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, group, size),
+                                  qn__pb_use(pb, lines->loop.var));
   qn__ir_expr_t* p = qn__pb_op(
       pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, squares->loop.var), size),
       qn__pb_use(pb, loop->loop.var));
@@ -193,9 +201,10 @@ static void write_transposed(qn__blocks_writer_t* w, qn__ir_block_t* out,
   place_step(w, &loop->loop.body, steps, copy(w, p));
   write_value(w, &loop->loop.body, panel, o, line, p);
   qn__block_append(&lines->loop.body, loop);
-  qn__block_append(&squares->loop.body, lines);
-  qn__block_append(&groups->loop.body, squares);
-  qn__block_append(out, groups);
+  qn__block_append(&groups->loop.body, lines);
+  qn__block_append(&squares->loop.body, groups);
+  qn__block_append(&rows->loop.body, squares);
+  qn__block_append(out, rows);
   write_along(w, out, panel, steps, o, qn__pb_op_int(pb, QN_OP_MUL, copy(w, whole), size));
 }
 

@@ -25,6 +25,11 @@
 //    that could be missing.
 #include "ir/passes/cpu/blocks_dots.h"
 
+enum {
+  few_rows = 192,    // of a task if there are few tasks; a multiple of all heights
+  rows_by_task = 66  // eight tasks have as many rows as fit
+};
+
 static qn__ir_expr_t* copy(const qn__blocks_writer_t* w, const qn__ir_expr_t* expr) {
   return qn__pb_copy(w->pb, expr);
 }
@@ -37,11 +42,11 @@ static void write_side(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_
                        qn__ir_var_t** rest) {
   qn__pass_builder_t* pb = w->pb;
   bool is_row = side == QN__PRODUCT_ROW;
-  int64_t most = is_row ? w->shape->rows : w->shape->columns;
   int64_t tile = is_row ? w->shape->height : w->shape->width;
   qn__ir_expr_t* extent = w->extent[side];
-  qn__ir_expr_t* tasks = qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
-                                      qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, extent), most));
+  qn__ir_expr_t* tasks =
+      qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
+                   qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, w->most[side])));
   qn__ir_expr_t* lines = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, tasks));
   lines = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, QN_OP_CEILDIV, lines, tile), tile);
   lines = qn__pb_named(pb, out, is_row ? "rows" : "columns", lines);
@@ -197,6 +202,18 @@ static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
 
 // ---- all
 
+// Returns the most rows of a task, where there are `tasks` without a split of the rows. Few tasks
+// have fewer rows, so that there are more of them for the cores.
+static qn__ir_expr_t* most_rows(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                const qn__ir_expr_t* tasks) {
+  qn__pass_builder_t* pb = w->pb;
+  int64_t most = w->shape->rows;
+  if (most <= few_rows) return qn__pb_int(pb, most);
+  qn__ir_expr_t* rows = qn__pb_op_int(pb, QN_OP_MUL, copy(w, tasks), rows_by_task);
+  rows = qn__pb_op_int(pb, QN_OP_MAX, qn__pb_op_int(pb, QN_OP_MIN, rows, most), few_rows);
+  return qn__pb_named(pb, out, "most_rows", rows);
+}
+
 void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, qn_loop_kind_t kind,
                       qn__ir_block_t* out) {
   qn__pass_builder_t* pb = product->pb;
@@ -205,13 +222,13 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
   *w = (qn__blocks_writer_t){.product = product, .pb = pb, .shape = shape, .dot_op = shape->dot.op};
   for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
   qn__ir_expr_t* tasks = qn__product_extent(product, qn__product_batch(product));
-  for (int s = 0; s < qn__product_sides; ++s) {
+  for (int s = qn__product_sides; s-- > 0;) {
     bool is_row = s == QN__PRODUCT_ROW;
     w->extent[s] = qn__pb_named(pb, out, is_row ? "all_rows" : "all_columns",
                                 qn__product_extent(product, product->side_dims[s]));
+    w->most[s] = is_row ? most_rows(w, out, tasks) : qn__pb_int(pb, shape->columns);
     tasks = qn__pb_op(pb, QN_OP_MUL, tasks,
-                      qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->extent[s]),
-                                    is_row ? shape->rows : shape->columns));
+                      qn__pb_op(pb, QN_OP_CEILDIV, copy(w, w->extent[s]), copy(w, w->most[s])));
   }
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "task", tasks);
   if (!loop) return;
