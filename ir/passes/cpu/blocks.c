@@ -76,13 +76,15 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
   // Four rows of two vectors hide the latency of additions where there are 32 registers.
   shape->edge_height = shape->height / (has_many_registers && !is_large ? 3 : 2);
   shape->width = 2 * lanes;
-  if (shape->has_direct_rows && has_many_registers &&
-      round_up(columns, 4 * lanes) == round_up(columns, 2 * lanes)) {
+  shape->edge_width = 0;
+  if (shape->has_direct_rows && has_many_registers && (columns < 0 || columns > 3 * lanes)) {
     // Few rows have their addresses in registers, and lie in the first cache whatever their
     // distance is.
     shape->height = 6;
     shape->edge_height = 2;
     shape->width = 4 * lanes;
+    bool is_narrow = columns < 0 || (columns - 1) % shape->width < 3 * lanes;
+    if (is_narrow) shape->edge_width = lanes;
   }
 }
 

@@ -27,6 +27,7 @@ typedef struct qn__blocks_shape {
   int64_t height;        // rows of the tile in registers
   int64_t edge_height;   // rows of a smaller one: a divisor of `height`
   int64_t width;         // columns of both: some vectors
+  int64_t edge_width;    // columns of a narrower one, for the last panel; 0: there is none
   int64_t depth;         // steps of the reduction that the packed operands hold at once
   int64_t words;         // of that many steps: depth / dot.group
   int64_t rows;          // of a task at most: a multiple of `height`
@@ -161,9 +162,11 @@ void qn__blocks_pack_masked(qn__blocks_writer_t* w, const qn__blocks_panel_t* pa
 // A tile of sums that registers hold.
 typedef struct qn__blocks_tile {
   int64_t height;
-  qn__ir_expr_t* row;    // where the packed rows begin, of the task
-  qn__ir_expr_t* line;   // the first row of this tile, of the packed rows
-  qn__ir_expr_t* panel;  // of columns
+  qn__ir_expr_t* row;   // where the packed rows begin, of the task
+  qn__ir_expr_t* line;  // the first row of this tile, of the packed rows
+  int64_t width;
+  qn__ir_expr_t* panel;   // of columns
+  qn__ir_expr_t* column;  // the first of this tile, of the panel; NULL: 0
   const qn__blocks_steps_t* steps;
 } qn__blocks_tile_t;
 

@@ -24,7 +24,7 @@ typedef struct kernel {
 
 static qn__ir_stmt_t* vector_loop(kernel_t* self, const char* name) {
   qn__pass_builder_t* pb = self->w->pb;
-  return qn__pb_count_loop(pb, QN_LOOP_VECTOR, name, qn__pb_int(pb, self->w->shape->width));
+  return qn__pb_count_loop(pb, QN_LOOP_VECTOR, name, qn__pb_int(pb, self->tile->width));
 }
 
 // Returns row `u` of the tile, of the task.
@@ -33,6 +33,20 @@ static qn__ir_expr_t* row_of(const kernel_t* self, int64_t u) {
   const qn__blocks_tile_t* tile = self->tile;
   qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, tile->line), u);
   return qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, tile->row), line);
+}
+
+// Returns lane `v` of the tile as a column of the panel, or of the task.
+static qn__ir_expr_t* column_of_panel(const kernel_t* self, qn__ir_var_t* v) {
+  qn__pass_builder_t* pb = self->w->pb;
+  qn__ir_expr_t* lane = qn__pb_use(pb, v);
+  if (!self->tile->column) return lane;
+  return qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->column), lane);
+}
+static qn__ir_expr_t* column_of(const kernel_t* self, qn__ir_var_t* v) {
+  qn__pass_builder_t* pb = self->w->pb;
+  qn__ir_expr_t* first =
+      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), self->w->shape->width);
+  return qn__pb_op(pb, QN_OP_ADD, first, column_of_panel(self, v));
 }
 
 typedef enum transfer { transfer_begin, transfer_load, transfer_store } transfer_t;
@@ -46,9 +60,7 @@ static void write_transfer(kernel_t* self, qn__ir_block_t* out, transfer_t kind)
     qn__ir_stmt_t* loop = vector_loop(self, "v");
     if (!loop) return;
     qn__ir_expr_t* row = row_of(self, u);
-    qn__ir_expr_t* column =
-        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->width);
-    column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
+    qn__ir_expr_t* column = column_of(self, loop->loop.var);
     qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
     qn__ir_stmt_t* store = NULL;
     if (kind == transfer_store) {
@@ -159,10 +171,7 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   if (!loop) return;
   qn__ir_block_t* body = &loop->loop.body;
   if (qn__product_names_side(product, QN__PRODUCT_COLUMN)) {
-    qn__ir_expr_t* column =
-        qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->width);
-    column = qn__pb_op(pb, QN_OP_ADD, column, qn__pb_use(pb, loop->loop.var));
-    place_line(self, body, QN__PRODUCT_COLUMN, column);
+    place_line(self, body, QN__PRODUCT_COLUMN, column_of(self, loop->loop.var));
   }
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
@@ -170,8 +179,8 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
     qn__ir_expr_t* at =
         qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->words);
     at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_use(pb, p));
-    elements[o][0] = qn__pb_let(pb, body, "b",
-                                qn__pb_load(pb, w->packed[o], at, qn__pb_use(pb, loop->loop.var)));
+    elements[o][0] = qn__pb_let(
+        pb, body, "b", qn__pb_load(pb, w->packed[o], at, column_of_panel(self, loop->loop.var)));
   }
   // Lets that depend on no row are written once.
   uint32_t column_or_step = product->side_dims[QN__PRODUCT_COLUMN] | QN__PRODUCT_STEP;
@@ -202,7 +211,7 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
   assert(tile->height <= max_height && w->shape->height % tile->height == 0);
   kernel_t self = {.w = w, .tile = tile};
   self.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->product->reduce->dtype, "tile",
-                           tile->height, w->shape->width);
+                           tile->height, tile->width);
   if (qn__product_names_side(w->product, QN__PRODUCT_ROW) || w->shape->has_direct_rows) {
     for (int64_t u = 0; u < tile->height; ++u) {
       if (w->rows_of) {

@@ -99,18 +99,45 @@ static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn_
 
 // ---- the loops over tiles
 
+// Appends kernels of the narrow tile for the vectors of the last panel, if these are few. Returns
+// the number of panels before it.
+static qn__ir_expr_t* write_narrow(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                   qn__blocks_tile_t tile) {
+  qn__pass_builder_t* pb = w->pb;
+  const qn__blocks_shape_t* shape = w->shape;
+  qn__ir_expr_t* count = w->count[QN__PRODUCT_COLUMN];
+  // A panel without one vector is whole.
+  qn__ir_expr_t* whole = qn__pb_op_int(pb, QN_OP_ADD, copy(w, count), shape->edge_width - 1);
+  whole = qn__pb_named(pb, out, "whole", qn__pb_op_int(pb, QN_OP_FLOORDIV, whole, shape->width));
+  qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, count),
+                                  qn__pb_op_int(pb, QN_OP_MUL, copy(w, whole), shape->width));
+  qn__ir_stmt_t* part = qn__pb_count_loop(
+      pb, QN_LOOP_SERIAL, "part", qn__pb_op_int(pb, QN_OP_CEILDIV, left, shape->edge_width));
+  if (!part) return NULL;
+  tile.width = shape->edge_width;
+  tile.panel = copy(w, whole);
+  tile.column =
+      qn__pb_named(pb, &part->loop.body, "column",
+                   qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, part->loop.var), tile.width));
+  qn__blocks_write_kernel(w, &part->loop.body, &tile);
+  qn__block_append(out, part);
+  return whole;
+}
+
 // Appends a loop over panels with kernels of `height` rows: one at `line` of the tile that begins
 // at `row`, or as many as `left` rows need.
 static void write_kernels(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_t height,
                           qn__ir_expr_t* row, qn__ir_expr_t* panels, qn__ir_expr_t* left,
                           const qn__blocks_steps_t* steps) {
   qn__pass_builder_t* pb = w->pb;
+  qn__blocks_tile_t tile = {.height = height, .width = w->shape->width, .row = row, .steps = steps};
+  bool is_whole = height == w->shape->height;
+  if (is_whole) tile.line = qn__pb_int(pb, 0);
+  if (is_whole && w->shape->edge_width) panels = write_narrow(w, out, tile);
   qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));
   if (!across) return;
-  qn__blocks_tile_t tile = {
-      .height = height, .row = row, .panel = qn__pb_use(pb, across->loop.var), .steps = steps};
-  if (height == w->shape->height) {
-    tile.line = qn__pb_int(pb, 0);
+  tile.panel = qn__pb_use(pb, across->loop.var);
+  if (is_whole) {
     qn__blocks_write_kernel(w, &across->loop.body, &tile);
   } else {
     qn__ir_stmt_t* down = qn__pb_count_loop(
