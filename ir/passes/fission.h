@@ -1,4 +1,4 @@
-// ir/passes/fission.h: splits a thread loop at its barriers. Part of serialize_threads.
+// ir/passes/fission.h: splits a thread loop at its barriers, for serialize_threads and jam.
 #ifndef QUERN_IR_PASSES_FISSION_H_
 #define QUERN_IR_PASSES_FISSION_H_
 

@@ -256,6 +256,7 @@ static void close_unit(qn__pass_builder_t* pb, qn__fission_unit_t* unit) {
         i == 0 ? unit->anchor : qn__stmt_new(pb->arena, QN__STMT_LOOP, unit->anchor->loc);
     if (!loop) return;
     loop->loop.kind = QN_LOOP_PARALLEL;
+    loop->loop.is_independent = true;
     loop->loop.var = unit->vars[i];
     loop->loop.begin = qn__pb_copy(pb, unit->levels[i]->loop.begin);
     loop->loop.end = qn__pb_copy(pb, unit->levels[i]->loop.end);

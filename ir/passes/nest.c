@@ -8,16 +8,39 @@
 
 // ---- the loops of a nest
 
-static bool may_change(const qn__ir_expr_t* expr) {
-  return expr->kind == QN__EXPR_REDUCE ||
-         (expr->kind == QN__EXPR_LOAD && !qn__buf_is_constant(qn__buf_root(expr->load.buffer)));
+typedef struct steady {
+  const qn__pass_builder_t* pb;
+  qn__ir_stmt_t* loop;
+  const qn__ir_buffer_t* root;
+} steady_t;
+
+static bool is_not_written(void* context, const qn__ir_ref_t* ref) {
+  const steady_t* self = context;
+  return ref->kind == QN__REF_LOAD || qn__buf_root(*ref->buffer) != self->root;
 }
 
-// Returns true for arithmetic on values and on memory that no statement writes. Then each iteration
-// of an inner loop may compute it again.
-static bool is_cheap(const qn__pass_builder_t* pb, qn__ir_expr_t* value) {
+// Returns false for a part of a value that may change while the loop runs, or costs much.
+static bool is_steady(void* context, qn__ir_expr_t** slot) {
+  steady_t* self = context;
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) return false;
+  if (expr->kind == QN__EXPR_LOAD && !qn__buf_is_constant(qn__buf_root(expr->load.buffer))) {
+    // On a CPU, all iterations see a local buffer of the task around them.
+    self->root = qn__buf_root(expr->load.buffer);
+    bool is_of_task = self->pb->options->has_blocks && self->root->scope == QN__SCOPE_LOCAL;
+    if (!is_of_task || !qn__block_each_ref(&self->loop->loop.body, is_not_written, self)) {
+      return false;
+    }
+  }
+  return qn__expr_each_child(*slot, is_steady, context);
+}
+
+// Returns true for arithmetic on values and on memory that `loop`, which follows, does not write.
+// Then each iteration of the loop may compute it again.
+static bool is_cheap(const qn__pass_builder_t* pb, qn__ir_expr_t* value, qn__ir_stmt_t* loop) {
   if (pb->options->is_checked) return qn__pb_is_pure(pb, value);
-  return !qn__expr_facts(value).has_cross_lane && !qn__expr_any(value, may_change);
+  steady_t steady = {pb, loop, NULL};
+  return !qn__expr_facts(value).has_cross_lane && is_steady(&steady, &value);
 }
 
 static bool depends(const qn__nest_t* nest, const qn__ir_stmt_t* lets, qn__ir_expr_t* expr) {
@@ -36,9 +59,11 @@ static bool depends(const qn__nest_t* nest, const qn__ir_stmt_t* lets, qn__ir_ex
 // Returns the loop that is alone in `body` but for cheap lets before it, or NULL.
 static qn__ir_stmt_t* only_loop(const qn__pass_builder_t* pb, const qn__nest_t* nest,
                                 const qn__ir_block_t* body) {
-  qn__ir_stmt_t* stmt = body->first;
-  while (stmt && stmt->kind == QN__STMT_LET && is_cheap(pb, stmt->let.value)) stmt = stmt->next;
-  if (!stmt || stmt->next || !qn__is_independent_loop(stmt)) return NULL;
+  qn__ir_stmt_t* stmt = body->last;
+  if (!stmt || !qn__is_independent_loop(stmt)) return NULL;
+  for (const qn__ir_stmt_t* let = body->first; let != stmt; let = let->next) {
+    if (let->kind != QN__STMT_LET || !is_cheap(pb, let->let.value, stmt)) return NULL;
+  }
   if (depends(nest, body->first, stmt->loop.begin) || depends(nest, body->first, stmt->loop.end)) {
     return NULL;
   }

@@ -141,7 +141,8 @@ extern const qn__pass_t qn__pass_barriers;
 
 // Gives each product of a nest with several reductions a nest of its own. (Both pipelines.)
 extern const qn__pass_t qn__pass_separate;
-
+// Runs some rows of a program at once, so that what they multiply by one matrix is a product.
+extern const qn__pass_t qn__pass_jam;
 // Computes products in blocks that the caches and registers of a CPU hold (products.h).
 extern const qn__pass_t qn__pass_block;
 // Orders the loops of copies, and transposes in tiles.
@@ -152,9 +153,9 @@ extern const qn__pass_t qn__pass_strip;
 // Runs `passes` in order, verifying after each in debug builds.
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
-// The CPU pipeline: target values, views, exchanges, threads, unroll, simplify; blocks of products,
-// orders and tiles of copies and strips if `has_blocks` (and not in checked builds); hoist,
-// vectorize.
+// The CPU pipeline: target values, views, exchanges, threads, unroll, simplify; blocks of rows and
+// of products, orders and tiles of copies and strips if `has_blocks` (and not in checked builds);
+// hoist, vectorize.
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 // The GPU pipeline: target values, views, unroll, simplify, the mapping, exchanges, simplify,
 // hoist.

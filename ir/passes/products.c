@@ -72,9 +72,12 @@ static bool join_slot(void* context, qn__ir_expr_t** slot) {
   }
   if (expr->kind == QN__EXPR_LOAD) {
     const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
+    // A nest declares no buffers. On a CPU, a local one belongs to the task around it.
+    const qn__pass_builder_t* pb = self->product->pb;
     bool is_memory = root->scope == QN__SCOPE_PARAM || root->scope == QN__SCOPE_GLOBAL ||
-                     root->scope == QN__SCOPE_CONST;
-    bool is_read_only = is_memory && !self->product->pb->lanes.is_stored[root->id];
+                     root->scope == QN__SCOPE_CONST ||
+                     (root->scope == QN__SCOPE_LOCAL && pb->options->has_blocks);
+    bool is_read_only = is_memory && !pb->lanes.is_stored[root->id];
     self->mask |= is_read_only ? QN__PRODUCT_LOADS : QN__PRODUCT_FIXED;
   }
   if (expr->kind == QN__EXPR_REDUCE || qn__expr_is_exchange(expr)) self->mask |= QN__PRODUCT_FIXED;

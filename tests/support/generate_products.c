@@ -298,7 +298,7 @@ void gen_attention(gen_t* g, gen_form_t* form) {
   gen_axis_t d = {fresh(g, "d"), gen_form_extent(g, form, NULL, 40)};
   gen_axis_t j = {fresh(g, "j"), gen_form_extent(g, form, is_online ? "k" : NULL, 140)};
   gen_axis_t h = {fresh(g, "h"), gen_form_extent(g, form, "h", 4)};
-  gen_axis_t i = {fresh(g, "ii"), gen_form_extent(g, form, "n", 70)};
+  gen_axis_t i = {fresh(g, "ii"), gen_form_extent(g, form, "n", 140)};
   gen_term_t q = gen_form_operand(g, form, QN_DTYPE_F32, (gen_axis_t[]){h, i, d}, 3);
   gen_term_t k = gen_form_operand(g, form, QN_DTYPE_F32, (gen_axis_t[]){h, j, d}, 3);
   gen_term_t v = gen_form_operand(g, form, QN_DTYPE_F32, (gen_axis_t[]){h, j, d}, 3);

@@ -192,14 +192,47 @@ static void concatenation(maker_t* m) {
   put(m, "parallel j in 0..k { for i in 0..n { c[i, j] = b[i, j] * 2; } }\n}\n");
 }
 
+// ---- rows that share matrices
+
+// A row's products with `b`, something of them all, and their products with `c`.
+static void rows(maker_t* m) {
+  const char* type = PICK(m, "f32", "f32", "f64", "i32", "i64");
+  const char* narrow = *type == 'f' ? PICK(m, "f32", "f16", "bf16", type) : type;
+  bool has_batch = below(m, 3) == 0;
+  const char* batch = has_batch ? "u, " : "";
+  const char* z = has_batch ? "z, " : "";
+  put(m, "func f(a: %s[%sn, k], b: %s[%sm, k], c: %s[m, k], inout d: %s[%sn, k], ", type, z, narrow,
+      z, type, type, z);
+  put(m, "out e: %s[%sn]) {\n", type, z);
+  if (has_batch) put(m, "%s u in 0..z {\n", PICK(m, "parallel", "for"));
+  put(m, "%s i in %s..%s {\n", PICK(m, "parallel", "parallel", "for"), PICK(m, "0", "0", "2"),
+      PICK(m, "n", "n", "n - 1"));
+  put(m, "alloc p: %s[1100] in local;\n", type);
+  const char* end = PICK(m, "m", "m", "m", "min(i + 1, m)", "m // 2");
+  put(m, "for j in 0..%s { p[j] = %s(sum t in 0..k { a[%si, t] * %s(b[%sj, t]) })%s; }\n", end,
+      PICK(m, "", "", "", "j > i ? 1 : "), batch, type, batch, PICK(m, "", " * 2", " + 1"));
+  if (below(m, 6) == 0) put(m, "if i %% 3 == 0 { for j in 0..%s { p[j] = p[j] + 1; } }\n", end);
+  put(m, "let top = max j in 0..%s { p[j] };\n", end);
+  put(m, "for j in 0..%s { p[j] = min(max(%s, -2), 2); }\n", end,
+      PICK(m, "p[j]", "p[j] - top", "p[j] > top - 2 ? p[j] : 1"));
+  bool has_total = below(m, 2) == 0;
+  if (has_total) put(m, "let total = sum j in 0..%s { p[j] };\n", end);
+  put(m, "for t in 0..k { d[%si, t] = ", batch);
+  if (below(m, 2)) put(m, "d[%si, t] + ", batch);
+  put(m, "(sum j in 0..%s { p[j] * c[j, t] })%s; }\n", end, has_total ? " + total" : "");
+  put(m, "e[%si] = %s;\n}\n%s}\n", batch, has_total ? "total" : "1", has_batch ? "}\n" : "");
+}
+
 // ---- programs
 
 void memory_program_init(uint64_t seed, memory_program_t* out) {
   *out = (memory_program_t){.seed = seed};
   maker_t m = {.state = seed * 0x9E3779B97F4A7C15U + 1, .program = out};
-  uint32_t form = below(&m, 5);
+  uint32_t form = below(&m, 7);
   if (form < 2) {
     columns(&m);
+  } else if (form > 4) {
+    rows(&m);
   } else if (form < 4) {
     permutation(&m);
   } else {

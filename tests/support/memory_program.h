@@ -1,8 +1,9 @@
 // tests/support/memory_program.h: random programs that memory bounds, with arguments.
 //
 // Reductions, loops and scans down columns, permutations of dimensions in any order of loops,
-// concatenations, slices and copies with strides, batches. All values are small multiples of a
-// quarter, so that most sums are exact in any order. Thread rule: pure functions of the seed.
+// concatenations, slices and copies with strides, batches, and rows that share matrices. All values
+// are small multiples of a quarter, so that most sums are exact in any order. Thread rule: pure
+// functions of the seed.
 #ifndef QUERN_TESTS_SUPPORT_MEMORY_PROGRAM_H_
 #define QUERN_TESTS_SUPPORT_MEMORY_PROGRAM_H_
 

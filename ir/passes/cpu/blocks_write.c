@@ -44,9 +44,10 @@ static void write_side(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_
   bool is_row = side == QN__PRODUCT_ROW;
   int64_t tile = is_row ? w->shape->height : w->shape->width;
   qn__ir_expr_t* extent = w->extent[side];
-  qn__ir_expr_t* tasks =
-      qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
-                   qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, w->most[side])));
+  // At least one, as these divisions may move out of the loop over tasks.
+  qn__ir_expr_t* tasks = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, w->most[side]));
+  tasks = qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
+                       qn__pb_op_int(pb, QN_OP_MAX, tasks, 1));
   qn__ir_expr_t* lines = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, tasks));
   lines = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, QN_OP_CEILDIV, lines, tile), tile);
   lines = qn__pb_named(pb, out, is_row ? "rows" : "columns", lines);

@@ -780,7 +780,7 @@ static void memory_runs_out_on_cpus(void** state) {
 
 int main(void) {
   enum {
-    FIXED = 8,
+    FIXED = 10,
     COUNT = FIXED + 2 * QN_COUNT_OF(programs) + QN_COUNT_OF(gpu_programs) + QN_COUNT_OF(others)
   };
   struct CMUnitTest tests[COUNT] = {

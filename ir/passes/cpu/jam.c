@@ -1,0 +1,344 @@
+// ir/passes/cpu/jam.c: the pass `jam` runs some rows of a program at once (unroll and jam).
+//
+//   parallel i in 0..n {
+//     alloc p: f32[512] in local;
+//     for j in 0..m { p[j] = sum d in 0..64 { q[i, d] * k[j, d] }; }
+//     let top = max j in 0..m { p[j] };
+//     ...
+//   }
+//
+// computes each row by itself: it reads all of k for 64 multiplications with one row of q. With the
+// rows of a block innermost, the loop over j is a product of matrices, which the pass `block`
+// finds:
+//
+//   parallel block in 0..ceildiv(n, 64) {
+//     let first = block * 64;
+//     if first + 64 <= n {
+//       alloc p: f32[512, 64] in local;
+//       alloc top: f32[64] in local;
+//       parallel u in 0..64 {
+//         for j in 0..m { p[j, u] = sum d in 0..64 { q[first + u, d] * k[j, d] }; }
+//       }
+//       parallel u in 0..64 { top[u] = max j in 0..m { p[j, u] }; }
+//       ...
+//     } else {
+//       for i in first..n { ... }
+//     }
+//   }
+//
+// 1. The rows are independent, so that any interleaving of them is right. Each row keeps the order
+//    of its own statements.
+// 2. The rows of a block are like the threads of a block of a GPU, with barriers around each
+//    product: fission.c writes the loops, and the arrays for values that cross from one to another.
+// 3. Only loops change whose rows multiply their own values by a matrix that all rows share, and
+//    have the same ranges in all else. A loop that is nothing but one product stays: the pass
+//    `block` takes all its rows.
+// 4. The rows are contiguous in the buffers of a block, so that vectors hold rows. A block whose
+//    rows are not all there runs the loop as it was.
+//
+// Postcondition: no loop changed but those.
+#include "ir/passes/fission.h"
+
+enum {
+  block_rows = 64,  // a multiple of all vectors' lanes; the columns or rows of a product's tiles
+  min_block_rows = 16,
+  min_columns = 8,  // of a product: as in blocks.c
+  min_steps = 4,
+  max_weight = 2000,  // of a body: its code is written twice
+};
+
+// What a value depends on.
+enum {
+  ON_ROW = 1,
+  ON_COLUMN = 2,  // a loop inside of the row's loop
+  ON_STEP = 4,    // a reduction
+};
+
+typedef struct jam {
+  qn__pass_builder_t* pb;
+  const qn__lanes_t* lanes;  // facts about the loop over rows
+  uint8_t* masks;            // by variable id: what it depends on; 0 outside of the loop
+  uint32_t mask_count;
+  uint32_t mask;  // of the expression that is visited
+  bool is_lazy;   // where the visit is
+  // Of a loop inside of the row's loop: which loads its reductions have.
+  bool has_matrix, has_line, is_unfit;
+} jam_t;
+
+// ---- dependences
+
+static bool join_slot(void* context, qn__ir_expr_t** slot) {
+  jam_t* self = context;
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_VAR) self->mask |= self->masks[expr->var->id];
+  if (expr->kind == QN__EXPR_LOAD) {
+    const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
+    if (self->lanes->is_private[root->id] || self->lanes->is_stored[root->id]) self->mask |= ON_ROW;
+  }
+  return qn__expr_each_child(*slot, join_slot, self);
+}
+
+static uint32_t mask_of(jam_t* self, qn__ir_expr_t* expr) {
+  self->mask = 0;
+  (void)join_slot(self, &expr);
+  return self->mask;
+}
+
+// ---- which loops
+
+// Looks at a load of a reduction.
+static bool survey_load(void* context, const qn__ir_ref_t* ref) {
+  jam_t* self = context;
+  const qn__ir_buffer_t* root = qn__buf_root(*ref->buffer);
+  bool is_own = self->lanes->is_private[root->id];
+  self->mask = is_own ? ON_ROW : 0;
+  for (uint32_t d = 0; d < (*ref->buffer)->rank; ++d) (void)join_slot(self, &(*ref->indices)[d]);
+  bool has_row = self->mask & ON_ROW, has_column = self->mask & ON_COLUMN;
+  if (!(self->mask & ON_STEP)) return true;
+  if (!is_own && self->lanes->is_stored[root->id]) self->is_unfit = true;
+  if (has_row && has_column) self->is_unfit = true;  // no two operands
+  self->has_line |= has_row;
+  self->has_matrix |= has_column;
+  return true;
+}
+
+static void survey_range(jam_t* self, qn__ir_expr_t* begin, qn__ir_expr_t* end, int64_t least) {
+  int64_t trips = qn__const_trips(begin, end);
+  if ((trips >= 0 && trips < least) || mask_of(self, begin) || mask_of(self, end)) {
+    self->is_unfit = true;
+  }
+}
+
+static bool survey_reductions(void* context, qn__ir_expr_t** slot) {
+  jam_t* self = context;
+  qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE) {
+    if (self->is_lazy) self->is_unfit = true;
+    survey_range(self, expr->reduce.begin, expr->reduce.end, min_steps);
+    self->masks[expr->reduce.reduce_var->id] = ON_STEP;
+    for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
+      self->masks[let->let.var->id] = (uint8_t)mask_of(self, let->let.value);
+      (void)qn__expr_each_ref(let->let.value, survey_load, self);
+    }
+    (void)qn__expr_each_ref(expr->reduce.value, survey_load, self);
+  }
+  return qn__expr_each_child_lazily(expr, survey_reductions, self, &self->is_lazy);
+}
+
+static void survey_block(jam_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt && !self->is_unfit; stmt = stmt->next) {
+    (void)qn__stmt_each_expr(stmt, survey_reductions, self);
+    if (stmt->kind == QN__STMT_LET) {
+      self->masks[stmt->let.var->id] = (uint8_t)mask_of(self, stmt->let.value);
+    } else if (qn__is_independent_loop(stmt)) {
+      survey_range(self, stmt->loop.begin, stmt->loop.end, min_columns);
+      self->masks[stmt->loop.var->id] = ON_COLUMN;
+      survey_block(self, &stmt->loop.body);
+    } else if (stmt->kind != QN__STMT_STORE) {
+      self->is_unfit = true;
+    }
+  }
+}
+
+// Returns true if the statement is a product once some rows run it.
+static bool is_product(jam_t* self, qn__ir_stmt_t* stmt) {
+  if (!qn__is_independent_loop(stmt) || stmt->loop.kind == QN_LOOP_VECTOR) return false;
+  self->has_matrix = self->has_line = self->is_unfit = false;
+  qn__ir_stmt_t alone = *stmt;
+  qn__ir_block_t block = qn__block_of(&alone);
+  survey_block(self, &block);
+  return self->has_matrix && self->has_line && !self->is_unfit;
+}
+
+// Returns true for what no row of a block has.
+static bool is_refused(const qn__ir_stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+    case QN__STMT_STORE:
+    case QN__STMT_IF:
+      return false;
+    case QN__STMT_LOOP:
+      return stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_PARALLEL;
+    case QN__STMT_ALLOC:
+      return stmt->alloc.buffer->scope != QN__SCOPE_LOCAL;
+    default:
+      return true;
+  }
+}
+
+static bool is_loop(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP;
+}
+
+static bool is_reduce(const qn__ir_expr_t* expr) {
+  return expr->kind == QN__EXPR_REDUCE;
+}
+
+// Returns true if all rows run the range alike.
+static bool is_even_range(const jam_t* self, qn__ir_expr_t* begin, qn__ir_expr_t* end) {
+  return qn__lane_is_uniform(qn__lanes_of(self->lanes, begin)) &&
+         qn__lane_is_uniform(qn__lanes_of(self->lanes, end));
+}
+
+static bool is_even_expr(void* context, qn__ir_expr_t** slot) {
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_REDUCE &&
+      !is_even_range(context, expr->reduce.begin, expr->reduce.end)) {
+    return false;
+  }
+  return qn__expr_each_child(*slot, is_even_expr, context);
+}
+
+static bool has_loop_or_reduce(qn__ir_block_t* block) {
+  return qn__block_any(block, is_loop) || qn__block_any_expr(block, is_reduce);
+}
+
+// Returns true if all rows run all loops and reductions of the block alike: then each of these may
+// run for all rows of a block, which are contiguous in the local buffers.
+static bool is_even(jam_t* self, qn__ir_block_t* block) {
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (!qn__stmt_each_expr(stmt, is_even_expr, self)) return false;
+    if (stmt->kind == QN__STMT_IF &&
+        (has_loop_or_reduce(&stmt->if_.then_block) || has_loop_or_reduce(&stmt->if_.else_block))) {
+      return false;
+    }
+    if (stmt->kind != QN__STMT_LOOP) continue;
+    if (!is_even_range(self, stmt->loop.begin, stmt->loop.end) ||
+        !is_even(self, &stmt->loop.body)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Returns true for a body that is one loop, after lets that any inner iteration may compute.
+static bool is_one_loop(const qn__ir_block_t* body) {
+  const qn__ir_stmt_t* stmt = body->first;
+  while (stmt && stmt->kind == QN__STMT_LET && !qn__expr_facts(stmt->let.value).has_reduce) {
+    stmt = stmt->next;
+  }
+  return stmt && stmt->kind == QN__STMT_LOOP && !stmt->next;
+}
+
+// Returns the bytes of the local buffers at the top of a block; -1 if one has no constant size.
+static int64_t local_bytes(const qn__ir_block_t* body) {
+  int64_t all = 0;
+  for (const qn__ir_stmt_t* stmt = body->first; stmt; stmt = stmt->next) {
+    if (stmt->kind != QN__STMT_ALLOC) continue;
+    const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
+    int64_t bytes = (int64_t)qn_dtype_size_bytes(buffer->dtype);
+    for (uint32_t d = 0; d < buffer->rank; ++d) {
+      int64_t extent;
+      if (!qn__expr_const_int(buffer->shape[d], &extent) || extent < 0 ||
+          __builtin_mul_overflow(bytes, extent, &bytes)) {
+        return -1;
+      }
+    }
+    if (__builtin_add_overflow(all, bytes, &all)) return -1;
+  }
+  return all;
+}
+
+// Returns the rows of a block; 0: the local buffers of so many rows do not fit the second cache, or
+// there are fewer rows.
+static int64_t choose_rows(const qn__pass_builder_t* pb, const qn__ir_stmt_t* loop) {
+  const int64_t trips = qn__const_trips(loop->loop.begin, loop->loop.end);
+  const int64_t bytes = local_bytes(&loop->loop.body);
+  const int64_t cache = pb->options->l2_bytes ? pb->options->l2_bytes : 524288;
+  for (int64_t rows = block_rows; rows >= min_block_rows; rows /= 2) {
+    if (bytes >= 0 && bytes <= cache / 2 / rows && (trips < 0 || trips >= rows)) return rows;
+  }
+  return 0;
+}
+
+// Returns true if the loop computes a product for each row.
+static bool has_products(jam_t* self, qn__ir_stmt_t* loop) {
+  qn__lanes_t* lanes = qn__pb_lanes(self->pb);
+  if (!lanes) return false;
+  qn__lanes_enter(lanes, loop->loop.var, &loop->loop.body);
+  self->lanes = lanes;
+  if (!is_even(self, &loop->loop.body)) return false;
+  memset(self->masks, 0, self->mask_count * sizeof *self->masks);
+  self->masks[loop->loop.var->id] = ON_ROW;
+  bool has_product = false;
+  for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
+    if (stmt->kind == QN__STMT_LET) {
+      self->masks[stmt->let.var->id] = (uint8_t)(mask_of(self, stmt->let.value) & ON_ROW);
+    }
+    has_product |= is_product(self, stmt);
+  }
+  return has_product;
+}
+
+// Moves the statements of a row to `out`, with barriers around its products.
+static void move_row(jam_t* self, qn__ir_block_t* body, qn__ir_block_t* out) {
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(body)) != NULL;) {
+    bool is_cut = is_product(self, stmt);
+    if (is_cut) qn__pb_barrier(self->pb, out);
+    qn__block_append(out, stmt);
+    if (is_cut) qn__pb_barrier(self->pb, out);
+  }
+}
+
+// ---- the blocks
+
+// Writes the blocks that replace `loop`, which is in no list, to `out`.
+static void write_blocks(jam_t* self, qn__ir_stmt_t* loop, int64_t rows, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = self->pb;
+  qn__ir_stmt_t* tail = qn__stmt_copy(pb->arena, loop);
+  qn__ir_expr_t* count = qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_extent(pb, loop), rows);
+  qn__ir_stmt_t* blocks = qn__pb_count_loop(pb, loop->loop.kind, "block", count);
+  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, QN_LOOP_THREAD_X, "u", qn__pb_int(pb, rows));
+  if (!tail || !blocks || !lines) return;
+  blocks->loop.is_independent = true;
+  qn__ir_expr_t* shift = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, blocks->loop.var), rows);
+  qn__ir_var_t* first = qn__pb_let(pb, &blocks->loop.body, "first",
+                                   qn__pb_op(pb, QN_OP_ADD, loop->loop.begin, shift));
+  qn__pb_let_var(pb, &lines->loop.body, loop->loop.var,
+                 qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, first), qn__pb_use(pb, lines->loop.var)));
+  move_row(self, &loop->loop.body, &lines->loop.body);
+  qn__ir_block_t whole = {NULL, NULL};
+  qn__fission(pb, lines, &whole);
+  qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, first), rows);
+  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op(pb, QN_OP_LE, last, loop->loop.end), whole);
+  if (!test) return;
+  tail->loop.kind = QN_LOOP_SERIAL;
+  tail->loop.begin = qn__pb_use(pb, first);
+  qn__block_append(&test->if_.else_block, tail);
+  qn__block_append(&blocks->loop.body, test);
+  qn__block_append(out, blocks);
+}
+
+// Writes the blocks that replace `loop` to `out`. Returns false if the loop stays.
+static bool jam(jam_t* self, qn__ir_stmt_t* loop, qn__ir_block_t* out) {
+  if (!qn__is_independent_loop(loop) || loop->loop.kind == QN_LOOP_VECTOR) return false;
+  qn__ir_block_t* body = &loop->loop.body;
+  if (is_one_loop(body) || qn__block_any(body, is_refused) || qn__block_weight(body) > max_weight) {
+    return false;
+  }
+  int64_t rows = choose_rows(self->pb, loop);
+  if (rows == 0 || !has_products(self, loop)) return false;
+  write_blocks(self, loop, rows, out);
+  return true;
+}
+
+static void visit(jam_t* self, qn__ir_block_t* block) {
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(self->pb);) {
+    if (jam(self, stmt, block)) continue;
+    QN__EACH_BLOCK(stmt, inner) visit(self, inner);
+    qn__block_append(block, stmt);
+  }
+}
+
+static void run(qn__pass_builder_t* pb) {
+  jam_t self = {.pb = pb, .mask_count = pb->var_count + 1U};
+  self.masks = qn__arena_alloc_array(pb->arena, self.mask_count, sizeof *self.masks);
+  if (self.masks) visit(&self, &pb->function->body);
+}
+
+const qn__pass_t qn__pass_jam = {
+    .name = "jam",
+    .doc = "runs some rows at once where they share a matrix",
+    .run = run,
+};
