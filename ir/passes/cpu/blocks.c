@@ -20,6 +20,7 @@ enum {
   min_rows_transposed = 8,  // of columns that are contiguous along the reduction
   min_columns = 8,          // fewer leave vectors empty
   min_steps = 4,
+  min_window = 8,            // steps: fewer are not worth a vector
   max_summand = 4,           // instructions of a summand for the largest tile of registers
   max_rows = 516,            // of a task; a multiple of all heights
   max_rows_gathered = 264,   // of a task whose packed columns belong to several loops
@@ -56,10 +57,9 @@ static bool has_direct_rows(const qn__product_t* product) {
   return true;
 }
 
-// Returns true if the columns are several loops.
-static bool has_several_columns(const qn__product_t* product) {
-  uint32_t across = product->side_dims[QN__PRODUCT_COLUMN];
-  return (across & (across - 1)) != 0;
+// Returns true if the set has more than one loop.
+static bool is_several(uint32_t dims) {
+  return (dims & (dims - 1)) != 0;
 }
 
 // Chooses the tile that registers hold.
@@ -70,8 +70,9 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
   bool has_many_registers = options->vector_bytes >= 64;
   bool has_dot = qn__blocks_find_dot(product, &shape->dot);
   bool is_large = qn__product_summand_size(product) > max_summand || product->operand_count > 2;
-  shape->has_direct_rows =
-      !is_large && !has_dot && !has_several_columns(product) && has_direct_rows(product);
+  shape->has_direct_rows = !is_large && !has_dot &&
+                           !is_several(product->side_dims[QN__PRODUCT_COLUMN]) &&
+                           has_direct_rows(product);
   shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
   // Four rows of two vectors hide the latency of additions where there are 32 registers.
   shape->edge_height = shape->height / (has_many_registers && !is_large ? 3 : 2);
@@ -122,7 +123,7 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   if (part > max_stack_bytes) part = max_stack_bytes;
   if (shape->dot.op) packed_size = 4 / shape->dot.group;
   // Columns of several loops cost more to pack: they serve more rows, in shorter blocks.
-  bool is_gathered = has_several_columns(product);
+  bool is_gathered = is_several(product->side_dims[QN__PRODUCT_COLUMN]);
   int64_t share = is_gathered ? 2 : 1;
   shape->depth =
       at_most(at_least(l1 / share / (2 * options->vector_bytes / size * packed_size), 8, 8),
@@ -146,6 +147,23 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   return true;
 }
 
+// Columns that are positions of an image with strides are contiguous along a window only, which is
+// a few steps long: masked vectors pack them across.
+static void turn_windows(qn__product_t* product) {
+  const qn__ir_expr_t* last = product->steps[product->step_count - 1].reduce;
+  int64_t window = qn__const_trips(last->reduce.begin, last->reduce.end);
+  bool has_window = product->step_count > 1 && window >= 0 && window < min_window;
+  bool has_image = is_several(product->side_dims[QN__PRODUCT_COLUMN]);
+  if (!has_window || !has_image || !product->pb->options->has_masked_memory) return;
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    qn__product_operand_t* operand = &product->operands[o];
+    bool is_small = qn_dtype_size_bytes(operand->value->dtype) < 4;
+    if (operand->side == QN__PRODUCT_COLUMN && !operand->is_flat && !is_small) {
+      operand->runs_along_step = false;
+    }
+  }
+}
+
 // The forms that a product has beside its loops.
 typedef struct forms {
   bool has_blocks, has_rows, has_along;
@@ -160,6 +178,7 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
   qn__nest_open(pb, loop, nest);
   if (!qn__pb_stopped(pb) && qn__product_find(pb, nest, product)) {
     *forms = (forms_t){.has_blocks = false};
+    turn_windows(product);
     forms->has_blocks = choose(product, &forms->blocks);
     if (forms->has_blocks && forms->blocks.dot.op) {
       // Words of several steps are packed along one loop; the others of that side are a batch.

@@ -155,6 +155,25 @@ static void padding_costs_no_condition(void** state) {
   expect_parts(text, &targets[2], masks, "r < 56");
 }
 
+// Along the window there are three neighbours, along the image as many as a vector has, two
+// elements apart.
+static void strided_columns_are_packed_across(void** state) {
+  (void)state;
+  static const char text[] =
+      "func f(x: f32[64, 56, 56], k: f32[64, 64, 3, 3], out y: f32[64, 28, 28]) {\n"
+      "  parallel o in 0..64 { parallel i in 0..28 { parallel j in 0..28 {\n"
+      "    y[o, i, j] = sum c in 0..64 { sum p in 0..3 { sum q in 0..3 {\n"
+      "      let r = i * 2 + p - 1; let s = j * 2 + q - 1;\n"
+      "      (" IS_INSIDE
+      " ? x[c, r, s] : 0.0) * k[o, c, p, q]\n"
+      "    } } };\n"
+      "  } } }\n"
+      "}";
+  static const char* const masks[] = {"vector l in 0..32 {",
+                                      "l >= inside_1 && l < outside_1 ? x[c,", NULL};
+  expect_parts(text, &targets[2], masks, "r < 56");
+}
+
 static void other_sums_of_sums_stay(void** state) {
   (void)state;
   // A factor between the sums, bounds of the inner one that vary, and other kinds of reductions.
@@ -204,6 +223,7 @@ int main(void) {
       cmocka_unit_test(memory_runs_out),
       cmocka_unit_test(padding_is_part_of_an_operand),
       cmocka_unit_test(padding_costs_no_condition),
+      cmocka_unit_test(strided_columns_are_packed_across),
       cmocka_unit_test(other_sums_of_sums_stay),
       cmocka_unit_test(the_largest_extent_has_blocks),
   };

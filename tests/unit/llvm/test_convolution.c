@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ir/interpret.h"
 #include "support_emit.h"
@@ -64,8 +65,29 @@ static void compiled_programs_agree(void** state) {
   }
 }
 
+// Elements that are two or three apart are loaded with their neighbours.
+static void strides_need_no_gather(void** state) {
+  (void)state;
+  static const char* const programs[] = {
+      "func f(x: f32[64, n, n], k: f32[64, 64, 3], out y: f32[64, n, n]) {\n"
+      "  parallel o in 0..64 { parallel i in 0..n { parallel j in 0..n {\n"
+      "    y[o, i, j] = sum c in 0..64 { sum q in 0..3 {\n"
+      "      (j * 2 + q >= 1 && j * 2 + q <= n ? x[c, i, j * 2 + q - 1] : 0.0) * k[o, c, q]\n"
+      "    } }; } } }\n"
+      "}",
+      "func f(x: f16[n, m, 3], out y: f32[n, m]) {\n"
+      "  parallel i in 0..n { for j in 0..m { y[i, j] = f32(x[i, j, 1]); } }\n"
+      "}"};
+  for (size_t p = 0; p < QN_COUNT_OF(programs); ++p) {
+    char* text = assembly_of(programs[p], "cpu -mcpu=x86-64-v4");
+    if (strstr(text, "gather") || strstr(text, "vpinsrw")) fail_msg("%s", programs[p]);
+    free(text);
+  }
+}
+
 int main(void) {
   qn_generate_seeds(&first_seed, &seed_count);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(compiled_programs_agree)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(compiled_programs_agree),
+                                     cmocka_unit_test(strides_need_no_gather)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,6 +255,16 @@ static const program_t programs[] = {
      "func f(x: f32[n, m] strides [2 * m, 2], out y: f32[n, m] strides [m + 3, 1]) {\n"
      "  parallel i in 0..n { for j in 0..m { y[i, j] = x[i, j] + 1.0; } } }\n",
      .tolerance = 0},
+    {"a few elements apart",
+     "func f(x: f32[n, m, 2], h: f16[n, m, 3], d: f64[n, m, 4], b: i8[n, m, 2], w: i16[n, m, 5],\n"
+     "       out y: f32[n, m], out z: f64[n, m]) {\n"
+     "  parallel i in 0..n { for j in 0..m { y[i, j] = x[i, j, 1] + f32(h[i, j, 2]);\n"
+     "    z[i, j] = d[i, j, 3] + f64(b[i, j, 1]) + f64(w[i, j, 4]); } } }\n"
+     "func g(x: f32[n], y: i64[n], out r: f32[n], out s: i64[n], out t: f32[n]) {\n"
+     "  parallel i in 0..n { r[i] = 2 * i < n ? x[2 * i] : 0.5;\n"
+     "    s[i] = i > 2 && 3 * i < n + 5 ? y[3 * i - 5] : -1; t[i] = 4.0; }\n"
+     "  parallel i in 0..n { if 4 * i + 3 < n { t[i] = x[4 * i + 3]; } } }\n",
+     .tolerance = 0},
     {"align",
      "func f(x: f32[n] align 64, out y: f32[n] align 64) {\n"
      "  parallel i in 0..n { y[i] = x[i] * 2.0; } }\n",
