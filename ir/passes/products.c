@@ -13,7 +13,7 @@
 // 5. Every sum keeps the order of the steps. A reduction whose value is one of the same kind is one
 //    reduction over both loops, if the bounds of the inner one do not depend on the outer one. The
 //    loop along which most operands are contiguous counts fastest; the order is unspecified.
-#include "ir/passes/products.h"
+#include "ir/passes/products_inner.h"
 
 enum { instructions_of_function = 16 };  // a mathematical one, roughly
 
@@ -84,7 +84,7 @@ static bool join_slot(void* context, qn__ir_expr_t** slot) {
   return qn__expr_each_child(*slot, join_slot, self);
 }
 
-static uint32_t mask_of(const qn__product_t* product, qn__ir_expr_t* expr) {
+uint32_t qn__product_mask_of(const qn__product_t* product, qn__ir_expr_t* expr) {
   join_t join = {product, 0};
   (void)join_slot(&join, &expr);
   return join.mask;
@@ -127,7 +127,7 @@ static bool add_lets(qn__product_t* product, const qn__ir_stmt_t* first, uint32_
   for (const qn__ir_stmt_t* stmt = first; stmt; stmt = stmt->next) {
     if (stmt->kind != QN__STMT_LET) continue;
     qn__ir_stmt_t* let = (qn__ir_stmt_t*)(uintptr_t)stmt;
-    if (!add_name(product, let->let.var, let, mask | mask_of(product, let->let.value)))
+    if (!add_name(product, let->let.var, let, mask | qn__product_mask_of(product, let->let.value)))
       return false;
   }
   return true;
@@ -148,7 +148,7 @@ static bool add_names(qn__product_t* product) {
     for (qn__ir_stmt_t* let = step->reduce->reduce.lets.first; let; let = let->next) {
       // The inner reduction of the chain.
       if (let->let.value->kind == QN__EXPR_REDUCE) continue;
-      uint32_t mask = QN__PRODUCT_STEP | mask_of(product, let->let.value);
+      uint32_t mask = QN__PRODUCT_STEP | qn__product_mask_of(product, let->let.value);
       if (!add_name(product, let->let.var, let, mask)) return false;
     }
   }
@@ -166,7 +166,7 @@ typedef struct loads {
 static bool add_load(void* context, qn__ir_expr_t** slot) {
   loads_t* self = context;
   if ((*slot)->kind == QN__EXPR_LOAD) {
-    uint32_t mask = mask_of(self->product, *slot);
+    uint32_t mask = qn__product_mask_of(self->product, *slot);
     uint32_t dims = mask & QN__PRODUCT_DIMS;
     if ((mask & QN__PRODUCT_STEP) && dims) {
       if (!self->first) self->first = dims;
@@ -200,17 +200,18 @@ typedef struct collect {
   bool is_lazy;
 } collect_t;
 
-static bool note_operand(qn__product_t* product, qn__ir_expr_t** slot, qn__product_side_t side) {
+bool qn__product_note_operand(qn__product_t* product, qn__ir_expr_t** slot, qn__ir_expr_t* value,
+                              qn__product_side_t side) {
   uint32_t operand = 0;
   while (operand < product->operand_count &&
-         !qn__expr_equal(product->operands[operand].value, *slot)) {
+         !qn__expr_equal(product->operands[operand].value, value)) {
     ++operand;
   }
   if (operand == qn__product_max_operands || product->slot_count == qn__product_max_slots)
     return false;
   if (operand == product->operand_count) {
     product->operands[product->operand_count++] =
-        (qn__product_operand_t){.value = *slot, .side = side};
+        (qn__product_operand_t){.value = value, .side = side};
   }
   product->slots[product->slot_count++] = (qn__product_slot_t){slot, operand};
   return true;
@@ -220,7 +221,7 @@ static bool note_operand(qn__product_t* product, qn__ir_expr_t** slot, qn__produ
 static bool collect(void* context, qn__ir_expr_t** slot) {
   collect_t* self = context;
   qn__product_t* product = self->product;
-  uint32_t mask = mask_of(product, *slot);
+  uint32_t mask = qn__product_mask_of(product, *slot);
   if (!(mask & QN__PRODUCT_LOADS)) return true;
   bool has_rows = mask & product->side_dims[QN__PRODUCT_ROW];
   bool has_columns = mask & product->side_dims[QN__PRODUCT_COLUMN];
@@ -230,25 +231,28 @@ static bool collect(void* context, qn__ir_expr_t** slot) {
     // too.
     bool is_outer = (*slot)->kind == QN__EXPR_VAR && !(mask & QN__PRODUCT_STEP);
     if ((*slot)->kind == QN__EXPR_LOAD || is_outer) return false;
+    if (!self->is_lazy && qn__product_note_guarded(product, slot)) return true;
     return qn__expr_each_child_lazily(*slot, collect, self, &self->is_lazy);
   }
   return !self->is_lazy &&
-         note_operand(product, slot, has_rows ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN);
+         qn__product_note_operand(product, slot, *slot,
+                                  has_rows ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN);
 }
 
 static bool find_operands(qn__product_t* product) {
   uint32_t both = qn__product_both(product);
-  if (mask_of(product, *product->summand) & QN__PRODUCT_FIXED) return false;
+  if (qn__product_mask_of(product, *product->summand) & QN__PRODUCT_FIXED) return false;
   for (uint32_t k = 0; k < product->step_count; ++k) {
     const qn__ir_expr_t* reduce = product->steps[k].reduce;
-    uint32_t bounds = mask_of(product, reduce->reduce.begin) | mask_of(product, reduce->reduce.end);
+    uint32_t bounds = qn__product_mask_of(product, reduce->reduce.begin) |
+                      qn__product_mask_of(product, reduce->reduce.end);
     if (bounds & (both | QN__PRODUCT_STEP | QN__PRODUCT_FIXED)) return false;
   }
   collect_t self = {product, false};
   for (uint32_t i = product->steps[0].name; i < product->name_count; ++i) {
     qn__ir_stmt_t* let = product->names[i].let;
     if (!let) continue;
-    uint32_t mask = mask_of(product, let->let.value);
+    uint32_t mask = qn__product_mask_of(product, let->let.value);
     if (mask & QN__PRODUCT_FIXED) return false;
     // A let of a single side becomes a part of the operands that use it.
     bool is_mixed = (mask & product->side_dims[QN__PRODUCT_ROW]) != 0 &&
@@ -263,7 +267,8 @@ static bool find_operands(qn__product_t* product) {
     for (uint32_t i = 0; i < product->name_count; ++i) {
       if (operand->is_needed[i] && (product->names[i].mask & QN__PRODUCT_FIXED)) return false;
     }
-    has_side[operand->side] |= (mask_of(product, operand->value) & QN__PRODUCT_STEP) != 0;
+    has_side[operand->side] |=
+        (qn__product_mask_of(product, operand->value) & QN__PRODUCT_STEP) != 0;
   }
   return has_side[QN__PRODUCT_ROW] && has_side[QN__PRODUCT_COLUMN];
 }
@@ -358,7 +363,7 @@ static bool order_flat(qn__product_t* product, qn__product_operand_t* operand) {
     steps[k] = product->steps[step];
   }
   for (uint32_t d = 0; d < first; ++d) {
-    if (mask_of(product, load->load.indices[d]) & QN__PRODUCT_STEP) return false;
+    if (qn__product_mask_of(product, load->load.indices[d]) & QN__PRODUCT_STEP) return false;
   }
   memcpy(product->steps, steps, product->step_count * sizeof *steps);
   operand->is_flat = true;

@@ -84,6 +84,8 @@ typedef struct qn__product {
   qn__product_slot_t slots[qn__product_max_slots];
   uint32_t slot_count;
   bool is_needed[qn__product_max_names];  // by the summand, beside the operands
+  bool is_guarded;                        // the summand is `c ? x * w : 0`, and c is an operand
+  uint32_t guarded_row;                   // argument of the product that belongs to the rows
 } qn__product_t;
 
 // Recognises the product that an open nest computes. Returns false if it computes none.

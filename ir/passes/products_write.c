@@ -102,6 +102,14 @@ qn__ir_expr_t* qn__product_add(qn__product_t* product, qn__ir_expr_t* sum, qn__i
   qn__pass_builder_t* pb = product->pb;
   qn_reduce_kind_t kind = product->reduce->reduce.reduce_kind;
   if (!sum || !term) return NULL;
+  if (product->is_guarded && term->kind == QN__EXPR_COND) {
+    // c ? x * w : 0 is x * (c ? w : 0), as x is 0 without c.
+    qn__ir_expr_t* factor = term->args[1];
+    qn__ir_expr_t** row = &factor->args[product->guarded_row];
+    *row = qn__pb_cond(pb, term->args[0], *row, term->args[2]);
+    if (!*row) return NULL;
+    term = factor;
+  }
   bool is_fused = pb->options->has_fma && kind == QN_REDUCE_SUM &&
                   (sum->dtype == QN_DTYPE_F32 || sum->dtype == QN_DTYPE_F64) &&
                   term->kind == QN__EXPR_OP && term->op == QN_OP_MUL;

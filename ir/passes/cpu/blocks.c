@@ -74,8 +74,10 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
                            !is_several(product->side_dims[QN__PRODUCT_COLUMN]) &&
                            has_direct_rows(product);
   shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
+  // Each product of a guarded row has a vector of its own for the row's value.
+  if (product->is_guarded) shape->height = has_many_registers && !is_large ? 8 : 4;
   // Four rows of two vectors hide the latency of additions where there are 32 registers.
-  shape->edge_height = shape->height / (has_many_registers && !is_large ? 3 : 2);
+  shape->edge_height = shape->height > 8 ? shape->height / 3 : shape->height / 2;
   shape->width = 2 * lanes;
   shape->edge_width = 0;
   if (shape->has_direct_rows && has_many_registers && (columns < 0 || columns > 3 * lanes)) {
@@ -111,10 +113,11 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   if (size < 4) return false;  // sums of small types are added up in wider ones
   int64_t packed_size = 0;
   for (uint32_t o = 0; o < product->operand_count; ++o) {
-    if (product->operands[o].side != QN__PRODUCT_COLUMN) continue;
+    bool is_mask = product->operands[o].value->dtype == QN_DTYPE_BOOL;  // small
+    if (product->operands[o].side != QN__PRODUCT_COLUMN || is_mask) continue;
     packed_size += (int64_t)qn_dtype_size_bytes(product->operands[o].value->dtype);
   }
-  assert(packed_size > 0);  // a product has an operand on either side
+  assert(packed_size > 0);  // a product has an operand on either side, which is no mask
   choose_tile(product, columns, shape);
   // A panel of two vectors fills the first cache at most: it is read in order, so the rows of a
   // tile stay there. The packed columns of a task fill an eighth of the second cache.

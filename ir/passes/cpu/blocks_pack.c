@@ -53,7 +53,7 @@ void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
         qn__pb_alloc(w->pb, out, QN__SCOPE_LOCAL, dtype, is_row ? "packed_rows" : "packed_columns",
                      is_along ? lines : steps, is_along ? steps : lines);
     // Rows beyond the edge are copies, so that all that a kernel reads is packed.
-    if (w->packed[o]) w->packed[o]->is_filled = is_row && is_one_loop;
+    if (w->packed[o]) w->packed[o]->is_filled = is_row;
   }
 }
 

@@ -174,6 +174,23 @@ static void strided_columns_are_packed_across(void** state) {
   expect_parts(text, &targets[2], masks, "r < 56");
 }
 
+// The guard is packed as a mask, so that no factor of a padded element counts.
+static void products_are_guarded(void** state) {
+  (void)state;
+  static const char* const parts[] = {"packed_columns: bool[", "? x[c,",
+                                      "l < outside_1 ? true : false", NULL};
+  expect_parts(CONVOLUTION(IS_INSIDE " ? x[c, r, s] * k[o, c, p, q] : 0.0"), &targets[2], parts,
+               "r < 56");
+  // Another value than 0, a guard that depends on rows, and rows that may not exist.
+  expect_blocks(CONVOLUTION(IS_INSIDE " ? x[c, r, s] * k[o, c, p, q] : 1.0"), false);
+  expect_blocks(CONVOLUTION("s < o ? x[c, i, j] * k[o, c, p, q] : 0.0"), false);
+  expect_blocks(
+      CONVOLUTION(
+          "c + s < 64 && s >= 0 && r >= 0 && r < 56 ? x[c, r, s] * k[o, c + s, p, q] : 0.0"),
+      false);
+  expect_blocks(CONVOLUTION(IS_INSIDE " && c < 63 ? x[c, r, s] * k[o, c + 1, p, q] : 0.0"), false);
+}
+
 static void other_sums_of_sums_stay(void** state) {
   (void)state;
   // A factor between the sums, bounds of the inner one that vary, and other kinds of reductions.
@@ -224,6 +241,7 @@ int main(void) {
       cmocka_unit_test(padding_is_part_of_an_operand),
       cmocka_unit_test(padding_costs_no_condition),
       cmocka_unit_test(strided_columns_are_packed_across),
+      cmocka_unit_test(products_are_guarded),
       cmocka_unit_test(other_sums_of_sums_stay),
       cmocka_unit_test(the_largest_extent_has_blocks),
   };

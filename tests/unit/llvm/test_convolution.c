@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ir/interpret.h"
-#include "support_emit.h"
+#include "support_oracle.h"
 #include "tests/support/conv_program.h"
 #include "tests/support/generate.h"
 
@@ -85,9 +85,48 @@ static void strides_need_no_gather(void** state) {
   }
 }
 
+// Weights that are no numbers do not count in the padding: the only row of an image has none.
+static void guards_exclude_infinities(void** state) {
+  (void)state;
+  static const char program[] =
+      "func f(x: f32[3, n, m], inout k: f32[9, 3, 3, 3], out y: f32[9, n, m]) {\n"
+      "  parallel o in 0..9 { for c in 0..3 { for q in 0..3 {\n"
+      "    k[o, c, 0, q] = k[o, c, 2, q] > 0.0 ? inf : nan; } } }\n"
+      "  parallel o in 0..9 { parallel i in 0..n { parallel j in 0..m {\n"
+      "    y[o, i, j] = sum c in 0..3 { sum p in 0..3 { sum q in 0..3 {\n"
+      "      let r = i + p - 1; let s = j + q - 1;\n"
+      "      r >= 0 && r < n && s >= 0 && s < m ? x[c, r, s] * k[o, c, p, q] : 0.0 } } }; } } }\n"
+      "}";
+  static const int64_t shapes[][2] = {{1, 1}, {1, 17}, {1, 100}, {7, 33}, {0, 5}};
+  qn_module_t* module = parse_or_die(program);
+  const qn__ir_func_t* f = module->functions[0];
+  for (size_t b = 0; b < QN_COUNT_OF(builds); ++b) {
+    if (!build_can_run(builds[b].cpu)) continue;
+    qn_status_t error;
+    kernels_t* kernels = kernels_create(module, builds[b], false, &error);
+    if (!kernels) fail_msg("%s: %s", builds[b].cpu, qn_status_message(error));
+    for (size_t s = 0; s < QN_COUNT_OF(shapes); ++s) {
+      int64_t symbols[2];
+      for (size_t i = 0; i < f->symbol_count; ++i) {
+        symbols[i] = shapes[s][f->symbols[i]->name[0] == 'm'];
+      }
+      oracle_case_t test = {.function = f,
+                            .symbols = symbols,
+                            .seed = s + 3,
+                            .has_specials = true,
+                            .tolerance = 1e-4};
+      const char* problem = oracle_compare(&test, 0, &kernels, 1);
+      if (problem) fail_msg("%s: %s", builds[b].cpu, problem);
+    }
+    kernels_destroy(kernels);
+  }
+  qn_module_release(module);
+}
+
 int main(void) {
   qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {cmocka_unit_test(compiled_programs_agree),
-                                     cmocka_unit_test(strides_need_no_gather)};
+                                     cmocka_unit_test(strides_need_no_gather),
+                                     cmocka_unit_test(guards_exclude_infinities)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
