@@ -19,7 +19,7 @@
 // no-verify-fixpoint, instcombine ends the process if another iteration would find more.)
 #define QN__EMIT_PASSES_FULL                                                     \
   "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg," \
-  "loop-mssa(licm),gvn,instcombine<no-verify-fixpoint>,simplifycfg)"
+  "loop-mssa(licm),early-cse<memssa>,simplifycfg)"
 #define QN__EMIT_PASSES_FAST "function(sroa,early-cse)"
 
 // The attribute of a function that launches and has no loop of its own: it runs once a call.

@@ -122,6 +122,7 @@ struct qn__llvm_function {
   LLVMValueRef mask;       // NULL: all lanes are on
   bool can_mask_be_empty;  // false: some lane is on
   uint32_t loop_depth;     // number of enclosing loops
+  uint32_t single_stores;  // statements that store lanes one by one
   bool has_loop;           // has a loop of its own: not only launches
   bool has_launch;
   bool is_unchecked;  // emits no checks: shapes, which the call has checked
@@ -331,8 +332,8 @@ void qn__emit_store(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 LLVMValueRef qn__emit_lane_pointer(qn__llvm_emit_t* e, const qn__llvm_address_t* address,
                                    uint32_t lane);
 // Stores an element, or consecutive elements.
-void qn__emit_plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
-                          LLVMValueRef pointer);
+LLVMValueRef qn__emit_plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
+                                  LLVMValueRef value, LLVMValueRef pointer);
 void qn__emit_atomic(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt);
 void qn__emit_annotate(qn__llvm_emit_t* e, LLVMValueRef access, const qn__ir_buffer_t* buffer);
 

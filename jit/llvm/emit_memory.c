@@ -9,6 +9,11 @@
 // With more lanes, a gather is shorter than single loads.
 enum { MAX_SINGLE_ACCESSES = 32, MAX_SPREAD_STEP = 4 };
 
+// LLVM looks for neighbours of every store in a block among all others, to merge them: quadratic
+// time. Stores of single lanes beyond this many statements in a function are volatile, which keeps
+// it from that.
+enum { MAX_MERGED_STORES = 16 };
+
 // Returns whether strided lanes are accessed one by one, not by gather and scatter.
 static bool is_one_by_one(const qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   bool is_fast = e->options->is_fast_tier && e->options->has_avx512;
@@ -48,11 +53,12 @@ static LLVMValueRef plain_load(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer
   return settled(e, buffer, load);
 }
 
-void qn__emit_plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, LLVMValueRef value,
-                          LLVMValueRef pointer) {
+LLVMValueRef qn__emit_plain_store(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
+                                  LLVMValueRef value, LLVMValueRef pointer) {
   LLVMValueRef store = LLVMBuildStore(e->fn->builder, value, pointer);
   LLVMSetAlignment(store, element_bytes(buffer));
   qn__emit_annotate(e, store, buffer);
+  return store;
 }
 
 // Emits the pointers of all lanes.
@@ -261,9 +267,13 @@ static void store_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* address, L
     masked_store(e, buffer, "llvm.masked.scatter", value, lane_pointers(e, address));
     return;
   }
+  const qn__llvm_buffer_slot_t* root = qn__buf_root(buffer)->user;
+  bool is_apart = !root->is_private && e->fn->single_stores++ >= MAX_MERGED_STORES;
   for (uint32_t i = 0; i < e->fn->lanes; ++i) {
     LLVMValueRef element = LLVMBuildExtractElement(b, value, qn__emit_i64(e, i), "");
-    qn__emit_plain_store(e, buffer, element, qn__emit_lane_pointer(e, address, i));
+    LLVMValueRef store =
+        qn__emit_plain_store(e, buffer, element, qn__emit_lane_pointer(e, address, i));
+    LLVMSetVolatile(store, is_apart);
   }
 }
 

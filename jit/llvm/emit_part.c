@@ -1,11 +1,10 @@
 // jit/llvm/emit_part.c: emits the statements of a long block in functions of their own, the parts.
 //
-// Some of LLVM's passes take more than linear time in the length of a function: value numbering
-// looks for stores among all blocks before a load, the register allocator splits live ranges over
-// all blocks. So a block of many loops is cut into runs of some, each an internal function that
-// gets values from outside in a closure, as the body of a launch does. Statements that declare
-// something for later ones stay, and so do those that use arrays on the stack: LLVM promotes such
-// arrays to registers only if their addresses stay in one function.
+// Some of LLVM's passes take more than linear time in the length of a function: the register
+// allocator splits live ranges over all blocks. So a block of many loops is cut into runs of some,
+// each an internal function that gets values from outside in a closure, as the body of a launch
+// does. Statements that declare something for later ones stay, and so do those that use arrays on
+// the stack: LLVM promotes such arrays to registers only if their addresses stay in one function.
 #include <stdio.h>
 
 #include "jit/llvm/emit_inner.h"

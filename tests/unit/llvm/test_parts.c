@@ -319,11 +319,50 @@ static void once_run_functions_are_left(void** state) {
   }
 }
 
+// ------------------------------------------------------------------------------------ single lanes
+
+static size_t count_of(const char* text, const char* part) {
+  size_t count = 0;
+  for (const char* at = strstr(text, part); at; at = strstr(at + 1, part)) ++count;
+  return count;
+}
+
+static qn_module_t* parse_columns(int count) {
+  text_t text = {NULL, 0};
+  add(&text, "func f(x: f32[n], inout y: f32[n, %d]) {\n  parallel i in 0..n {\n", count);
+  for (int k = 0; k < count; ++k) add(&text, "    y[i, %d] = x[i] * %d.5;\n", k, k);
+  add(&text, "  }\n}\n");
+  return parse(&text);
+}
+
+// LLVM compares the stores of single lanes with each other only up to a number of them.
+static void many_strided_stores_are_apart(void** state) {
+  (void)state;
+  static const struct {
+    int columns;
+    bool has_apart;
+  } cases[] = {{16, false}, {17, true}, {40, true}};
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    qn_module_t* module = parse_columns(cases[i].columns);
+    qn_status_t error;
+    kernels_t* kernels = kernels_create(module, (build_t){.cpu = "x86-64-v3"}, true, &error);
+    if (!kernels) fail_msg("%s", qn_status_message(error));
+    assert_int_equal(count_of(kernels->llvm_text, "store volatile") > 0, cases[i].has_apart);
+    kernels_destroy(kernels);
+    if (cases[i].has_apart) check_results(module, "columns");
+    qn_module_release(module);
+  }
+}
+
 int main(int argc, char** argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(long_kernels_agree), cmocka_unit_test(long_bodies_agree),
-      cmocka_unit_test(parts_fail),         cmocka_unit_test(memory_runs_out),
-      cmocka_unit_test(no_function_grows),  cmocka_unit_test(once_run_functions_are_left),
+      cmocka_unit_test(long_kernels_agree),
+      cmocka_unit_test(long_bodies_agree),
+      cmocka_unit_test(parts_fail),
+      cmocka_unit_test(memory_runs_out),
+      cmocka_unit_test(no_function_grows),
+      cmocka_unit_test(once_run_functions_are_left),
+      cmocka_unit_test(many_strided_stores_are_apart),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, NULL, NULL);
