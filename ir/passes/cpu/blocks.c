@@ -69,8 +69,9 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
       (int64_t)options->vector_bytes / (int64_t)qn_dtype_size_bytes(product->reduce->dtype);
   bool has_many_registers = options->vector_bytes >= 64;
   bool has_dot = qn__blocks_find_dot(product, &shape->dot);
-  bool is_large = qn__product_summand_size(product) > max_summand || product->operand_count > 2;
-  shape->has_direct_rows = !is_large && !has_dot &&
+  uint32_t factors = product->operand_count - product->is_guarded;
+  bool is_large = qn__product_summand_size(product) > max_summand || factors > 2;
+  shape->has_direct_rows = !is_large && !has_dot && !product->is_guarded &&
                            !is_several(product->side_dims[QN__PRODUCT_COLUMN]) &&
                            has_direct_rows(product);
   shape->height = is_large ? 4 : has_many_registers ? 12 : 6;

@@ -87,6 +87,8 @@ qn__ir_stmt_t* qn__blocks_dot_panels(qn__blocks_writer_t* w, qn__ir_expr_t* pane
 
 // ---- packing words
 
+enum { run_words = 64 };  // packed one line after the other: the first cache holds their places
+
 // A loop over words, and the values that they have.
 typedef struct word_loop {
   qn__ir_stmt_t* loop;
@@ -173,28 +175,41 @@ static void write_across(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__pb_append(out, test);
 }
 
-// Appends the words of a panel whose operand is contiguous along the steps. LLVM joins the loads
-// of a word where no step is clamped.
+// Appends the words [from, to) of a panel whose operand is contiguous along the steps. LLVM joins
+// the loads of a word where no step is clamped. Vectors across the lines would gather bytes.
+static void write_words(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                        const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
+                        uint32_t o, qn__ir_expr_t* from, qn__ir_expr_t* to, bool is_tail) {
+  qn__ir_stmt_t* lines = qn__blocks_lines(w, panel, QN_LOOP_SERIAL, true);
+  word_loop_t words;
+  if (!lines || !open_words(w, steps, from, to, is_tail, &words)) return;
+  lines->loop.is_rare = words.loop->loop.is_rare = w->shape->dot.group == 4;
+  write_word(w, &words.loop->loop.body, panel, o, &words, lines->loop.var);
+  qn__block_append(&lines->loop.body, words.loop);
+  qn__block_append(out, lines);
+}
+
+// Appends all words of such a panel: some of each line, whose places the first cache holds.
 static void write_along(qn__blocks_writer_t* w, qn__ir_block_t* out,
                         const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
                         uint32_t o) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* lines = qn__blocks_lines(w, panel, QN_LOOP_SERIAL, true);
-  if (!lines) return;
   qn__ir_expr_t* whole =
       qn__blocks_dot_op(w, QN_OP_FLOORDIV, qn__pb_copy(w->pb, steps->count), w->shape->dot.group);
-  whole = qn__pb_named(pb, &lines->loop.body, "whole", whole);
-  qn__ir_expr_t* bounds[3] = {qn__pb_int(pb, 0), whole, qn__blocks_dot_words(w, steps->count)};
-  for (int is_tail = 0; is_tail < 2; ++is_tail) {
-    word_loop_t words;
-    if (!open_words(w, steps, qn__pb_copy(w->pb, bounds[is_tail]),
-                    qn__pb_copy(w->pb, bounds[is_tail + 1]), is_tail != 0, &words)) {
-      return;
-    }
-    write_word(w, &words.loop->loop.body, panel, o, &words, lines->loop.var);
-    qn__block_append(&lines->loop.body, words.loop);
-  }
-  qn__block_append(out, lines);
+  whole = qn__pb_named(pb, out, "whole", whole);
+  qn__ir_stmt_t* runs =
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "run",
+                        qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_copy(pb, whole), run_words));
+  if (!runs) return;
+  qn__ir_expr_t* from =
+      qn__pb_named(pb, &runs->loop.body, "from",
+                   qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, runs->loop.var), run_words));
+  qn__ir_expr_t* to = qn__pb_op(pb, QN_OP_MIN, qn__pb_copy(pb, whole),
+                                qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, from), run_words));
+  write_words(w, &runs->loop.body, panel, steps, o, from, to, false);
+  qn__block_append(out, runs);
+  write_words(w, out, panel, steps, o, qn__pb_copy(pb, whole),
+              qn__blocks_dot_words(w, steps->count), true);
 }
 
 void qn__blocks_dot_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
