@@ -162,6 +162,9 @@ LLVMTypeRef qn__emit_memory_type(const qn__llvm_emit_t* e, qn_dtype_t dtype);
 LLVMTypeRef qn__emit_wide(const qn__llvm_emit_t* e, LLVMTypeRef element);
 LLVMValueRef qn__emit_i64(const qn__llvm_emit_t* e, int64_t value);
 bool qn__emit_const_int(LLVMValueRef value, int64_t* out);
+// Returns true if both are constants less than 2^63 apart, with their distance, at least 0.
+bool qn__emit_const_trips(LLVMValueRef begin, LLVMValueRef end, int64_t* out_first,
+                          int64_t* out_trips);
 LLVMValueRef qn__emit_splat(qn__llvm_emit_t* e, LLVMValueRef scalar, uint32_t lanes);
 qn__llvm_value_t qn__emit_uniform(qn_dtype_t dtype, LLVMValueRef v);
 qn__llvm_value_t qn__emit_varying(qn_dtype_t dtype, LLVMValueRef v);

@@ -99,12 +99,11 @@ static void emit_lanes(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueR
 
 void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end) {
-  int64_t first, last;
-  bool is_constant = qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last);
-  if (is_constant && first >= last) return;
-  if (is_constant &&
-      (last - first == 1 || (loop->loop.kind == QN_LOOP_UNROLL && last - first <= MAX_UNROLLED))) {
-    for (int64_t i = first; i < last; ++i) emit_lanes(e, loop, qn__emit_i64(e, i), 1, NULL);
+  int64_t first, trips;
+  bool is_constant = qn__emit_const_trips(begin, end, &first, &trips);
+  bool is_unrolled = loop->loop.kind == QN_LOOP_UNROLL;
+  if (is_constant && (trips <= 1 || (is_unrolled && trips <= MAX_UNROLLED))) {
+    for (int64_t i = 0; i < trips; ++i) emit_lanes(e, loop, qn__emit_i64(e, first + i), 1, NULL);
     return;
   }
   qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, end, 1, NULL);
@@ -113,10 +112,10 @@ void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVa
 }
 
 // Emits a constant number of iterations as straight code: full vectors, then powers of two.
-static void emit_pieces(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, int64_t first, int64_t last,
+static void emit_pieces(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, int64_t first, int64_t trips,
                         uint32_t lanes) {
-  while (first < last) {
-    while ((int64_t)lanes > last - first) {
+  while (trips > 0) {
+    while ((int64_t)lanes > trips) {
       // The next smaller power of two.
       uint32_t smaller = 1;
       while (2 * smaller < lanes) smaller *= 2;
@@ -124,19 +123,17 @@ static void emit_pieces(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, int64_t f
     }
     emit_lanes(e, loop, qn__emit_i64(e, first), lanes, NULL);
     first += lanes;
+    trips -= lanes;
   }
 }
 
 static void emit_vector_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                               LLVMValueRef end, uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
-  int64_t first, last;
-  if (qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last)) {
-    if (first >= last) return;
-    if ((last - first) / (int64_t)lanes <= MAX_PIECES) {
-      emit_pieces(e, loop, first, last, lanes);
-      return;
-    }
+  int64_t first, trips;
+  if (qn__emit_const_trips(begin, end, &first, &trips) && trips / (int64_t)lanes <= MAX_PIECES) {
+    emit_pieces(e, loop, first, trips, lanes);
+    return;
   }
   bool is_masked = qn__emit_can_mask_loop(e, &loop->loop.body);
   if (is_masked && e->options->is_fast_tier) {

@@ -104,10 +104,8 @@ bool qn__emit_specialised(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVal
   qn__llvm_function_t* fn = e->fn;
   LLVMBuilderRef b = fn->builder;
   if (e->options->is_scalar_only || fn->lanes > 0 || fn->known_count > 0) return false;
-  int64_t first, last;
-  if (qn__emit_const_int(begin, &first) && qn__emit_const_int(end, &last) && last - first <= 1) {
-    return false;
-  }
+  int64_t first, trips;
+  if (qn__emit_const_trips(begin, end, &first, &trips) && trips <= 1) return false;
   special_search_t* search = QN__ARENA_NEW(e->arena, special_search_t);
   if (!search) {
     e->has_failed = true;

@@ -77,11 +77,10 @@ bool qn__emit_transposed(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop) {
   uint32_t size = qn__emit_loop_lanes(e, inner);
   uint32_t bits = qn__dtype_bits(buffer->dtype);
   if (size < 2 || size > MAX_SIZE || (size & (size - 1)) != 0) return false;
-  int64_t first, last;
+  int64_t first, trips;
   LLVMValueRef begin = qn__emit_scalar(e, loop->loop.begin);
-  bool is_constant = qn__emit_const_int(begin, &first) &&
-                     qn__emit_const_int(qn__emit_scalar(e, loop->loop.end), &last);
-  if (!is_constant || last - first != (int64_t)size) return false;
+  LLVMValueRef end = qn__emit_scalar(e, loop->loop.end);
+  if (!qn__emit_const_trips(begin, end, &first, &trips) || trips != (int64_t)size) return false;
   LLVMValueRef rows[MAX_SIZE];
   qn__llvm_address_t address = {0};
   for (uint32_t i = 0; i < size; ++i) {

@@ -31,6 +31,17 @@ bool qn__emit_const_int(LLVMValueRef value, int64_t* out) {
   return true;
 }
 
+bool qn__emit_const_trips(LLVMValueRef begin, LLVMValueRef end, int64_t* out_first,
+                          int64_t* out_trips) {
+  int64_t last;
+  if (!qn__emit_const_int(begin, out_first) || !qn__emit_const_int(end, &last) ||
+      __builtin_sub_overflow(last, *out_first, out_trips)) {
+    return false;
+  }
+  if (*out_trips < 0) *out_trips = 0;
+  return true;
+}
+
 LLVMValueRef qn__emit_literal(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   LLVMTypeRef type = qn__emit_type(e, expr->dtype);
   if (expr->kind == QN__EXPR_INT) return LLVMConstInt(type, (uint64_t)expr->int_value, true);

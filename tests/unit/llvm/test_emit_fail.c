@@ -338,6 +338,21 @@ static void test_array_before_store(void** state) {
       (uint64_t[]){word(y)});
 }
 
+// Ranges of 2^63 iterations and more are compiled like others, here where they do not run.
+static void test_largest_ranges(void** state) {
+  (void)state;
+  float y[64] = {0};
+  run_unchecked(
+      "func f(out y: f32[64], b: bool) { if b { parallel a in 0..8 {\n"
+      "  parallel i in -4611686018427387904..4611686018427387904 {\n"
+      "    if i >= 0 && i < 8 { y[a * 8 + i] = 1.0; } }\n"
+      "  for i in -9223372036854775807..9223372036854775807 {\n"
+      "    if i == a { y[i] = sum p in -9223372036854775807..9223372036854775807 { y[p] }; } }\n"
+      "} } }\n",
+      (uint64_t[]){word(y), 0});
+  assert_true(y[0] == 0);
+}
+
 // Names of C's library are names like any other.
 static void test_library_names(void** state) {
   (void)state;
@@ -390,6 +405,7 @@ int main(void) {
       cmocka_unit_test(test_parallel),
       cmocka_unit_test(test_division_never_traps),
       cmocka_unit_test(test_array_before_store),
+      cmocka_unit_test(test_largest_ranges),
       cmocka_unit_test(test_library_names),
       cmocka_unit_test(test_out_of_memory),
   };
