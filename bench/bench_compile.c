@@ -108,7 +108,7 @@ typedef struct times {
 } times_t;
 
 static double whole_compile(qn__llvm_t* llvm, const qn_module_t* module, const qn_target_t* target,
-                            qn_tier_t tier) {
+                            qn_tier_t tier, double* out_bytes) {
   qn_compile_request_t request = {
       .struct_size = sizeof request, .target_json = qn_target_json(target), .tier = tier};
   request.module_bytes = qn_module_bytes(module, &request.module_size);
@@ -116,6 +116,7 @@ static double whole_compile(qn__llvm_t* llvm, const qn_module_t* module, const q
   qn_artifact_t* artifact;
   bench_must(qn__llvm_compile(llvm, &request, &artifact));
   double ns = (double)(bench_cpu_ns() - start);
+  if (out_bytes) *out_bytes = (double)artifact->payload_size;
   artifact->release(artifact);
   return ns;
 }
@@ -136,8 +137,8 @@ static times_t time_compiles(qn__llvm_t* llvm, const qn_module_t* module,
       }
       free(stages.image);
     }
-    whole[0][at] = whole_compile(llvm, module, target, QN_TIER_FULL);
-    whole[1][at] = whole_compile(llvm, module, target, QN_TIER_FAST);
+    whole[0][at] = whole_compile(llvm, module, target, QN_TIER_FULL, NULL);
+    whole[1][at] = whole_compile(llvm, module, target, QN_TIER_FAST, NULL);
   }
   times_t times;
   for (int way = 0; way < WAY_COUNT; ++way) {
@@ -180,6 +181,37 @@ static void report_compiles(bench_report_t* report, const times_t* times) {
       bench_row(report, name, sum / 1e6, "ms", 0, 0);
     }
   }
+}
+
+// A product with unknown extents against the same loops without register tiles (stages.h runs the
+// passes without them), and the bytes of both.
+static void report_product(bench_report_t* report, qn__llvm_t* llvm, const qn_target_t* target) {
+  static const char text[] =
+      "func product(a: f32[n, k], b: f32[k, m], inout c: f32[n, m]) {\n"
+      "  parallel i in 0..n { parallel j in 0..m {\n"
+      "    c[i, j] = sum p in 0..k { a[i, p] * b[p, j] };\n"
+      "  } }\n}\n";
+  qn_module_t* module;
+  bench_must(qn_module_parse(text, strlen(text), NULL, &module));
+  static double loops[COMPILE_RUNS], tiles[COMPILE_RUNS];
+  double loop_bytes = 0, tile_bytes = 0;
+  for (int run = -1; run < COMPILE_RUNS; ++run) {
+    int at = run < 0 ? 0 : run;
+    stages_t stages;
+    bench_must(stages_run(&llvm->pool, module, target, WAY_FULL, &stages));
+    loops[at] = 0;
+    for (int i = 0; i < STAGE_COUNT; ++i) loops[at] += stages.ns[i];
+    loop_bytes = (double)stages.image_size;
+    free(stages.image);
+    tiles[at] = whole_compile(llvm, module, target, QN_TIER_FULL, &tile_bytes);
+  }
+  qn_module_release(module);
+  double floor = bench_median(loops, COMPILE_RUNS) / 1e6;
+  bench_row(report, "product of any extents: compile of plain loops", floor, "ms", 0, 0);
+  bench_row(report, "product of any extents: compile, full tier",
+            bench_median(tiles, COMPILE_RUNS) / 1e6, "ms", floor, 1.5);
+  bench_row(report, "product of any extents: code of plain loops", loop_bytes, "bytes", 0, 0);
+  bench_row(report, "product of any extents: code, full tier", tile_bytes, "bytes", 0, 0);
 }
 
 // -------------------------------------------------------------------------------- code
@@ -314,6 +346,7 @@ int main(int argc, char** argv) {
     times[s] = time_compiles(llvm, modules[s], target);
   }
   report_compiles(&report, times);
+  report_product(&report, llvm, target);
   for (int s = 0; s < SAMPLE_COUNT; ++s) {
     report_code(&report, llvm, &samples[s], modules[s], target);
     qn_module_release(modules[s]);
