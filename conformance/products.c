@@ -97,6 +97,32 @@ static const conf_program_t programs[] = {
              "  c[i, j] = sum p in 0..70 { a[i, p] * b[j, p] }; } } }",
      .args = "rand:12x70 rand:40x70 junk:12x40",
      .tolerance = 0.05},
+    {.feature = "f32 of few rows, columns and steps",
+     .text = "func pr_small(a: f32[m, k], b: f32[k, n], out c: f32[m, n]) { " NEST
+             "c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }",
+     .args = "below8:0x8 below8:8x8 junk:0x8;below8:8x8 below8:8x0 junk:8x0;"
+             "below8:9x0 below8:0x8 junk:9x8;below8:1x1 below8:1x1 junk:1x1;"
+             "below8:3x3 below8:3x3 junk:3x3;below8:17x17 below8:17x17 junk:17x17;"
+             "below8:33x1 below8:1x16 junk:33x16;below8:31x41 below8:41x37 junk:31x37;"
+             "below8:70x3 below8:3x97 junk:70x97;below8:15x64 below8:64x33 junk:15x33"},
+    {.feature = "small ones of a batch, at any address, with a bias and a condition",
+     .text = "func pr_small_batch(a: f32[z, m, k] strides [q, r, 1],\n"
+             "    b: f32[z, k, n] strides [s, t, 1], bias: f32[n], inout c: f32[z, m, n]) {\n"
+             "  parallel u in 0..z { " NEST
+             "  let y = bias[j] + (sum p in 0..k { a[u, i, p] * b[u, p, j] });\n"
+             "  if i <= j { c[u, i, j] = y + c[u, i, j]; } } } } }",
+     .args = "below8:3x17x5/100,6,1@4 below8:3x5x18/120,21,1@12 below8:18 below8:3x17x18;"
+             "below8:2x9x7/70,7,1@0 below8:2x7x11/80,11,1@8 below8:11 below8:2x9x11;"
+             "below8:0x9x7/70,7,1@0 below8:0x7x11/80,11,1@8 below8:11 below8:0x9x11"},
+    {.feature = "few columns of a long reduction",
+     .text = "func pr_columns(a: f32[m, k] strides [r, 1], b: f32[k, n], bias: f32[n],\n"
+             "    out c: f32[m, n]) { " NEST
+             "c[i, j] = bias[j] + (sum p in 0..k { a[i, p] * b[p, j] }); } } }",
+     .args = "below8:300x100/100,1 below8:100x1 below8:1 junk:300x1;"
+             "below8:17x97/101,1@4 below8:97x3 below8:3 junk:17x3;"
+             "below8:5x128/128,1 below8:128x4 below8:4 junk:5x4;"
+             "below8:2x9000/9000,1 below8:9000x1 below8:1 junk:2x1;"
+             "below8:0x64/64,1 below8:64x1 below8:1 junk:0x1"},
     {.feature = "infinities stay in their rows and columns",
      .text = "func pr_inf(a: f16[40, 37], b: f16[37, 40], out c: f32[40, 40]) {\n"
              "  parallel i in 0..40 { parallel j in 0..40 {\n"

@@ -211,6 +211,14 @@ qn__ir_expr_t* qn__pb_zero(qn__pass_builder_t* pb, qn_dtype_t dtype) {
   return qn__expr_literal(pb->arena, dtype, (qn__ir_scalar_t){0});
 }
 
+qn__ir_expr_t* qn__pb_both(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr_t* b) {
+  int64_t value;
+  if (!a || !b) return NULL;
+  if (qn__expr_const_int(a, &value)) return value ? b : a;
+  if (qn__expr_const_int(b, &value)) return value ? a : b;
+  return qn__pb_op(pb, QN_OP_LOGIC_AND, a, b);
+}
+
 qn__ir_expr_t* qn__pb_neutral(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype) {
   return qn__expr_literal(pb->arena, dtype, qn__reduce_neutral(kind, dtype));
 }

@@ -458,6 +458,21 @@ int64_t qn__product_steps(const qn__product_t* product) {
   return all;
 }
 
+qn__ir_expr_t* qn__product_common_steps(const qn__product_t* product) {
+  const qn__ir_expr_t* reduce = product->steps[0].reduce;
+  qn__ir_expr_t* bounds[] = {reduce->reduce.begin, reduce->reduce.end};
+  bool is_needed[qn__product_max_names] = {false};
+  assert(product->step_count == 1);
+  for (size_t i = 0; i < QN_COUNT_OF(bounds); ++i) {
+    if (!qn__pb_is_pure(product->pb, bounds[i])) return NULL;
+    qn__product_needs(product, bounds[i], is_needed);
+  }
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    if (is_needed[i]) return NULL;
+  }
+  return qn__pb_range(product->pb, bounds[0], bounds[1]);
+}
+
 typedef struct summand {
   const qn__product_t* product;
   int64_t size;

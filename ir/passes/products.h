@@ -103,6 +103,9 @@ qn__ir_expr_t* qn__product_extent(const qn__product_t* product, uint32_t dims);
 int64_t qn__product_trips(const qn__product_t* product, uint32_t dims);
 // Returns the steps of the reduction if they are constant, else -1.
 int64_t qn__product_steps(const qn__product_t* product);
+// Returns the steps of a reduction over one loop as an expression of what is known before the nest.
+// NULL if its bounds read memory, or depend on the nest.
+qn__ir_expr_t* qn__product_common_steps(const qn__product_t* product);
 // Estimates the instructions of the summand for one product, without its operands.
 int64_t qn__product_summand_size(const qn__product_t* product);
 // Returns true if the neighbours in memory of a load, which is a part of the operand or of a let

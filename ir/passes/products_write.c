@@ -153,6 +153,34 @@ qn__ir_expr_t* qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* 
   return qn__pb_named(pb, out, "steps", steps);
 }
 
+qn__ir_stmt_t* qn__product_write_tasks(qn__product_t* product, qn__ir_block_t* out,
+                                       qn_loop_kind_t kind, int64_t most,
+                                       qn__product_part_t* part) {
+  qn__pass_builder_t* pb = product->pb;
+  const uint32_t batch = qn__product_batch(product);
+  qn__ir_expr_t* rows = qn__pb_named(
+      pb, out, "all_rows", qn__product_extent(product, product->side_dims[QN__PRODUCT_ROW]));
+  qn__ir_expr_t* parts = qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_copy(pb, rows), most);
+  parts = qn__pb_named(pb, out, "parts", parts);
+  qn__ir_expr_t* all =
+      qn__pb_op(pb, QN_OP_MUL, qn__pb_copy(pb, parts), qn__product_extent(product, batch));
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "task", all);
+  if (!loop) return NULL;
+  qn__ir_block_t* body = &loop->loop.body;
+  qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
+  if (batch) {
+    qn__ir_expr_t* rest = qn__pb_op(pb, QN_OP_FLOORDIV, own, qn__pb_copy(pb, parts));
+    qn__ir_var_t* index = qn__pb_let(pb, body, "rest", rest);
+    if (!index) return NULL;
+    qn__product_place(product, body, batch, index);
+    own = qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_copy(pb, own), parts);
+  }
+  part->first = qn__pb_named(pb, body, "first", qn__pb_op_int(pb, QN_OP_MUL, own, most));
+  qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, part->first), most);
+  part->end = qn__pb_named(pb, body, "end", qn__pb_op(pb, QN_OP_MIN, end, rows));
+  return loop;
+}
+
 void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total) {
   qn__nest_t* nest = product->nest;
   for (qn__ir_stmt_t* let = nest->lets.first; let; let = let->next) {

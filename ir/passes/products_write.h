@@ -37,6 +37,16 @@ bool qn__product_names_side(const qn__product_t* product, qn__product_side_t sid
 // Appends the lets that are the same for all rows, columns and steps, and the bounds of the
 // reduction. Returns the number of steps; NULL without memory.
 qn__ir_expr_t* qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out);
+// The rows of a task.
+typedef struct qn__product_part {
+  qn__ir_expr_t* first;
+  qn__ir_expr_t* end;
+} qn__product_part_t;
+
+// Returns a loop of `kind` over tasks of up to `most` rows, with the variables of the batch set.
+// What it needs is appended to `out`; the loop itself is not.
+qn__ir_stmt_t* qn__product_write_tasks(qn__product_t* product, qn__ir_block_t* out,
+                                       qn_loop_kind_t kind, int64_t most, qn__product_part_t* part);
 // Appends the body of the nest, in which the reduction is `total`. Consumes `total`.
 void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total);
 // Returns a partial result and one more term, fused where the target can.

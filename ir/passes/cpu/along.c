@@ -69,26 +69,12 @@ static bool is_plain(const qn__product_operand_t* operand) {
   return value->kind == QN__EXPR_LOAD;
 }
 
-// Returns true if the caller can compute the number of steps.
-static bool has_common_steps(const qn__product_t* product) {
-  const qn__ir_expr_t* reduce = product->steps[0].reduce;
-  qn__ir_expr_t* bounds[] = {reduce->reduce.begin, reduce->reduce.end};
-  bool is_needed[qn__product_max_names] = {false};
-  for (size_t i = 0; i < QN_COUNT_OF(bounds); ++i) {
-    if (!qn__pb_is_pure(product->pb, bounds[i])) return false;
-    qn__product_needs(product, bounds[i], is_needed);
-  }
-  for (uint32_t i = 0; i < product->name_count; ++i) {
-    if (is_needed[i]) return false;
-  }
-  return true;
-}
-
 bool qn__along_choose(const qn__product_t* product, int64_t min_packed, qn__along_shape_t* shape) {
   const qn__pass_options_t* options = product->pb->options;
   int64_t size = (int64_t)qn_dtype_size_bytes(product->reduce->dtype);
   if (size < 4 || product->step_count != 1 || product->operand_count > 2) return false;
-  if (qn__product_summand_size(product) > max_summand || !has_common_steps(product)) return false;
+  if (qn__product_summand_size(product) > max_summand || !qn__product_common_steps(product))
+    return false;
   qn__blocks_dot_t dot;
   if (qn__blocks_find_dot(product, &dot)) return false;  // more products in an instruction
   bool are_plain = true;

@@ -5,15 +5,18 @@
 // from memory once for many products. products.c recognises products, this file chooses the sizes,
 // blocks_write.c writes the code.
 //
-// Few rows use each packed column too seldom: rows.c reads columns where they are, if those are
-// contiguous, and along.c does if they are contiguous along the reduction. If extents are known
-// only at the call, the call chooses among these forms and the loops as they were. Sums of types
-// below four bytes have no form.
+// Few rows use each packed column too seldom, and small operands are in the caches anyway: rows.c
+// and small.c read columns where they are, if those are contiguous, and along.c does if they are
+// contiguous along the reduction. Few columns leave vectors empty: columns.c has reductions. What
+// is known only at the call is tested there, to choose among these forms and the loops as they
+// were. Sums of types below four bytes have no form.
 //
 // Postcondition: no loop changed but nests that compute a product.
 #include "ir/passes/cpu/along.h"
 #include "ir/passes/cpu/blocks_dots.h"
+#include "ir/passes/cpu/columns.h"
 #include "ir/passes/cpu/rows.h"
+#include "ir/passes/cpu/small.h"
 
 enum {
   min_rows = 4,             // fewer are not worth packing
@@ -170,10 +173,11 @@ static void turn_windows(qn__product_t* product) {
 
 // The forms that a product has beside its loops.
 typedef struct forms {
-  bool has_blocks, has_rows, has_along;
+  bool has_blocks, has_rows, has_along, has_small, has_columns;
   qn__blocks_shape_t blocks;
   qn__rows_shape_t rows;
   qn__along_shape_t along;
+  qn__small_shape_t small[qn__small_kinds];
 } forms_t;
 
 // Opens the nest at `loop` if it computes a product that has a form.
@@ -192,7 +196,12 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
     forms->has_rows =
         qn__rows_choose(product, forms->blocks.min_rows, forms->blocks.dot.op != 0, &forms->rows);
     forms->has_along = qn__along_choose(product, forms->blocks.min_rows, &forms->along);
-    if (forms->has_blocks || forms->has_rows || forms->has_along) return true;
+    forms->has_small = qn__small_choose(product, forms->small);
+    forms->has_columns = qn__columns_choose(product);
+    if (forms->has_blocks || forms->has_rows || forms->has_along || forms->has_small ||
+        forms->has_columns) {
+      return true;
+    }
   }
   qn__nest_close(nest);
   return false;
@@ -200,7 +209,8 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
 
 // Returns `a >= b` or `a <= b`, or NULL if that holds for the constant `known`, which is no less
 // than 0 if it is known.
-static qn__ir_expr_t* test(qn__product_t* product, qn__product_side_t side, qn_op_t op, int64_t b) {
+static qn__ir_expr_t* test(const qn__product_t* product, qn__product_side_t side, qn_op_t op,
+                           int64_t b) {
   uint32_t dims = product->side_dims[side];
   int64_t known = qn__product_trips(product, dims);
   if (known >= 0 && (op == QN_OP_GE ? known >= b : known <= b)) return NULL;
@@ -223,6 +233,31 @@ static void choose_first(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__i
     block = (qn__ir_block_t){choice, choice};
   }
   *rest = block;
+}
+
+// The same for a condition that may be the literal true.
+static void choose_known(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_block_t block,
+                         qn__ir_block_t* rest) {
+  int64_t known;
+  if (!condition || qn__pb_stopped(pb)) return;
+  choose_first(pb, qn__expr_const_int(condition, &known) ? NULL : condition, block, rest);
+}
+
+// Makes the forms of small products the first choice.
+static void choose_small(qn__product_t* product, const forms_t* forms, qn_loop_kind_t kind,
+                         qn__ir_block_t* rest) {
+  qn__pass_builder_t* pb = product->pb;
+  qn__ir_block_t small = {NULL, NULL};
+  for (int k = qn__small_kinds; k-- > 0;) {
+    const qn__small_shape_t* shape = &forms->small[k];
+    if (shape->height == 0) continue;
+    qn__ir_block_t form = {NULL, NULL};
+    qn__small_write(product, shape, kind, &form);
+    qn__ir_expr_t* is_narrow =
+        small.first ? test(product, QN__PRODUCT_COLUMN, QN_OP_LE, shape->width) : NULL;
+    choose_first(pb, is_narrow, form, &small);
+  }
+  choose_known(pb, qn__small_test(product), small, rest);
 }
 
 // Writes the statements that replace `loop`, which is in no list, to `out`. Returns false if the
@@ -267,6 +302,12 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
     qn__along_write(product, &forms.along, kind, &form);
     qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.along.max_rows);
     choose_first(pb, both(pb, is_few, qn__along_is_long(product, &forms.along)), form, &all);
+  }
+  if (forms.has_small && !qn__pb_stopped(pb)) choose_small(product, &forms, kind, &all);
+  if (forms.has_columns && !qn__pb_stopped(pb)) {
+    form = (qn__ir_block_t){NULL, NULL};
+    qn__columns_write(product, kind, &form);
+    choose_known(pb, qn__columns_test(product), form, &all);
   }
   *out = all;
   return !qn__pb_stopped(pb);

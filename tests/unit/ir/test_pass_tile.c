@@ -306,6 +306,98 @@ static void few_rows_are_not_packed(void** state) {
 #undef PRODUCT
 }
 
+static bool is_group_of_panels(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && strcmp(stmt->loop.var->name, "group") == 0;
+}
+
+// Where memory can be masked, operands that a cache holds are read where they are.
+static void small_products_are_not_packed(void** state) {
+  (void)state;
+#define PRODUCT(m, n, k, type, a, b)                                                             \
+  "func f(a: " type "[" m ", " k "], b: f32[" k ", " n "], out c: f32[" m ", " n                 \
+  "]) {\n  parallel i in 0.." m " { parallel j in 0.." n " {\n c[i, j] = sum p in 0.." k " { " a \
+  " * " b " }; } } }"
+  static const struct {
+    program_t program;
+    bool is_masked, has_small, has_blocks;
+  } cases[] = {
+      {{"unknown", PRODUCT("m", "n", "k", "f32", "a[i, p]", "b[p, j]")}, true, true, true},
+      {{"no masks", PRODUCT("m", "n", "k", "f32", "a[i, p]", "b[p, j]")}, false, false, true},
+      {{"small", PRODUCT("17", "17", "17", "f32", "a[i, p]", "b[p, j]")}, true, true, false},
+      {{"narrow", PRODUCT("m", "3", "20", "f32", "a[i, p]", "b[p, j]")}, true, true, false},
+      {{"few steps", PRODUCT("m", "n", "2", "f32", "a[i, p]", "b[p, j]")}, true, true, false},
+      {{"large", PRODUCT("m", "600", "600", "f32", "a[i, p]", "b[p, j]")}, true, false, true},
+      {{"tiny", PRODUCT("3", "4", "5", "f32", "a[i, p]", "b[p, j]")}, true, false, false},
+      {{"converted", PRODUCT("m", "n", "k", "f16", "f32(a[i, p])", "b[p, j]")}, true, false, true},
+      {{"from the last column on", PRODUCT("m", "n", "k", "f32", "a[i, p]", "b[p, n - 1 - j]")},
+       true,
+       false,
+       true},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    qn__pass_options_t options = {.vector_bytes = 64, .has_blocks = true};
+    options.has_masked_memory = cases[i].is_masked;
+    qn_module_t* module = parse(&cases[i].program);
+    qn__ir_body_t body;
+    assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
+    assert_true(qn_ok(qn__passes_run_cpu(&body, &options)));
+    qn__function_number(body.first);
+    bool has_small = any(&body.first->body, is_group_of_panels);
+    bool has_blocks = any(&body.first->body, is_sums_of_a_task);
+    if (has_small != cases[i].has_small || has_blocks != cases[i].has_blocks) {
+      fail_msg("%s: small %d, blocks %d", cases[i].program.name, has_small, has_blocks);
+    }
+    static const shape_t shapes[] = {{0, 5, 4},   {5, 0, 4},  {5, 9, 0},   {1, 1, 1},  {8, 8, 1},
+                                     {17, 1, 17}, {15, 3, 9}, {33, 16, 3}, {7, 17, 5}, {40, 49, 2}};
+    for (size_t s = 0; has_small && s < QN_COUNT_OF(shapes); ++s) {
+      compare(&cases[i].program, module, &body, shapes[s], 0);
+    }
+    qn__body_deinit(&body);
+    qn_module_release(module);
+  }
+#undef PRODUCT
+}
+
+static bool is_packed_columns(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_ALLOC && strcmp(stmt->alloc.buffer->name, "columns") == 0;
+}
+
+// Few columns and many steps have vectors along the reduction.
+static void few_columns_are_reductions(void** state) {
+  (void)state;
+#define PRODUCT(n, k, a, at)                                                                    \
+  "func f(a: f32[" a "], b: f16[" k ", " n "], out c: f32[m, " n                                \
+  "]) {\n  parallel i in 0..m { parallel j in 0.." n " {\n c[i, j] = sum p in 0.." k " { a[" at \
+  "] * f32(b[p, j]) }; } } }"
+  static const struct {
+    program_t program;
+    bool has_columns;
+  } cases[] = {
+      {{"unknown", PRODUCT("n", "k", "m, k", "i, p")}, true},
+      {{"two", PRODUCT("2", "70", "m, 70", "i, p")}, true},
+      {{"five", PRODUCT("5", "k", "m, k", "i, p")}, false},
+      {{"few steps", PRODUCT("n", "20", "m, 20", "i, p")}, false},
+      {{"transposed", PRODUCT("n", "k", "k, m", "p, i")}, false},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    qn_module_t* module = parse(&cases[i].program);
+    qn__ir_body_t body;
+    assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
+    assert_true(qn_ok(qn__passes_run_cpu(&body, &cpus[1])));
+    qn__function_number(body.first);
+    if (any(&body.first->body, is_packed_columns) != cases[i].has_columns) {
+      fail_msg("%s", cases[i].program.name);
+    }
+    static const shape_t shapes[] = {{3, 1, 32}, {9, 1, 67}, {5, 2, 64}, {2, 4, 130}, {0, 1, 40}};
+    for (size_t s = 0; s < QN_COUNT_OF(shapes); ++s) {
+      compare(&cases[i].program, module, &body, shapes[s], 1e-5);
+    }
+    qn__body_deinit(&body);
+    qn_module_release(module);
+  }
+#undef PRODUCT
+}
+
 static bool is_fetch_ahead(const qn__ir_stmt_t* stmt) {
   if (stmt->kind != QN__STMT_LET) return false;
   const qn__ir_expr_t* value = stmt->let.value;
@@ -780,7 +872,7 @@ static void memory_runs_out_on_cpus(void** state) {
 
 int main(void) {
   enum {
-    FIXED = 10,
+    FIXED = 12,
     COUNT = FIXED + 2 * QN_COUNT_OF(programs) + QN_COUNT_OF(gpu_programs) + QN_COUNT_OF(others)
   };
   struct CMUnitTest tests[COUNT] = {
@@ -792,6 +884,8 @@ int main(void) {
       cmocka_unit_test(memory_runs_out),
       cmocka_unit_test(memory_runs_out_on_cpus),
       cmocka_unit_test(few_rows_are_not_packed),
+      cmocka_unit_test(small_products_are_not_packed),
+      cmocka_unit_test(few_columns_are_reductions),
       cmocka_unit_test(columns_are_fetched_ahead),
       cmocka_unit_test(rows_are_read_where_they_are),
   };

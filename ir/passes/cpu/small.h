@@ -1,0 +1,44 @@
+// ir/passes/cpu/small.h: products whose columns caches hold.
+//
+// small.c         chooses sizes, writes the loops over tiles
+// small_kernel.c  the innermost loops
+#ifndef QUERN_IR_PASSES_CPU_SMALL_H_
+#define QUERN_IR_PASSES_CPU_SMALL_H_
+
+#include "ir/passes/products.h"
+
+typedef struct qn__small_shape {
+  int64_t height;  // rows of the tile in registers
+  int64_t width;   // columns of it, some vectors
+} qn__small_shape_t;
+
+enum { qn__small_narrow, qn__small_wide, qn__small_kinds };
+
+// Chooses sizes for products of at most one vector of columns, and of more. A height of 0: none.
+// Returns false if there are neither.
+bool qn__small_choose(const qn__product_t* product, qn__small_shape_t shapes[qn__small_kinds]);
+// Returns whether a product is small enough: a literal where that is known. NULL if the number of
+// steps is not known before the loops.
+qn__ir_expr_t* qn__small_test(const qn__product_t* product);
+// Writes the product to `out`. `kind` is that of the loop over tasks.
+void qn__small_write(qn__product_t* product, const qn__small_shape_t* shape, qn_loop_kind_t kind,
+                     qn__ir_block_t* out);
+
+// ---- small_kernel.c
+
+typedef struct qn__small_writer {
+  qn__product_t* product;
+  qn__pass_builder_t* pb;
+  const qn__small_shape_t* shape;
+  qn__ir_expr_t* columns;  // of the product
+  qn__ir_expr_t* column;   // the first of the panel
+  qn__ir_expr_t* limit;    // columns from `column` on: a panel's columns beyond it are masked
+  qn__ir_expr_t* steps;    // of the reduction
+  qn__ir_buffer_t* sums;   // [height, width]: results on their way to memory; NULL: registers
+} qn__small_writer_t;
+
+// Appends the kernel of a tile of `lines` rows from `row` on, and what the nest does with the sums.
+void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out, int64_t lines,
+                          const qn__ir_expr_t* row);
+
+#endif  // QUERN_IR_PASSES_CPU_SMALL_H_
