@@ -312,8 +312,10 @@ void gen_attention(gen_t* g, gen_form_t* form) {
   if (exponent > 0.25) out.err = 2 * out.mag;
   const char* keys_end = j.extent.text;
   gen_form_open(g, (gen_axis_t[]){h, i}, 2);
-  if (gen_chance(g, 25)) {  // causal, but one key at least
-    keys_end = gen_text(g, "min(%s + 1, %s)", i.var, j.extent.text);
+  bool is_masked = false;
+  if (gen_chance(g, 40)) {  // causal, but one key at least
+    is_masked = !is_online && gen_chance(g, 50);
+    if (!is_masked) keys_end = gen_text(g, "min(%s + 1, %s)", i.var, j.extent.text);
   }
   const char* dot = gen_text(g, "(sum %s in 0..%s { %s * %s }) * 0.0078125", d.var, d.extent.text,
                              q.text, k.text);
@@ -340,7 +342,11 @@ void gen_attention(gen_t* g, gen_form_t* form) {
   } else {
     gen_line(g, "alloc p: f32[%s] in local;", j.extent.text);
     gen_open(g, gen_text(g, "for %s in 0..%s", j.var, keys_end));
-    gen_line(g, "p[%s] = %s;", j.var, dot);
+    if (is_masked) {
+      gen_line(g, "p[%s] = %s <= %s ? %s : -1000000.0;", j.var, j.var, i.var, dot);
+    } else {
+      gen_line(g, "p[%s] = %s;", j.var, dot);
+    }
     gen_close(g);
     gen_line(g, "let top = max z in 0..%s { p[z] };", keys_end);
     gen_line(g, "for z in 0..%s { p[z] = exp(p[z] - top); }", keys_end);

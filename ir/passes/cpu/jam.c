@@ -33,7 +33,9 @@
 // 3. Only loops change whose rows multiply their own values by a matrix that all rows share, and
 //    have the same ranges in all else. A loop that is nothing but one product stays: the pass
 //    `block` takes all its rows.
-// 4. The rows are contiguous in the buffers of a block, so that vectors hold rows. A block whose
+// 4. A sum that a row does not always need, such as the score of a key that is masked, becomes one
+//    that each row computes, if its loads are inside of their buffers for all rows.
+// 5. The rows are contiguous in the buffers of a block, so that vectors hold rows. A block whose
 //    rows are not all there runs the loop as it was.
 //
 // Postcondition: no loop changed but those.
@@ -58,9 +60,12 @@ typedef struct jam {
   qn__pass_builder_t* pb;
   const qn__lanes_t* lanes;  // facts about the loop over rows
   uint8_t* masks;            // by variable id: what it depends on; 0 outside of the loop
-  uint32_t mask_count;
-  uint32_t mask;  // of the expression that is visited
-  bool is_lazy;   // where the visit is
+  uint32_t var_count;
+  // By variable id: the end of a loop or reduction that begins at 0 or later, or NULL.
+  qn__ir_expr_t** ends;
+  uint32_t mask;         // of the expression that is visited
+  bool is_lazy;          // where the visit is
+  qn__ir_block_t* lets;  // for reductions that move out of an expression
   // Of a loop inside of the row's loop: which loads its reductions have.
   bool has_matrix, has_line, is_unfit;
 } jam_t;
@@ -102,6 +107,24 @@ static bool survey_load(void* context, const qn__ir_ref_t* ref) {
   return true;
 }
 
+// Returns false for a load that may lie outside of its buffer for some values of the variables.
+static bool is_inside(void* context, const qn__ir_ref_t* ref) {
+  const jam_t* self = context;
+  const qn__ir_buffer_t* buffer = *ref->buffer;
+  for (uint32_t d = 0; d < buffer->rank; ++d) {
+    const qn__ir_expr_t* index = (*ref->indices)[d];
+    const qn__ir_expr_t* end = index->kind == QN__EXPR_VAR ? self->ends[index->var->id] : NULL;
+    if (!end || !qn__expr_equal(end, buffer->shape[d])) return false;
+  }
+  return true;
+}
+
+static void note_range(jam_t* self, const qn__ir_var_t* var, const qn__ir_expr_t* begin,
+                       qn__ir_expr_t* end) {
+  int64_t first;
+  self->ends[var->id] = qn__expr_const_int(begin, &first) && first >= 0 ? end : NULL;
+}
+
 static void survey_range(jam_t* self, qn__ir_expr_t* begin, qn__ir_expr_t* end, int64_t least) {
   int64_t trips = qn__const_trips(begin, end);
   if ((trips >= 0 && trips < least) || mask_of(self, begin) || mask_of(self, end)) {
@@ -113,8 +136,13 @@ static bool survey_reductions(void* context, qn__ir_expr_t** slot) {
   jam_t* self = context;
   qn__ir_expr_t* expr = *slot;
   if (expr->kind == QN__EXPR_REDUCE) {
-    if (self->is_lazy) self->is_unfit = true;
     survey_range(self, expr->reduce.begin, expr->reduce.end, min_steps);
+    note_range(self, expr->reduce.reduce_var, expr->reduce.begin, expr->reduce.end);
+    // Each row computes it, needed or not.
+    if (self->is_lazy &&
+        (expr->reduce.lets.first || !qn__expr_each_ref(expr->reduce.value, is_inside, self))) {
+      self->is_unfit = true;
+    }
     self->masks[expr->reduce.reduce_var->id] = ON_STEP;
     for (qn__ir_stmt_t* let = expr->reduce.lets.first; let; let = let->next) {
       self->masks[let->let.var->id] = (uint8_t)mask_of(self, let->let.value);
@@ -132,9 +160,10 @@ static void survey_block(jam_t* self, qn__ir_block_t* block) {
       self->masks[stmt->let.var->id] = (uint8_t)mask_of(self, stmt->let.value);
     } else if (qn__is_independent_loop(stmt)) {
       survey_range(self, stmt->loop.begin, stmt->loop.end, min_columns);
+      note_range(self, stmt->loop.var, stmt->loop.begin, stmt->loop.end);
       self->masks[stmt->loop.var->id] = ON_COLUMN;
       survey_block(self, &stmt->loop.body);
-    } else if (stmt->kind != QN__STMT_STORE) {
+    } else if (stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF) {
       self->is_unfit = true;
     }
   }
@@ -143,7 +172,7 @@ static void survey_block(jam_t* self, qn__ir_block_t* block) {
 // Returns true if the statement is a product once some rows run it.
 static bool is_product(jam_t* self, qn__ir_stmt_t* stmt) {
   if (!qn__is_independent_loop(stmt) || stmt->loop.kind == QN_LOOP_VECTOR) return false;
-  self->has_matrix = self->has_line = self->is_unfit = false;
+  self->has_matrix = self->has_line = self->is_unfit = self->is_lazy = false;
   qn__ir_stmt_t alone = *stmt;
   qn__ir_block_t block = qn__block_of(&alone);
   survey_block(self, &block);
@@ -258,8 +287,9 @@ static bool has_products(jam_t* self, qn__ir_stmt_t* loop) {
   qn__lanes_enter(lanes, loop->loop.var, &loop->loop.body);
   self->lanes = lanes;
   if (!is_even(self, &loop->loop.body)) return false;
-  memset(self->masks, 0, self->mask_count * sizeof *self->masks);
+  memset(self->masks, 0, self->var_count * sizeof *self->masks);
   self->masks[loop->loop.var->id] = ON_ROW;
+  note_range(self, loop->loop.var, loop->loop.begin, loop->loop.end);
   bool has_product = false;
   for (qn__ir_stmt_t* stmt = loop->loop.body.first; stmt; stmt = stmt->next) {
     if (stmt->kind == QN__STMT_LET) {
@@ -270,11 +300,38 @@ static bool has_products(jam_t* self, qn__ir_stmt_t* loop) {
   return has_product;
 }
 
+// Moves a reduction that is not always evaluated to a let.
+static bool hoist_slot(void* context, qn__ir_expr_t** slot) {
+  jam_t* self = context;
+  if ((*slot)->kind == QN__EXPR_REDUCE && self->is_lazy) {
+    *slot = qn__pb_use(self->pb, qn__pb_let(self->pb, self->lets, "sum", *slot));
+    return *slot != NULL;
+  }
+  return qn__expr_each_child_lazily(*slot, hoist_slot, self, &self->is_lazy);
+}
+
+// Moves reductions that are not always evaluated before the statements that use them: the others of
+// a block are evaluated at once.
+static bool hoist_reductions(jam_t* self, qn__ir_block_t* block) {
+  qn__ir_block_t rest = qn__block_take(block);
+  for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) != NULL;) {
+    self->lets = block;
+    self->is_lazy = false;
+    if (!qn__stmt_each_expr(stmt, hoist_slot, self)) return false;
+    QN__EACH_BLOCK(stmt, inner) {
+      if (!hoist_reductions(self, inner)) return false;
+    }
+    qn__block_append(block, stmt);
+  }
+  return true;
+}
+
 // Moves the statements of a row to `out`, with barriers around its products.
 static void move_row(jam_t* self, qn__ir_block_t* body, qn__ir_block_t* out) {
   for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(body)) != NULL;) {
     bool is_cut = is_product(self, stmt);
     if (is_cut) qn__pb_barrier(self->pb, out);
+    if (is_cut && !hoist_reductions(self, &stmt->loop.body)) return;
     qn__block_append(out, stmt);
     if (is_cut) qn__pb_barrier(self->pb, out);
   }
@@ -326,15 +383,17 @@ static void visit(jam_t* self, qn__ir_block_t* block) {
   qn__ir_block_t rest = qn__block_take(block);
   for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(self->pb);) {
     if (jam(self, stmt, block)) continue;
+    if (is_loop(stmt)) note_range(self, stmt->loop.var, stmt->loop.begin, stmt->loop.end);
     QN__EACH_BLOCK(stmt, inner) visit(self, inner);
     qn__block_append(block, stmt);
   }
 }
 
 static void run(qn__pass_builder_t* pb) {
-  jam_t self = {.pb = pb, .mask_count = pb->var_count + 1U};
-  self.masks = qn__arena_alloc_array(pb->arena, self.mask_count, sizeof *self.masks);
-  if (self.masks) visit(&self, &pb->function->body);
+  jam_t self = {.pb = pb, .var_count = pb->var_count + 1U};
+  self.masks = qn__arena_alloc_array(pb->arena, self.var_count, sizeof *self.masks);
+  self.ends = qn__arena_alloc_array(pb->arena, self.var_count, sizeof(qn__ir_expr_t*));
+  if (self.masks && self.ends) visit(&self, &pb->function->body);
 }
 
 const qn__pass_t qn__pass_jam = {

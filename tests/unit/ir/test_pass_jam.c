@@ -83,6 +83,48 @@ static void normalized_rows(void** state) {
       "for i in first..40 {\n");
 }
 
+static void masked_scores(void** state) {
+  (void)state;
+  // Each row computes all sums, and keeps those that it needs.
+  expect(
+      "func f(q: f32[n, 32], k: f32[m, 32], out y: f32[n]) {\n"
+      "  parallel i in 0..n {\n"
+      "    alloc p: f32[128] in local;\n"
+      "    for j in 0..m { p[j] = j <= i ? 2.0 * sum d in 0..32 { q[i, d] * k[j, d] } : -1.0; }\n"
+      "    y[i] = max j in 0..m { p[j] };\n"
+      "  }\n"
+      "}",
+      "parallel u in 0..64 {\n"
+      "let i = first + u;\n"
+      "for j in 0..m {\n"
+      "let sum = sum d in 0..32 { q[i, d] * k[j, d] };\n"
+      "p[j, u] = j <= i ? 2.0 * sum : -1.0;\n");
+  expect(
+      "func f(q: f32[n, 32], k: f32[m, 32], b: f32[m], out y: f32[n]) {\n"
+      "  parallel i in 0..n {\n"
+      "    alloc p: f32[128] in local;\n"
+      "    for j in 0..m {\n"
+      "      let s = sum d in 0..32 { q[i, d] * k[j, d] };\n"
+      "      if j <= i { p[j] = s; } else { p[j] = b[j]; }\n"
+      "    }\n"
+      "    y[i] = max j in 0..m { p[j] };\n"
+      "  }\n"
+      "}",
+      "for j in 0..m {\n"
+      "let s = sum d in 0..32 { q[i, d] * k[j, d] };\n"
+      "if j <= i {\n"
+      "p[j, u] = s;\n");
+  // A key that may not be there.
+  expect_none(
+      "func f(q: f32[n, 32], k: f32[m, 32], out y: f32[n]) {\n"
+      "  parallel i in 0..n {\n"
+      "    alloc p: f32[128] in local;\n"
+      "    for j in 0..n { p[j] = j < m ? sum d in 0..32 { q[i, d] * k[j, d] } : -1.0; }\n"
+      "    y[i] = max j in 0..n { p[j] };\n"
+      "  }\n"
+      "}");
+}
+
 static void other_loops_stay(void** state) {
   (void)state;
   // One product: the pass `block` takes all rows at once.
@@ -143,6 +185,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention),
       cmocka_unit_test(normalized_rows),
+      cmocka_unit_test(masked_scores),
       cmocka_unit_test(other_loops_stay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
