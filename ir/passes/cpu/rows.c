@@ -28,9 +28,12 @@
 #include "ir/passes/products_write.h"
 
 enum {
-  height = 4,     // with `vectors` as many sums as hide the latency of additions
-  max_rows = 60,  // more read the columns so often that packing is cheaper
-  depth = 128,    // of a block: the first cache holds its columns
+  height = 4,  // with `vectors` as many sums as hide the latency of additions
+  // More read the columns so often that packing is cheaper. Vectors of 64 bytes come with twice the
+  // registers, and use whole lines of memory.
+  max_rows = 16,
+  max_rows_wide = 128,
+  depth = 128,  // of a block: the first cache holds its columns
   min_steps = 4,
   max_summand = 4  // instructions, as in blocks.c
 };
@@ -72,10 +75,11 @@ bool qn__rows_choose(const qn__product_t* product, int64_t min_packed, bool has_
     const qn__product_operand_t* operand = &product->operands[o];
     if (operand->side == QN__PRODUCT_COLUMN && !operand->runs_along_line) return false;
   }
-  int64_t vectors = options->vector_bytes >= 64 ? 4 : 2;
+  bool is_wide = options->vector_bytes >= 64;
+  int64_t vectors = is_wide ? 4 : 2, most = is_wide ? max_rows_wide : max_rows;
   *shape = (qn__rows_shape_t){.height = height,
                               .width = vectors * (int64_t)options->vector_bytes / size,
-                              .max_rows = has_dot ? min_packed - 1 : max_rows};
+                              .max_rows = has_dot ? min_packed - 1 : most};
   int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
   int64_t columns = qn__product_trips(product, product->side_dims[QN__PRODUCT_COLUMN]);
   return rows <= shape->max_rows && (columns < 0 || columns >= shape->width);

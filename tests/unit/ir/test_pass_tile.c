@@ -268,8 +268,8 @@ static void few_rows_are_not_packed(void** state) {
   } cases[] = {
       {{"three", PRODUCT("3", "33", "k, 33", "p, j")}, true, false, false},
       {{"one", PRODUCT("1", "n", "k, n", "p, j")}, true, false, false},
-      {{"sixty", PRODUCT("60", "n", "k, n", "p, j")}, true, false, true},
-      {{"sixty-one", PRODUCT("61", "n", "k, n", "p, j")}, false, false, true},
+      {{"sixteen", PRODUCT("16", "n", "k, n", "p, j")}, true, false, true},
+      {{"seventeen", PRODUCT("17", "n", "k, n", "p, j")}, false, false, true},
       {{"unknown", PRODUCT("m", "n", "k, n", "p, j")}, true, false, true},
       {{"narrow", PRODUCT("m", "10", "k, 10", "p, j")}, false, false, true},
       {{"transposed", PRODUCT("m", "n", "n, k", "j, p")}, false, true, true},
@@ -600,12 +600,12 @@ static const program_t programs[] = {
      "func f(a: f32[m, k], b: f32[k, n], x: f32[2], inout c: f32[m, n]) {\n"
      "  if x[0] < x[1] { " NEST "c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } } }"},
     {"constant extents",
-     "func f(a: f32[70, 24], b: f32[24, 96], out c: f32[70, 96]) {\n"
-     "  parallel i in 0..70 { parallel j in 0..96 {\n"
+     "func f(a: f32[150, 24], b: f32[24, 96], out c: f32[150, 96]) {\n"
+     "  parallel i in 0..150 { parallel j in 0..96 {\n"
      "  c[i, j] = sum p in 0..24 { a[i, p] * b[p, j] }; } } }"},
     {"exact extents",
-     "func f(a: f32[64, 32], b: f32[32, 128], out c: f32[64, 128]) {\n"
-     "  parallel i in 0..64 { parallel j in 0..128 {\n"
+     "func f(a: f32[192, 32], b: f32[32, 128], out c: f32[192, 128]) {\n"
+     "  parallel i in 0..192 { parallel j in 0..128 {\n"
      "  c[i, j] = sum p in 0..32 { a[i, p] * b[p, j] }; } } }"},
     {"few columns",
      "func f(a: f32[m, k], b: f32[k, 10], out c: f32[m, 10]) {\n"
