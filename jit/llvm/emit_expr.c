@@ -207,6 +207,27 @@ static LLVMValueRef emit_operator(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
   return qn__emit_int_op(e, expr, operand_dtype, args);
 }
 
+// Emits `a < b` for the numbers a = 0, 1, ... of the lanes as the lower bits of a word, which is
+// what masks of AVX-512 are: LLVM compares vectors, again in each iteration of a loop around them.
+// Returns false if it is something else.
+static bool emit_first_lanes(qn__llvm_emit_t* e, qn_op_t op, qn__llvm_value_t a, qn__llvm_value_t b,
+                             qn__llvm_value_t* out) {
+  const uint32_t lanes = e->fn->lanes;
+  if (op != QN_OP_LT || !e->options->has_avx512 || lanes < 8 || lanes > 32) return false;
+  if (a.shape != QN__LLVM_SHAPE_LINEAR || !qn__emit_is_uniform(b)) return false;
+  if (a.dtype != QN_DTYPE_I64 || b.dtype != QN_DTYPE_I64 || !LLVMIsNull(a.v)) return false;
+  if (!LLVMIsAConstantInt(a.stride) || LLVMConstIntGetSExtValue(a.stride) != 1) return false;
+  LLVMValueRef count = qn__emit_int_min_max(e, QN_DTYPE_I64, false, b.v, qn__emit_i64(e, 0));
+  count = qn__emit_int_min_max(e, QN_DTYPE_I64, true, count, qn__emit_i64(e, lanes));
+  LLVMBuilderRef builder = e->fn->builder;
+  LLVMValueRef bits = LLVMBuildShl(builder, qn__emit_i64(e, -1), count, "");
+  LLVMTypeRef word = LLVMIntTypeInContext(e->context, lanes);
+  bits = LLVMBuildTrunc(builder, LLVMBuildNot(builder, bits, ""), word, "");
+  bits = LLVMBuildBitCast(builder, bits, LLVMVectorType(e->i1, lanes), "");
+  *out = qn__emit_value(QN_DTYPE_BOOL, bits, false);
+  return true;
+}
+
 static qn__llvm_value_t emit_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   if (expr->op == QN_OP_LOGIC_AND || expr->op == QN_OP_LOGIC_OR) return emit_logic(e, expr);
   uint32_t arity = qn__op_info(expr->op)->arity;
@@ -223,6 +244,7 @@ static qn__llvm_value_t emit_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
       emit_linear_op(e, expr->op, values[0], arity == 2 ? values[1] : values[0], &result)) {
     return result;
   }
+  if (emit_first_lanes(e, expr->op, values[0], values[1], &result)) return result;
   LLVMValueRef args[3] = {NULL};
   for (uint32_t i = 0; i < arity; ++i) args[i] = qn__emit_operand(e, values[i], is_uniform);
   LLVMValueRef v = emit_operator(e, expr, qn__expr_operand_dtype(expr), args);

@@ -177,7 +177,7 @@ typedef struct forms {
   qn__blocks_shape_t blocks;
   qn__rows_shape_t rows;
   qn__along_shape_t along;
-  qn__small_shape_t small[qn__small_kinds];
+  qn__small_shape_t small;
 } forms_t;
 
 // Opens the nest at `loop` if it computes a product that has a form.
@@ -196,7 +196,7 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
     forms->has_rows =
         qn__rows_choose(product, forms->blocks.min_rows, forms->blocks.dot.op != 0, &forms->rows);
     forms->has_along = qn__along_choose(product, forms->blocks.min_rows, &forms->along);
-    forms->has_small = qn__small_choose(product, forms->small);
+    forms->has_small = qn__small_choose(product, &forms->small);
     forms->has_columns = qn__columns_choose(product);
     if (forms->has_blocks || forms->has_rows || forms->has_along || forms->has_small ||
         forms->has_columns) {
@@ -243,23 +243,6 @@ static void choose_known(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__i
   choose_first(pb, qn__expr_const_int(condition, &known) ? NULL : condition, block, rest);
 }
 
-// Makes the forms of small products the first choice.
-static void choose_small(qn__product_t* product, const forms_t* forms, qn_loop_kind_t kind,
-                         qn__ir_block_t* rest) {
-  qn__pass_builder_t* pb = product->pb;
-  qn__ir_block_t small = {NULL, NULL};
-  for (int k = qn__small_kinds; k-- > 0;) {
-    const qn__small_shape_t* shape = &forms->small[k];
-    if (shape->height == 0) continue;
-    qn__ir_block_t form = {NULL, NULL};
-    qn__small_write(product, shape, kind, &form);
-    qn__ir_expr_t* is_narrow =
-        small.first ? test(product, QN__PRODUCT_COLUMN, QN_OP_LE, shape->width) : NULL;
-    choose_first(pb, is_narrow, form, &small);
-  }
-  choose_known(pb, qn__small_test(product), small, rest);
-}
-
 // Writes the statements that replace `loop`, which is in no list, to `out`. Returns false if the
 // loop stays.
 static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_parallel,
@@ -303,7 +286,11 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
     qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.along.max_rows);
     choose_first(pb, both(pb, is_few, qn__along_is_long(product, &forms.along)), form, &all);
   }
-  if (forms.has_small && !qn__pb_stopped(pb)) choose_small(product, &forms, kind, &all);
+  if (forms.has_small && !qn__pb_stopped(pb)) {
+    form = (qn__ir_block_t){NULL, NULL};
+    qn__small_write(product, &forms.small, kind, &form);
+    choose_known(pb, qn__small_test(product), form, &all);
+  }
   if (forms.has_columns && !qn__pb_stopped(pb)) {
     form = (qn__ir_block_t){NULL, NULL};
     qn__columns_write(product, kind, &form);

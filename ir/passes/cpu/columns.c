@@ -13,6 +13,7 @@
 //    columns are contiguous there, too.
 // 2. A row is read from memory once, and from the first cache for the other columns.
 // 3. The sums stay reductions, which `vectorize` gives lanes.
+// 4. Packing is short code: no lanes.
 #include "ir/passes/cpu/columns.h"
 
 #include "ir/passes/products_write.h"
@@ -83,11 +84,12 @@ static void write_pack(columns_writer_t* w, qn__ir_block_t* out) {
   const uint32_t columns = product->side_dims[QN__PRODUCT_COLUMN];
   const qn__product_operand_t* operand = operand_of(product, QN__PRODUCT_COLUMN);
   qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "j", copy(w, w->columns));
-  qn__ir_stmt_t* along = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "p", copy(w, w->steps));
+  qn__ir_stmt_t* along = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "p", copy(w, w->steps));
   w->packed =
       qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, operand->value->dtype, "columns", max_elements, -1);
   if (!across || !along || !w->packed) return;
   w->packed->is_filled = true;
+  along->loop.is_rare = true;
   qn__product_place(product, &across->loop.body, columns, across->loop.var);
   qn__ir_block_t* body = &along->loop.body;
   qn__product_set_step(product, body, qn__pb_use(pb, along->loop.var));

@@ -12,11 +12,9 @@ typedef struct qn__small_shape {
   int64_t width;   // columns of it, some vectors
 } qn__small_shape_t;
 
-enum { qn__small_narrow, qn__small_wide, qn__small_kinds };
-
-// Chooses sizes for products of at most one vector of columns, and of more. A height of 0: none.
-// Returns false if there are neither.
-bool qn__small_choose(const qn__product_t* product, qn__small_shape_t shapes[qn__small_kinds]);
+// Chooses the sizes. Returns false if products of unknown extents are not worth it, or the form is
+// not for this one.
+bool qn__small_choose(const qn__product_t* product, qn__small_shape_t* shape);
 // Returns whether a product is small enough: a literal where that is known. NULL if the number of
 // steps is not known before the loops.
 qn__ir_expr_t* qn__small_test(const qn__product_t* product);
@@ -34,11 +32,13 @@ typedef struct qn__small_writer {
   qn__ir_expr_t* column;   // the first of the panel
   qn__ir_expr_t* limit;    // columns from `column` on: a panel's columns beyond it are masked
   qn__ir_expr_t* steps;    // of the reduction
-  qn__ir_buffer_t* sums;   // [height, width]: results on their way to memory; NULL: registers
+  qn__ir_buffer_t* sums;   // [height, width]: results on their way to memory
+  bool is_store;           // lanes can do all that the nest does with a result
 } qn__small_writer_t;
 
-// Appends the kernel of a tile of `lines` rows from `row` on, and what the nest does with the sums.
-void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out, int64_t lines,
-                          const qn__ir_expr_t* row);
+// Appends the kernel of a tile of `height` rows from `row` on, and what the nest does with the
+// sums. Rows from `end` on do not exist; NULL: all do.
+void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out, int64_t height,
+                          const qn__ir_expr_t* row, const qn__ir_expr_t* end);
 
 #endif  // QUERN_IR_PASSES_CPU_SMALL_H_

@@ -306,8 +306,8 @@ static void few_rows_are_not_packed(void** state) {
 #undef PRODUCT
 }
 
-static bool is_group_of_panels(const qn__ir_stmt_t* stmt) {
-  return stmt->kind == QN__STMT_LOOP && strcmp(stmt->loop.var->name, "group") == 0;
+static bool is_results_of_a_tile(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_ALLOC && strcmp(stmt->alloc.buffer->name, "results") == 0;
 }
 
 // Where memory can be masked, operands that a cache holds are read where they are.
@@ -342,7 +342,7 @@ static void small_products_are_not_packed(void** state) {
     assert_true(qn_ok(qn__body_clone(&module->body, qn_allocator_default(), &body)));
     assert_true(qn_ok(qn__passes_run_cpu(&body, &options)));
     qn__function_number(body.first);
-    bool has_small = any(&body.first->body, is_group_of_panels);
+    bool has_small = any(&body.first->body, is_results_of_a_tile);
     bool has_blocks = any(&body.first->body, is_sums_of_a_task);
     if (has_small != cases[i].has_small || has_blocks != cases[i].has_blocks) {
       fail_msg("%s: small %d, blocks %d", cases[i].program.name, has_small, has_blocks);
