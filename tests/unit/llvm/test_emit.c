@@ -288,6 +288,13 @@ static const program_t programs[] = {
      "    vector v in 0..100 { if v % 3 == 1 { t[i, v] = i8(v); } else { t[i, v] = i8(i); } } } "
      "}\n",
      .tolerance = 0},
+    {"first lanes",
+     "func f(x: f32[n, 16], out y: f32[n, 16], out z: i32[n, 32], out t: f64[n, 8]) {\n"
+     "  parallel i in 0..n {\n"
+     "    vector v in 0..16 { if v < 5 * i - 6 { y[i, v] = x[i, v]; } else { y[i, v] = -1.0; } }\n"
+     "    vector v in 0..32 { z[i, v] = v < (i - 1) * 16 ? 1 : 2; }\n"
+     "    vector v in 0..8 { t[i, v] = v < i * 4611686018427387904 ? 1.0 : f64(v); } } }\n",
+     .tolerance = 0},
     {"outer lanes",
      "func f(x: f32[n, m], out r: f32[m], out s: f32[m]) {\n"
      "  parallel j in 0..m { r[j] = max i in 0..n { x[i, j] }; s[j] = 0.0;\n"
