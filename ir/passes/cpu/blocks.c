@@ -257,7 +257,7 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
                     (forms.has_rows && !test(product, row, QN_OP_LE, forms.rows.max_rows) &&
                      !test(product, column, QN_OP_GE, forms.rows.width)) ||
                     (forms.has_along && !test(product, row, QN_OP_LE, forms.along.max_rows) &&
-                     !qn__along_is_long(product, &forms.along));
+                     !qn__along_fits(product, &forms.along));
   if (!is_covered) {
     // The loop as it was is for all other calls.
     qn__nest_close(&nest);
@@ -284,7 +284,7 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
     form = (qn__ir_block_t){NULL, NULL};
     qn__along_write(product, &forms.along, kind, &form);
     qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.along.max_rows);
-    choose_first(pb, both(pb, is_few, qn__along_is_long(product, &forms.along)), form, &all);
+    choose_first(pb, both(pb, is_few, qn__along_fits(product, &forms.along)), form, &all);
   }
   if (forms.has_small && !qn__pb_stopped(pb)) {
     form = (qn__ir_block_t){NULL, NULL};

@@ -1,0 +1,68 @@
+// ir/passes/cpu/along_choose.c: chooses which products of few rows along.c writes.
+#include "ir/passes/cpu/along.h"
+#include "ir/passes/cpu/blocks_dots.h"
+#include "ir/passes/products_write.h"
+
+enum {
+  columns_of_few_registers = 4,
+  max_rows = 24,          // more are worth packing
+  max_rows_of_long = 64,  // of at least `long_steps`, where joining lanes costs little
+  long_steps = 256,
+  max_summand = 4  // instructions, as in blocks.c
+};
+
+// Returns true for an operand that is a load, or a conversion of one.
+static bool is_plain(const qn__product_operand_t* operand) {
+  const qn__ir_expr_t* value = operand->value;
+  if (value->kind == QN__EXPR_CAST) value = value->args[0];
+  return value->kind == QN__EXPR_LOAD;
+}
+
+bool qn__along_choose(const qn__product_t* product, int64_t min_packed, qn__along_shape_t* shape) {
+  const qn__pass_options_t* options = product->pb->options;
+  int64_t size = (int64_t)qn_dtype_size_bytes(product->reduce->dtype);
+  if (size < 4 || product->step_count != 1 || product->operand_count > 2) return false;
+  if (qn__product_summand_size(product) > max_summand || !qn__product_common_steps(product))
+    return false;
+  qn__blocks_dot_t dot;
+  if (qn__blocks_find_dot(product, &dot)) return false;  // more products in an instruction
+  bool are_plain = true;
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    if (!operand->runs_along_step) return false;
+    are_plain &= is_plain(operand);
+  }
+  int64_t most = options->vector_bytes >= 64 ? qn__along_max_columns : columns_of_few_registers;
+  int64_t lanes = (int64_t)options->vector_bytes / size;
+  // What packing computes once is computed for each tile.
+  *shape = (qn__along_shape_t){
+      .lanes = lanes, .columns = lanes < most ? lanes : most, .max_rows = max_rows_of_long};
+  int64_t steps = qn__product_steps(product);
+  if (steps >= 0 && steps < long_steps) shape->max_rows = max_rows;
+  if (!are_plain) shape->max_rows = min_packed - 1;
+  int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
+  int64_t columns = qn__product_trips(product, product->side_dims[QN__PRODUCT_COLUMN]);
+  return lanes >= 2 && (columns < 0 || columns >= shape->columns) &&
+         (steps < 0 || steps >= lanes) && rows <= shape->max_rows;
+}
+
+qn__ir_expr_t* qn__along_fits(const qn__product_t* product, const qn__along_shape_t* shape) {
+  qn__pass_builder_t* pb = product->pb;
+  qn__ir_expr_t* fits = NULL;
+  const uint32_t columns = product->side_dims[QN__PRODUCT_COLUMN];
+  if (qn__product_trips(product, columns) < 0) {
+    fits = qn__pb_op_int(pb, QN_OP_GE, qn__product_extent(product, columns), shape->columns);
+  }
+  if (qn__product_steps(product) >= 0) return fits;
+  const uint32_t dims = product->side_dims[QN__PRODUCT_ROW];
+  int64_t rows = qn__product_trips(product, dims);
+  qn__ir_expr_t* least = qn__pb_int(pb, rows > max_rows ? long_steps : shape->lanes);
+  if (rows < 0 && shape->max_rows > max_rows) {
+    qn__ir_expr_t* is_few =
+        qn__pb_op_int(pb, QN_OP_LE, qn__product_extent(product, dims), max_rows);
+    least = qn__pb_cond(pb, is_few, least, qn__pb_int(pb, long_steps));
+  }
+  qn__ir_expr_t* is_long =
+      qn__pb_op(pb, QN_OP_GE, qn__pb_reduce_extent(pb, product->steps[0].reduce), least);
+  return fits ? qn__pb_op(pb, QN_OP_AND, fits, is_long) : is_long;
+}
