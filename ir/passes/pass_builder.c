@@ -324,6 +324,21 @@ static bool is_barrier(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_BARRIER;
 }
 
+bool qn__stmt_is_not_plain(const qn__ir_stmt_t* stmt) {
+  switch (stmt->kind) {
+    case QN__STMT_LET:
+    case QN__STMT_STORE:
+    case QN__STMT_IF:
+      return false;
+    case QN__STMT_LOOP:
+      return stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_PARALLEL;
+    case QN__STMT_ALLOC:
+      return stmt->alloc.buffer->scope != QN__SCOPE_LOCAL;
+    default:
+      return true;
+  }
+}
+
 bool qn__block_has_barrier(qn__ir_block_t* block) {
   return qn__block_any(block, is_barrier);
 }

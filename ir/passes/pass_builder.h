@@ -111,6 +111,8 @@ bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr);
 static inline bool qn__stmt_is_no_lane(const qn__ir_stmt_t* stmt) {
   return stmt->kind != QN__STMT_LET && stmt->kind != QN__STMT_STORE && stmt->kind != QN__STMT_IF;
 }
+// Returns true for all but lets, stores, branches, serial and parallel loops, and local buffers.
+bool qn__stmt_is_not_plain(const qn__ir_stmt_t* stmt);
 static inline bool qn__is_block_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP && qn__loop_is_block(stmt->loop.kind);
 }

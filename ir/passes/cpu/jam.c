@@ -179,22 +179,6 @@ static bool is_product(jam_t* self, qn__ir_stmt_t* stmt) {
   return self->has_matrix && self->has_line && !self->is_unfit;
 }
 
-// Returns true for what no row of a block has.
-static bool is_refused(const qn__ir_stmt_t* stmt) {
-  switch (stmt->kind) {
-    case QN__STMT_LET:
-    case QN__STMT_STORE:
-    case QN__STMT_IF:
-      return false;
-    case QN__STMT_LOOP:
-      return stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_PARALLEL;
-    case QN__STMT_ALLOC:
-      return stmt->alloc.buffer->scope != QN__SCOPE_LOCAL;
-    default:
-      return true;
-  }
-}
-
 static bool is_loop(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP;
 }
@@ -370,7 +354,8 @@ static void write_blocks(jam_t* self, qn__ir_stmt_t* loop, int64_t rows, qn__ir_
 static bool jam(jam_t* self, qn__ir_stmt_t* loop, qn__ir_block_t* out) {
   if (!qn__is_independent_loop(loop) || loop->loop.kind == QN_LOOP_VECTOR) return false;
   qn__ir_block_t* body = &loop->loop.body;
-  if (is_one_loop(body) || qn__block_any(body, is_refused) || qn__block_weight(body) > max_weight) {
+  if (is_one_loop(body) || qn__block_any(body, qn__stmt_is_not_plain) ||
+      qn__block_weight(body) > max_weight) {
     return false;
   }
   int64_t rows = choose_rows(self->pb, loop);

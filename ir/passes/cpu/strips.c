@@ -47,21 +47,6 @@ typedef struct survey {
   int64_t bytes;  // of the strip's buffers for a column
 } survey_t;
 
-static bool is_refused(const qn__ir_stmt_t* stmt) {
-  switch (stmt->kind) {
-    case QN__STMT_LET:
-    case QN__STMT_STORE:
-    case QN__STMT_IF:
-      return false;
-    case QN__STMT_LOOP:
-      return stmt->loop.kind != QN_LOOP_SERIAL && stmt->loop.kind != QN_LOOP_PARALLEL;
-    case QN__STMT_ALLOC:
-      return stmt->alloc.buffer->scope != QN__SCOPE_LOCAL;
-    default:
-      return true;
-  }
-}
-
 static bool is_reduce(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_REDUCE;
 }
@@ -163,7 +148,10 @@ static void survey_block(survey_t* self, qn__ir_block_t* block) {
 static int64_t choose_width(const qn__strip_t* strip, qn__lanes_t* steps) {
   qn__ir_stmt_t* loop = strip->loop;
   int64_t trips = qn__const_trips(loop->loop.begin, loop->loop.end);
-  if ((trips >= 0 && trips < min_columns) || qn__block_any(&loop->loop.body, is_refused)) return 0;
+  if ((trips >= 0 && trips < min_columns) ||
+      qn__block_any(&loop->loop.body, qn__stmt_is_not_plain)) {
+    return 0;
+  }
   survey_t survey = {.strip = strip, .steps = steps};
   survey_block(&survey, &loop->loop.body);
   if (survey.is_unfit || survey.columns == 0) return 0;
