@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/fs.h"
@@ -33,6 +34,11 @@ void qn__mutex_deinit(qn__mutex_t* mutex) {
 }
 void qn__mutex_lock(qn__mutex_t* mutex) {
   must_be_zero(pthread_mutex_lock(mutex));
+}
+bool qn__mutex_try_lock(qn__mutex_t* mutex) {
+  int error = pthread_mutex_trylock(mutex);
+  if (error != EBUSY) must_be_zero(error);
+  return error == 0;
 }
 void qn__mutex_unlock(qn__mutex_t* mutex) {
   must_be_zero(pthread_mutex_unlock(mutex));
@@ -73,6 +79,16 @@ void qn__cond_signal(qn__cond_t* cond) {
 }
 void qn__cond_broadcast(qn__cond_t* cond) {
   must_be_zero(pthread_cond_broadcast(cond));
+}
+
+void qn__sem_init(qn__sem_t* sem) {
+  must_be_zero(sem_init(sem, 0, 0));
+}
+void qn__sem_post(qn__sem_t* sem) {
+  must_be_zero(sem_post(sem));
+}
+void qn__sem_wait(qn__sem_t* sem) {
+  while (sem_wait(sem) != 0) (void)QN_NEVER(errno != EINTR);
 }
 
 qn_status_t qn__thread_start(pthread_t* out_thread, const char* name, size_t stack_bytes,
@@ -153,6 +169,30 @@ int qn__affinity_cores(void) {
     if (failure != EINVAL) return count;
   }
   return 0;
+}
+
+static_assert(sizeof(qn__cores_t) == sizeof(cpu_set_t), "both have 1024 bits");
+
+bool qn__cores_read(qn__cores_t* out) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return false;
+  memcpy(out, &set, sizeof set);
+  return true;
+}
+
+bool qn__cores_use(const qn__cores_t* cores) {
+  cpu_set_t set;
+  memcpy(&set, cores, sizeof set);
+  return sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+bool qn__cores_keep_away(pthread_t thread, const qn__cores_t* cores) {
+  cpu_set_t set;
+  memcpy(&set, cores, sizeof set);
+  int own = sched_getcpu();
+  if (own < 0 || own >= CPU_SETSIZE) return false;
+  CPU_CLR((size_t)own, &set);
+  return CPU_COUNT(&set) > 0 && pthread_setaffinity_np(thread, sizeof set, &set) == 0;
 }
 
 int qn__available_cores(void) {

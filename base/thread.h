@@ -5,15 +5,19 @@
 #define QUERN_BASE_THREAD_H_
 
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "base/base.h"
 
 typedef pthread_mutex_t qn__mutex_t;
 typedef pthread_cond_t qn__cond_t;  // waits on CLOCK_MONOTONIC
+typedef sem_t qn__sem_t;
 
 qn_status_t qn__mutex_init(qn__mutex_t* mutex);
 void qn__mutex_deinit(qn__mutex_t* mutex);
 void qn__mutex_lock(qn__mutex_t* mutex);
+// Returns false if the mutex is taken.
+bool qn__mutex_try_lock(qn__mutex_t* mutex);
 void qn__mutex_unlock(qn__mutex_t* mutex);
 qn_status_t qn__cond_init(qn__cond_t* cond);
 void qn__cond_deinit(qn__cond_t* cond);
@@ -22,6 +26,10 @@ void qn__cond_wait(qn__cond_t* cond, qn__mutex_t* mutex);
 bool qn__cond_wait_until(qn__cond_t* cond, qn__mutex_t* mutex, int64_t deadline_ns);
 void qn__cond_signal(qn__cond_t* cond);
 void qn__cond_broadcast(qn__cond_t* cond);
+// Starts at 0. Owns nothing, so it needs no end.
+void qn__sem_init(qn__sem_t* sem);
+void qn__sem_post(qn__sem_t* sem);
+void qn__sem_wait(qn__sem_t* sem);
 
 // Starts a joinable thread named `name` (at most 15 characters) with all signals blocked.
 // `stack_bytes` 0: the default.
@@ -41,6 +49,18 @@ static inline int64_t qn__after(int64_t now_ns, int64_t amount_ns) {
 int qn__available_cores(void);
 // Returns the number of CPUs in the calling thread's affinity mask; 0: unknown.
 int qn__affinity_cores(void);
+// The first 1024 CPUs, a bit each.
+typedef struct qn__cores {
+  uint64_t bits[16];
+} qn__cores_t;
+// Reads the calling thread's affinity mask. Returns false if the machine has more CPUs.
+bool qn__cores_read(qn__cores_t* out);
+// Sets the affinity mask of the calling thread. Returns false if the system refuses it.
+bool qn__cores_use(const qn__cores_t* cores);
+// Keeps `thread` away from the CPU that the calling thread runs on: sets its affinity mask to the
+// other ones of `cores`. Returns false, and changes nothing, if there is no other or the system
+// refuses it.
+bool qn__cores_keep_away(pthread_t thread, const qn__cores_t* cores);
 // Returns the quota of the process's control group in whole CPUs, rounded up; 0: none.
 int qn__quota_cores(void);
 

@@ -1,7 +1,7 @@
 // devices/cpu/cpu.h: the parts of the CPU device that the engine calls directly, past the device
 // table. A call on the default stream then costs no more than filling a table on the stack.
 //
-// Read next: pool.c (threads), stream.c (queues), executable.c (loaded code).
+// Read next: pool.c (threads), parallel.c (loops), stream.c (queues), executable.c (loaded code).
 #ifndef QUERN_DEVICES_CPU_CPU_H_
 #define QUERN_DEVICES_CPU_CPU_H_
 

@@ -2,6 +2,8 @@
 #ifndef QUERN_DEVICES_CPU_POOL_H_
 #define QUERN_DEVICES_CPU_POOL_H_
 
+#include <stdatomic.h>
+
 #include "base/base.h"
 #include "devices/cpu/cpu.h"
 
@@ -17,11 +19,16 @@ struct qn__cpu_task {
 
 // Returns the core budget of the calling thread, at least 1.
 int32_t qn__cpu_core_budget(void);
-// Queues a task for one worker and does not wait for it. Errors: UNAVAILABLE when no worker can be
+// Allows the pool to have so many workers, if it has fewer. Returns false if there is no pool.
+bool qn__cpu_pool_allow(int32_t worker_count);
+// Queues a task for `helper_limit` workers and does not wait for them. Returns false when no worker
+// can be started; the task is then not queued.
+bool qn__cpu_pool_queue(qn__cpu_task_t* task);
+// The same for one worker. Errors: UNAVAILABLE when no worker can be
 // started; the task is then not queued.
 qn_status_t qn__cpu_pool_post(qn__cpu_task_t* task);
-// Takes a posted task off the list, so that the caller may run it. Returns false when a worker has
-// it already.
+// Takes a task off the list: no more workers join, and the caller may run it. Returns false when as
+// many workers as the limit have it already.
 bool qn__cpu_pool_take(qn__cpu_task_t* task);
 // The pool's workers; those that are neither spinning nor sleeping run tasks.
 typedef struct qn__cpu_workers {
@@ -30,6 +37,9 @@ typedef struct qn__cpu_workers {
   int32_t sleeping_count;
 } qn__cpu_workers_t;
 qn__cpu_workers_t qn__cpu_pool_workers(void);
+// Spins until the word differs from `old`, until a time (qn__now_ns), or until other threads want
+// the core. Returns false if it is time to sleep.
+bool qn__cpu_spin_while(const _Atomic uint32_t* word, uint32_t old, int64_t end_ns);
 // Runs a parallel loop: the `parallel` of qn_cpu_env_t.
 int32_t qn__cpu_parallel(const qn_cpu_env_t* env, qn_cpu_body_t body, void* closure, int64_t count,
                          int64_t grain);

@@ -195,6 +195,40 @@ static void threads_meet(void** state) {
   assert_true(qn__wall_ns() > INT64_C(1600000000000000000));
 }
 
+static void* await_post(void* sem) {
+  qn__sem_wait(sem);
+  return qn__affinity_cores() == 1 ? sem : NULL;
+}
+
+static void threads_keep_away(void** state) {
+  (void)state;
+  qn__cores_t cores, one = {{0}}, two = {{0}};
+  if (!qn__cores_read(&cores) || qn__affinity_cores() < 2) skip();
+  int found = 0;
+  for (size_t i = 0; found < 2; i++) {
+    uint64_t bit = cores.bits[i / 64] & UINT64_C(1) << i % 64;
+    if (found == 0) one.bits[i / 64] |= bit;
+    two.bits[i / 64] |= bit;
+    found += bit != 0;
+  }
+  assert_true(qn__cores_use(&two));
+  for (int round = 0; round < 2; round++) {
+    pthread_t thread;
+    qn__sem_t sem;
+    qn__sem_init(&sem);
+    assert_true(qn_ok(qn__thread_start(&thread, "test", 0, await_post, &sem)));
+    // There is another core of two, but none of one.
+    if (round == 1) assert_true(qn__cores_use(&one));
+    assert_int_equal(qn__cores_keep_away(thread, round == 0 ? &two : &one), round == 0);
+    assert_true(qn__cores_use(&two));
+    qn__sem_post(&sem);
+    void* result;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_int_equal(result != NULL, round == 0);
+  }
+  assert_true(qn__cores_use(&cores));
+}
+
 static char last_message[64];
 static int message_count;
 static void remember(void* self, qn_log_level_t level, const char* message) {
@@ -285,7 +319,8 @@ int main(void) {
       cmocka_unit_test(reads_whole_files),         cmocka_unit_test(names_what_cannot_be_read),
       cmocka_unit_test(file_faults_are_clean),     cmocka_unit_test(writes_raise_no_signal),
       cmocka_unit_test(makes_directories),         cmocka_unit_test(threads_meet),
-      cmocka_unit_test(the_log_is_off_by_default), cmocka_unit_test(empty_variables_are_unset),
+      cmocka_unit_test(threads_keep_away),         cmocka_unit_test(the_log_is_off_by_default),
+      cmocka_unit_test(empty_variables_are_unset),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -182,6 +182,64 @@ static void test_idle_workers_sleep(void** state) {
   }
 }
 
+// ---- workers and cores
+
+// What a worker does with its share of a loop. The caller's share ends after the worker's began.
+typedef struct share {
+  pthread_t caller;
+  bool is_narrowing;
+  _Atomic bool has_begun, has_ended;
+  int core_count;  // of the worker
+} share_t;
+
+static int32_t run_share(const qn_cpu_env_t* env, void* closure, int64_t begin, int64_t end) {
+  (void)env;
+  (void)begin;
+  (void)end;
+  share_t* share = closure;
+  if (pthread_equal(pthread_self(), share->caller)) {
+    while (!share->has_begun) (void)sched_yield();
+    return 0;
+  }
+  if (share->has_begun) return 0;
+  qn__cores_t cores;
+  int32_t failed = !qn__cores_read(&cores);
+  share->core_count = qn__affinity_cores();
+  share->has_begun = true;
+  usleep(20000);  // the caller falls asleep
+  if (share->is_narrowing) {
+    qn__cores_t one = {{0}};
+    size_t i = 0;
+    while (cores.bits[i] == 0) i++;
+    one.bits[i] = cores.bits[i] & (~cores.bits[i] + 1);
+    failed |= !qn__cores_use(&one);
+  }
+  share->has_ended = true;
+  return failed;
+}
+
+// A worker that sleeps is kept away from its waker's core only until it is awake, and then has the
+// cores of its waker, whatever it had before. A loop does not end before its workers.
+static void test_workers_have_their_wakers_cores(void** state) {
+  (void)state;
+  if (qn_cpu_core_count() < 2) skip();
+  for (int round = 0; round < 6; round++) {
+    qn__cpu_workers_t workers = qn__cpu_pool_workers();
+    while (workers.sleeping_count != workers.count) {
+      usleep(1000);
+      workers = qn__cpu_pool_workers();
+    }
+    share_t share = {.caller = pthread_self(), .is_narrowing = round % 2 == 0};
+    qn__cpu_call_t call;
+    qn__cpu_call_init(&call);
+    qn_cpu_set_core_budget(2);
+    assert_int_equal(call.env.functions->parallel(&call.env, run_share, &share, 1000, 1), 0);
+    qn_cpu_set_core_budget(0);
+    assert_true(share.has_ended);
+    assert_int_equal(share.core_count, qn__affinity_cores());
+  }
+}
+
 // ---- code
 
 #if defined(__x86_64__)
@@ -528,6 +586,7 @@ int main(void) {
       cmocka_unit_test(test_host_parallel_for),
       cmocka_unit_test(test_idle_workers_sleep),
       cmocka_unit_test(test_many_callers),
+      cmocka_unit_test(test_workers_have_their_wakers_cores),
 #if defined(__x86_64__)
       cmocka_unit_test(test_code_pool),
       cmocka_unit_test(test_code_survives_fork),
