@@ -97,6 +97,15 @@ typedef struct qn_compile_request {
   // times, and stages on several threads may overlap. NULL: not called.
   void (*on_stage)(void* self, qn_compile_stage_t stage, int64_t duration_ns);
   void* on_stage_self;  // passed to on_stage
+  // Runs `run(arg, i)` for each i below `count`, on the calling thread and on idle compile threads
+  // of the engine, begun in rising order, and returns when all have ended. After an error it begins
+  // no more of them. Returns the error of the least i, which is the same for any number of threads.
+  // The bytes of the artifact must not depend on that number either. `run` is called by several
+  // threads at once, each i once; it may not call run_parallel. Errors: those of `run`; CANCELLED
+  // in a child of fork that `run` made. NULL: the generator runs them in turn.
+  qn_status_t (*run_parallel)(void* self, size_t count, qn_status_t (*run)(void* arg, size_t index),
+                              void* arg);
+  void* run_parallel_self;  // passed to run_parallel
 } qn_compile_request_t;
 
 // The table of a generator. `emit` may be NULL.

@@ -344,6 +344,13 @@ static void on_stage(void* self, qn_compile_stage_t stage, int64_t duration_ns) 
   (void)qn__watch_end(task->engine->watch, timed, qn__now_ns() - duration_ns, task->name);
 }
 
+// Lends the generator the threads of the pool.
+static qn_status_t run_parallel(void* self, size_t count,
+                                qn_status_t (*run)(void* arg, size_t index), void* arg) {
+  const qn__lookup_task_t* task = self;
+  return qn__pool_run_parallel(&task->engine->pool, &task->pool_task, count, run, arg);
+}
+
 static qn__lookup_state_t compile(qn__lookup_task_t* task) {
   qn_engine_t* engine = task->engine;
   char identity[256];
@@ -361,6 +368,8 @@ static qn__lookup_state_t compile(qn__lookup_task_t* task) {
   qn_compile_request_t request = qn__compile_request(&task->request);
   request.on_stage = on_stage;
   request.on_stage_self = task;
+  request.run_parallel = run_parallel;
+  request.run_parallel_self = task;
   qn_lookup_info_t* info = &task->result.info;
   start_ns = qn__now_ns();
   status = qn__artifact_compile(task->codegen, task->codegen_self, &request, &task->compiled);

@@ -10,7 +10,7 @@
 //     queued, wait for the clock, or have lent their slot; these find the pool stopping.
 //  5. A child of fork touches nothing of its parent's queues or threads. The owners of the tasks
 //     forget them, too (in_flight.c).
-#include "jit/engine/pool.h"
+#include "jit/engine/pool_inner.h"
 
 #include "base/alloc.h"
 
@@ -83,7 +83,7 @@ static void at_exit(void* self, int64_t deadline_ns) {
 
 // --------------------------------------------------------------------------------------- queue
 
-static void enqueue(qn__pool_t* pool, qn__task_t* task) {
+void qn__pool_enqueue(qn__pool_t* pool, qn__task_t* task) {
   qn__pool_queue_t* queue = &pool->queues[task->queue];
   qn__task_t** at = &queue->first;
   if (queue->last && queue->last->priority >= task->priority) {
@@ -98,7 +98,7 @@ static void enqueue(qn__pool_t* pool, qn__task_t* task) {
   queue->queued_count++;
 }
 
-static void unlink_task(qn__pool_t* pool, qn__task_t* task) {
+void qn__pool_unlink(qn__pool_t* pool, qn__task_t* task) {
   qn__pool_queue_t* queue = &pool->queues[task->queue];
   assert(task->is_queued);
   qn__task_t* previous = NULL;
@@ -128,7 +128,7 @@ static qn__task_t* take(qn__pool_t* pool) {
     qn__pool_queue_t* queue = &pool->queues[id];
     if (!queue->first || free_slots(pool, id) == 0) continue;
     qn__task_t* task = queue->first;
-    unlink_task(pool, task);
+    qn__pool_unlink(pool, task);
     queue->running_count++;
     assert(qn__pool_check(pool));
     return task;
@@ -138,8 +138,7 @@ static qn__task_t* take(qn__pool_t* pool) {
 
 static void* work(void* arg);
 
-// Wakes or starts a thread if more tasks can run than threads are idle.
-static void wake(qn__pool_t* pool) {
+void qn__pool_wake(qn__pool_t* pool) {
   uint32_t runnable = 0;
   for (int id = 0; id < QN__QUEUE_COUNT; id++) {
     uint32_t queued = pool->queues[id].queued_count;
@@ -176,7 +175,7 @@ static void* work(void* arg) {
       pool->idle_count--;
       continue;
     }
-    wake(pool);
+    qn__pool_wake(pool);
     qn__queue_id_t id = task->queue;
     qn__mutex_unlock(&pool->mutex);
     task->run(task);
@@ -238,12 +237,12 @@ bool qn__pool_submit(qn__pool_t* pool, qn__task_t* task) {
   bool is_queued = !pool->is_stopping && !pool->is_exiting;
   assert(!task->is_queued);
   if (is_queued) {
-    enqueue(pool, task);
-    wake(pool);
+    qn__pool_enqueue(pool, task);
+    qn__pool_wake(pool);
     assert(qn__pool_check(pool));
     uint32_t watching = pool->queues[QN__QUEUE_TIMER].running_count;
     if (pool->thread_count == (task->queue == QN__QUEUE_TIMER ? 0 : watching)) {
-      unlink_task(pool, task);
+      qn__pool_unlink(pool, task);
       is_queued = false;
     }
   }
@@ -255,9 +254,9 @@ void qn__pool_raise(qn__pool_t* pool, qn__task_t* task, int32_t priority) {
   qn__mutex_lock(&pool->mutex);
   if (task->priority < priority) {
     bool is_queued = task->is_queued;
-    if (is_queued) unlink_task(pool, task);
+    if (is_queued) qn__pool_unlink(pool, task);
     task->priority = priority;
-    if (is_queued) enqueue(pool, task);
+    if (is_queued) qn__pool_enqueue(pool, task);
     assert(qn__pool_check(pool));
   }
   qn__mutex_unlock(&pool->mutex);
@@ -266,7 +265,7 @@ void qn__pool_raise(qn__pool_t* pool, qn__task_t* task, int32_t priority) {
 bool qn__pool_withdraw(qn__pool_t* pool, qn__task_t* task) {
   qn__mutex_lock(&pool->mutex);
   bool was_queued = task->is_queued;
-  if (was_queued) unlink_task(pool, task);
+  if (was_queued) qn__pool_unlink(pool, task);
   assert(qn__pool_check(pool));
   qn__mutex_unlock(&pool->mutex);
   return was_queued;
@@ -280,7 +279,7 @@ bool qn__pool_lend(qn__pool_t* pool) {
     pool->lent_count++;
     queue->running_count--;
     if (pool->returning_count) qn__cond_broadcast(&pool->slot);
-    wake(pool);
+    qn__pool_wake(pool);
   }
   qn__mutex_unlock(&pool->mutex);
   return is_lent;
@@ -311,7 +310,7 @@ bool qn__pool_stop(qn__pool_t* pool, int64_t grace_ns) {
   for (int id = 0; id < QN__QUEUE_COUNT; id++) {
     while (pool->queues[id].last) {
       qn__task_t* task = pool->queues[id].first;
-      unlink_task(pool, task);
+      qn__pool_unlink(pool, task);
       task->next = dropped;
       dropped = task;
     }

@@ -53,7 +53,7 @@ typedef struct qn__pool {
   qn__pool_owner_t owner;
   qn__mutex_t mutex;
   qn__cond_t work;   // for threads that are idle
-  qn__cond_t slot;   // for tasks that want their slot back, or sleep
+  qn__cond_t slot;   // for tasks that want their slot back, wait for helpers, or sleep
   qn__cond_t ended;  // for the stop
   qn__pool_queue_t queues[QN__QUEUE_COUNT];
   pthread_t threads[QN__POOL_MAX_THREADS];
@@ -81,6 +81,15 @@ bool qn__pool_withdraw(qn__pool_t* pool, qn__task_t* task);
 // processor. False: too many are lent already. Taking it back goes before queued tasks.
 bool qn__pool_lend(qn__pool_t* pool);
 void qn__pool_take_back(qn__pool_t* pool);
+
+// Runs `run(arg, i)` for each i below `count`, begun in rising order, and returns when all have
+// ended. The calling thread takes part, and as many compute tasks as there are slots besides its
+// own. They queue after others of the leader's priority, for one index each, so that they never
+// delay another compile for longer. `leader` is the task of the calling compile. Errors: that of
+// the least index that failed, after which none is begun; CANCELLED in a child of fork that `run`
+// made. (parallel.c)
+qn_status_t qn__pool_run_parallel(qn__pool_t* pool, const qn__task_t* leader, size_t count,
+                                  qn_status_t (*run)(void* arg, size_t index), void* arg);
 
 // Drops queued tasks and waits at most `grace_ns` for running ones. False if threads are left: each
 // releases the owner when it ends.
