@@ -90,7 +90,7 @@ static qn_status_t emit(work_t* work) {
       .machine = work->machine,
       .tune = tune,
       .vector_bytes = qn__target_vector_bytes(work->target),
-      .has_fma = !is_x86 || has_feature(work, "fma"),
+      .has_fma = qn__target_has_fma(work->target),
       .has_round = !is_x86 || has_feature(work, "sse4.1"),
       .has_f16c = !is_x86 || has_feature(work, "f16c"),
       .has_avx2 = is_x86 && has_feature(work, "avx2"),
@@ -99,7 +99,8 @@ static qn_status_t emit(work_t* work) {
       .is_fast_tier = work->way == WAY_FAST,
       .is_scalar_only = work->way == WAY_SCALAR_O2,
   };
-  QN_TRY(qn__emit_module(&work->body, &options, &work->arena, &work->emitted));
+  QN_TRY(qn__emit_module(work->body.first, work->body.function_count, &options, &work->arena,
+                         &work->emitted));
   if (work->way != WAY_SCALAR_O2) return QN_OK;
   license_sums(work->emitted.module);
   forbid_calls(work->emitted.module);

@@ -91,6 +91,11 @@ bool qn__target_has_masked_memory(const qn_target_t* target) {
          qn__features_has(target->arch, target->features, "avx512vl");
 }
 
+bool qn__target_has_fma(const qn_target_t* target) {
+  return target->arch && (strcmp(target->arch->name, "x86_64") != 0 ||
+                          qn__features_has(target->arch, target->features, "fma"));
+}
+
 const char* qn__target_isa_json(const qn_target_t* target) {
   return target->isa_json;
 }

@@ -161,6 +161,8 @@ qn__target_value_t* qn__target_value(const qn_target_t* target, const char* name
 uint32_t qn__target_vector_bytes(const qn_target_t* target);
 // True when masked loads and stores of every element size are single instructions.
 bool qn__target_has_masked_memory(const qn_target_t* target);
+// True when fused multiply-add is an instruction.
+bool qn__target_has_fma(const qn_target_t* target);
 // Returns the ISA options in canonical JSON: what an artifact needs.
 const char* qn__target_isa_json(const qn_target_t* target);
 // Checks that this machine has what `isa_json` (from qn__target_isa_json) names. Costs about a

@@ -2,76 +2,54 @@
 //
 // Stages, and the forms that can be written after them: decode, verify and passes ("ir"), LLVM code
 // ("llvm-raw"), LLVM's passes ("llvm"), code generation ("asm", "obj"), linking ("image").
-// Objects that only our code uses (arena, body, buffers) live in the job, so that they are freed
-// even if LLVM fails fatally in between (guard.h).
+// An artifact is compiled on several threads: the passes function by function, the stages of LLVM
+// unit by unit (unit.h). Units are position independent and refer to nothing outside themselves, so
+// their images follow one another in the payload. The forms before "image" are of one unit, because
+// their texts cannot be joined.
 #include "jit/llvm/compile.h"
 
-#include <llvm-c/Analysis.h>
 #include <llvm-c/Core.h>
-#include <stdio.h>
 
+#include "base/alloc.h"
 #include "base/struct_size.h"
 #include "ir/encode.h"
 #include "ir/passes/passes.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "jit/identity/artifact_make.h"
+#include "jit/identity/run_parallel.h"
 #include "jit/identity/stage.h"
-#include "jit/llvm/emit.h"
-#include "jit/llvm/guard.h"
-#include "jit/llvm/image.h"
+#include "jit/llvm/unit.h"
 #include "target/target.h"
 
-typedef enum form {
-  FORM_IR,
-  FORM_LLVM_RAW,
-  FORM_LLVM,
-  FORM_ASM,
-  FORM_OBJ,
-  FORM_IMAGE,
-  FORM_COUNT
-} form_t;
-
-static const char* const form_texts[FORM_COUNT] = {
-    [FORM_IR] = "ir",   [FORM_LLVM_RAW] = "llvm-raw", [FORM_LLVM] = "llvm",
-    [FORM_ASM] = "asm", [FORM_OBJ] = "obj",           [FORM_IMAGE] = "image",
+static const char* const form_texts[QN__LLVM_FORM_COUNT] = {
+    [QN__LLVM_FORM_IR] = "ir",   [QN__LLVM_FORM_RAW] = "llvm-raw", [QN__LLVM_FORM_LLVM] = "llvm",
+    [QN__LLVM_FORM_ASM] = "asm", [QN__LLVM_FORM_OBJ] = "obj",      [QN__LLVM_FORM_IMAGE] = "image",
 };
 
 typedef struct job {
   qn_allocator_t allocator;
   qn_compile_request_t request;
-  form_t form;  // the last stage
   qn_target_t* target;
+  qn__pass_options_t pass_options;
   qn__arena_t arena;
   qn__ir_body_t body;
   bool has_body;
-  qn__llvm_worker_t* worker;
-  LLVMContextRef context;
-  LLVMTargetMachineRef machine;
-  qn__llvm_emit_result_t emitted;
-  LLVMMemoryBufferRef file;
-  qn__llvm_image_t image;
-  bool is_abandoned;     // LLVM failed fatally: its objects must not be disposed of
-  char diagnostic[256];  // LLVM's first error; "" for none
-  int64_t stage_start_ns;
+  // Each function in a body of its own during the passes: its new nodes are in that one's arena.
+  qn__ir_body_t* functions;
+  qn__llvm_unit_options_t unit_options;
+  qn__llvm_unit_t* units;
+  size_t unit_count;
+  // The joined images and their symbols.
+  qn__buffer_t payload;
+  qn__buffer_t metadata;
 } job_t;
 
 // ------------------------------------------------------------------------------------ stages
 
-static void end_stage(job_t* job, qn_compile_stage_t stage) {
-  qn__stage_end(&job->request, stage, &job->stage_start_ns);
-}
-
-static bool has_feature(const job_t* job, const char* name) {
-  return qn__features_has(job->target->arch, job->target->features, name);
-}
-
-static bool has_fma(const job_t* job) {
-  return strcmp(job->target->arch->name, "x86_64") != 0 || has_feature(job, "fma");
-}
-
-static qn_status_t prepare_body(job_t* job) {
+static qn_status_t decode(job_t* job) {
   const qn_compile_request_t* request = &job->request;
+  int64_t start_ns = qn__now_ns();
   QN_TRY(qn__target_parse(qn__str(request->target_json), job->allocator, &job->target));
   if (job->target->kind->id != QN__KIND_CPU) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -82,111 +60,98 @@ static qn_status_t prepare_body(job_t* job) {
   QN_TRY(qn__body_decode(bytes, job->allocator, &job->body));
   job->has_body = true;
   QN_TRY(qn__body_verify_status(&job->body, "the module"));
-  end_stage(job, QN_COMPILE_DECODE);
+  qn__stage_end(request, QN_COMPILE_DECODE, &start_ns);
+  return QN_OK;
+}
+
+static void set_pass_options(job_t* job) {
   int64_t warp_size = 0, l1_bytes = 0, l2_bytes = 0;
   (void)qn_target_get_int(job->target, "warp_size", &warp_size);
   (void)qn_target_get_int(job->target, "l1_cache_bytes", &l1_bytes);
   (void)qn_target_get_int(job->target, "l2_cache_bytes", &l2_bytes);
-  qn__pass_options_t options = {
+  job->pass_options = (qn__pass_options_t){
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_masked_memory = qn__target_has_masked_memory(job->target),
-      .has_fma = has_fma(job),
+      .has_fma = qn__target_has_fma(job->target),
       .dots = qn__emit_dot_ops(qn__emit_dot_rows(job->target)),
       .has_exact_dots = strcmp(job->target->arch->name, "x86_64") == 0,
-      .has_blocks = request->tier == QN_TIER_FULL,
+      .has_blocks = job->request.tier == QN_TIER_FULL,
       .l1_bytes = (uint32_t)l1_bytes,
       .l2_bytes = (uint32_t)l2_bytes,
-      .is_checked = request->is_checked,
+      .is_checked = job->request.is_checked,
       .warp_size = (uint32_t)warp_size,
   };
-  QN_TRY(qn__passes_run_cpu(&job->body, &options));
-  end_stage(job, QN_COMPILE_PASSES);
+}
+
+static qn_status_t run_passes_on(void* arg, size_t index) {
+  job_t* job = arg;
+  int64_t start_ns = qn__now_ns();
+  QN_TRY(qn__passes_run_cpu(&job->functions[index], &job->pass_options));
+  qn__stage_end(&job->request, QN_COMPILE_PASSES, &start_ns);
   return QN_OK;
 }
 
-static void on_diagnostic(LLVMDiagnosticInfoRef info, void* self) {
-  job_t* job = self;
-  if (LLVMGetDiagInfoSeverity(info) != LLVMDSError || job->diagnostic[0]) return;
-  char* text = LLVMGetDiagInfoDescription(info);
-  (void)snprintf(job->diagnostic, sizeof job->diagnostic, "%s", text);
-  LLVMDisposeMessage(text);
-}
-
-static qn_status_t check_diagnostic(const job_t* job) {
-  if (!job->diagnostic[0]) return QN_OK;
-  return qn_status_make(QN_STATUS_UNSUPPORTED, "LLVM cannot make code: %s", job->diagnostic);
-}
-
-static qn_status_t make_module(job_t* job) {
-  bool is_x86 = strcmp(job->target->arch->name, "x86_64") == 0;
-  const char* tune = "";
-  (void)qn_target_get_string(job->target, "tune", &tune);
-  qn__llvm_emit_options_t options = {
-      .context = job->context,
-      .machine = job->machine,
-      .tune = tune,
-      .vector_bytes = qn__target_vector_bytes(job->target),
-      .has_fma = has_fma(job),
-      .has_round = !is_x86 || has_feature(job, "sse4.1"),
-      .has_f16c = !is_x86 || has_feature(job, "f16c"),
-      .has_avx2 = is_x86 && has_feature(job, "avx2"),
-      .dot_rows = qn__emit_dot_rows(job->target),
-      .has_avx512 = is_x86 && has_feature(job, "avx512bw") && has_feature(job, "avx512dq") &&
-                    has_feature(job, "avx512vl"),
-      .is_checked = job->request.is_checked,
-      .is_fast_tier = job->request.tier == QN_TIER_FAST,
-  };
-  QN_TRY(qn__emit_module(&job->body, &options, &job->arena, &job->emitted));
-#ifndef NDEBUG
-  char* message = NULL;
-  bool is_bad = LLVMVerifyModule(job->emitted.module, LLVMReturnStatusAction, &message);
-  qn_status_t status =
-      is_bad ? qn_status_make(QN_STATUS_INTERNAL, "the emitted code is not valid: %s", message)
-             : QN_OK;
-  LLVMDisposeMessage(message);
+// Runs the passes on each function. The body has all functions again afterwards, also after an
+// error.
+static qn_status_t run_passes(job_t* job) {
+  size_t count = job->body.function_count;
+  job->functions = qn__arena_alloc_array(&job->arena, count + 1, sizeof *job->functions);
+  if (!job->functions) return qn__out_of_memory("a module");
+  qn__ir_func_t* function = job->body.first;
+  for (size_t i = 0; i < count; ++i) {
+    qn__ir_func_t* next = function->next;
+    qn__body_init(&job->functions[i], job->allocator);
+    function->next = NULL;
+    qn__body_append(&job->functions[i], function);
+    function = next;
+  }
+  qn_status_t status = qn__run_parallel(&job->request, count, run_passes_on, job);
+  for (size_t i = 0; i + 1 < count; ++i) {
+    job->functions[i].first->next = job->functions[i + 1].first;
+  }
   return status;
-#else
-  return QN_OK;
-#endif
 }
 
-static qn_status_t link_image(job_t* job) {
-  size_t count = job->emitted.function_count;
-  const char** entries = qn__arena_alloc_array(&job->arena, count + 1, sizeof *entries);
-  if (!entries) return qn__out_of_memory("an image");
-  for (size_t i = 0; i < count; ++i) entries[i] = job->emitted.functions[i].name;
-  qn_span_t object = {(const uint8_t*)LLVMGetBufferStart(job->file), LLVMGetBufferSize(job->file)};
-  return qn__llvm_image_link(job->worker, object, entries, count, &job->arena, &job->image);
+static qn_status_t run_unit(void* arg, size_t index) {
+  job_t* job = arg;
+  return qn__llvm_unit_run(&job->units[index], &job->unit_options);
 }
 
-// Runs the stages that use LLVM, up to the requested form.
-static qn_status_t run_llvm(void* self) {
-  job_t* job = self;
-  QN_TRY(qn__llvm_worker_machine(job->worker, job->target, job->request.tier, &job->machine));
-  job->context = LLVMContextCreate();
-  LLVMContextSetDiagnosticHandler(job->context, on_diagnostic, job);
-  QN_TRY(make_module(job));
-  end_stage(job, QN_COMPILE_EMIT);
-  if (job->form == FORM_LLVM_RAW) return QN_OK;
-  QN_TRY(qn__llvm_optimize(job->emitted.module, job->machine, job->request.tier));
-  QN_TRY(check_diagnostic(job));
-  end_stage(job, QN_COMPILE_OPTIMIZE);
-  if (job->form == FORM_LLVM) return QN_OK;
-  LLVMCodeGenFileType type = job->form == FORM_ASM ? LLVMAssemblyFile : LLVMObjectFile;
-  QN_TRY(qn__llvm_image_emit_file(job->emitted.module, job->machine, type, &job->file));
-  QN_TRY(check_diagnostic(job));
-  end_stage(job, QN_COMPILE_CODEGEN);
-  if (job->form != FORM_IMAGE) return QN_OK;
-  QN_TRY(link_image(job));
-  end_stage(job, QN_COMPILE_LINK);
-  return QN_OK;
+static qn_status_t run_units(job_t* job) {
+  size_t count = job->body.function_count;
+  job->units = qn__arena_alloc_array(&job->arena, count + 1, sizeof *job->units);
+  if (!job->units) return qn__out_of_memory("a module");
+  if (job->unit_options.form == QN__LLVM_FORM_IMAGE) {
+    job->unit_count = qn__llvm_unit_split(&job->body, job->units);
+  } else {
+    job->unit_count = 1;
+    job->units[0].first = job->body.first;
+    job->units[0].function_count = count;
+  }
+  return qn__run_parallel(&job->request, job->unit_count, run_unit, job);
+}
+
+// Joins the images of the units. Their offsets become those in the payload.
+static qn_status_t join_units(job_t* job) {
+  size_t symbol_count = 0;
+  for (size_t i = 0; i < job->unit_count; ++i) symbol_count += job->units[i].image.symbol_count;
+  qn__buffer_varint(&job->metadata, symbol_count);
+  for (size_t i = 0; i < job->unit_count; ++i) {
+    const qn__llvm_unit_t* unit = &job->units[i];
+    uint64_t base = qn__llvm_image_append(&unit->image, &job->payload);
+    qn__llvm_image_write_symbols(&unit->image, base, &job->metadata);
+    for (size_t k = 0; k < unit->function_count; ++k) unit->image.offsets[k] += base;
+  }
+  QN_TRY(qn__buffer_status(&job->payload, "an image"));
+  return qn__buffer_status(&job->metadata, "the symbols of an image");
 }
 
 // ------------------------------------------------------------------------------------ results
 
 static qn_status_t write_form(const job_t* job, qn_sink_t sink) {
-  switch (job->form) {
-    case FORM_IR: {
+  const qn__llvm_unit_t* unit = job->units;
+  switch (job->unit_options.form) {
+    case QN__LLVM_FORM_IR: {
       qn__buffer_t text;
       qn__buffer_init(&text, job->allocator);
       qn__text_print(&job->body, &text);
@@ -195,77 +160,89 @@ static qn_status_t write_form(const job_t* job, qn_sink_t sink) {
       qn__buffer_deinit(&text);
       return status;
     }
-    case FORM_LLVM_RAW:
-    case FORM_LLVM: {
-      char* text = LLVMPrintModuleToString(job->emitted.module);
+    case QN__LLVM_FORM_RAW:
+    case QN__LLVM_FORM_LLVM: {
+      char* text = LLVMPrintModuleToString(unit->emitted.module);
       qn_status_t status = sink.write(sink.self, text, strlen(text));
       LLVMDisposeMessage(text);
       return status;
     }
-    case FORM_ASM:
-    case FORM_OBJ:
-      return sink.write(sink.self, LLVMGetBufferStart(job->file), LLVMGetBufferSize(job->file));
-    case FORM_IMAGE:
-    case FORM_COUNT:
+    case QN__LLVM_FORM_ASM:
+    case QN__LLVM_FORM_OBJ:
+      return sink.write(sink.self, LLVMGetBufferStart(unit->file), LLVMGetBufferSize(unit->file));
+    case QN__LLVM_FORM_IMAGE:
+    case QN__LLVM_FORM_COUNT:
       break;
   }
-  return sink.write(sink.self, job->image.bytes.data, job->image.bytes.size);
+  return sink.write(sink.self, job->payload.data, job->payload.size);
 }
 
 static qn_status_t make_artifact(job_t* job, qn_artifact_t** out_artifact) {
-  size_t count = job->emitted.function_count;
+  size_t count = job->body.function_count;
   qn_artifact_function_t* functions =
       qn__arena_alloc_array(&job->arena, count + 1, sizeof *functions);
   if (!functions) return qn__out_of_memory("an artifact");
-  for (size_t i = 0; i < count; ++i) {
-    const qn__llvm_emit_function_t* from = &job->emitted.functions[i];
-    functions[i] = (qn_artifact_function_t){
-        .name = from->name,
-        .code_offset = job->image.offsets[i],
-        .code_size_bytes = job->image.sizes[i],
-        .launch_count = from->launch_count,
-        .site_count = from->site_count,
-        .sites = from->sites,
-    };
+  qn_artifact_function_t* next = functions;
+  for (size_t i = 0; i < job->unit_count; ++i) {
+    const qn__llvm_unit_t* unit = &job->units[i];
+    for (size_t k = 0; k < unit->function_count; ++k) {
+      const qn__llvm_emit_function_t* from = &unit->emitted.functions[k];
+      *next++ = (qn_artifact_function_t){
+          .name = from->name,
+          .code_offset = unit->image.offsets[k],
+          .code_size_bytes = unit->image.sizes[k],
+          .launch_count = from->launch_count,
+          .site_count = from->site_count,
+          .sites = from->sites,
+      };
+    }
   }
+  assert(next == functions + count);
   qn__artifact_parts_t parts = {.format = "cpu-image-1",
                                 .isa = qn__target_isa_json(job->target),
                                 .function_count = count,
                                 .functions = functions,
-                                .payload = &job->image.bytes,
-                                .metadata = &job->image.symbols};
+                                .payload = &job->payload,
+                                .metadata = &job->metadata};
   return qn__artifact_make(job->allocator, &parts, out_artifact);
 }
 
 // ------------------------------------------------------------------------------------ jobs
 
 // Runs the stages up to `form`. Call end() afterwards, also after an error.
-static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, form_t form,
+static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, qn__llvm_form_t form,
                        job_t* job) {
   memset(job, 0, sizeof *job);
   job->allocator = llvm->allocator;
-  job->form = form;
   qn__arena_init(&job->arena, llvm->allocator);
-  qn__llvm_image_init(&job->image, llvm->allocator);
+  qn__buffer_init(&job->payload, llvm->allocator);
+  qn__buffer_init(&job->metadata, llvm->allocator);
   QN_STRUCT_READ(qn_compile_request_t, request, given);
   job->request = given;
-  job->stage_start_ns = qn__now_ns();
-  QN_TRY(prepare_body(job));
-  if (form == FORM_IR) return QN_OK;
-  QN_TRY(qn__llvm_worker_take(&llvm->pool, &job->worker));
-  return qn__llvm_guard_run(run_llvm, job, &job->is_abandoned);
+  QN_TRY(decode(job));
+  set_pass_options(job);
+  QN_TRY(run_passes(job));
+  if (form == QN__LLVM_FORM_IR) return QN_OK;
+  job->unit_options = (qn__llvm_unit_options_t){
+      .allocator = llvm->allocator,
+      .pool = &llvm->pool,
+      .request = &job->request,
+      .target = job->target,
+      .form = form,
+  };
+  QN_TRY(run_units(job));
+  return form == QN__LLVM_FORM_IMAGE ? join_units(job) : QN_OK;
 }
 
-static void end(qn__llvm_t* llvm, job_t* job) {
-  if (!job->is_abandoned) {
-    if (job->file) LLVMDisposeMemoryBuffer(job->file);
-    if (job->emitted.module) LLVMDisposeModule(job->emitted.module);
-    if (job->context) LLVMContextDispose(job->context);
+static void end(job_t* job) {
+  for (size_t i = 0; i < job->unit_count; ++i) qn__llvm_unit_end(&job->units[i]);
+  for (size_t i = 0; job->functions && i < job->body.function_count; ++i) {
+    qn__body_deinit(&job->functions[i]);
   }
-  if (job->worker) qn__llvm_worker_give_back(&llvm->pool, job->worker, job->is_abandoned);
   if (job->has_body) qn__body_deinit(&job->body);
   qn_target_release(job->target);
-  qn__llvm_image_deinit(&job->image);
+  qn__buffer_deinit(&job->payload);
+  qn__buffer_deinit(&job->metadata);
   qn__arena_deinit(&job->arena);
 }
 
@@ -273,17 +250,17 @@ qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* reque
                              qn_artifact_t** out_artifact) {
   *out_artifact = NULL;
   job_t job;
-  qn_status_t status = run(llvm, request, FORM_IMAGE, &job);
+  qn_status_t status = run(llvm, request, QN__LLVM_FORM_IMAGE, &job);
   if (qn_ok(status)) status = make_artifact(&job, out_artifact);
-  end(llvm, &job);
+  end(&job);
   return status;
 }
 
 qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request, const char* form,
                           qn_sink_t sink) {
-  form_t wanted = 0;
-  while (wanted < FORM_COUNT && strcmp(form, form_texts[wanted]) != 0) ++wanted;
-  if (wanted == FORM_COUNT) {
+  qn__llvm_form_t wanted = 0;
+  while (wanted < QN__LLVM_FORM_COUNT && strcmp(form, form_texts[wanted]) != 0) ++wanted;
+  if (wanted == QN__LLVM_FORM_COUNT) {
     return qn_status_make(QN_STATUS_NOT_FOUND,
                           "the llvm generator has no form '%.32s'; there are ir, llvm-raw, llvm, "
                           "asm, obj and image",
@@ -292,7 +269,7 @@ qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request,
   job_t job;
   qn_status_t status = run(llvm, request, wanted, &job);
   if (qn_ok(status)) status = write_form(&job, sink);
-  end(llvm, &job);
+  end(&job);
   return status;
 }
 

@@ -4,7 +4,7 @@
 // loops become functions that the CPU device runs over ranges. The module refers to nothing outside
 // itself: kernels reach everything else through the table of qn_cpu_env_t.
 // Not here: optimisation and linking (image.h).
-// Thread rule: one thread per context and per body, whose `user` fields are written.
+// Thread rule: one thread per context and per function, whose `user` fields are written.
 #ifndef QN_JIT_LLVM_EMIT_H_
 #define QN_JIT_LLVM_EMIT_H_
 
@@ -60,9 +60,11 @@ typedef struct qn__llvm_emit_result {
   const qn__llvm_emit_function_t* functions;  // these and their strings are in the arena
 } qn__llvm_emit_result_t;
 
-// Emits every function of `body`. Errors: UNSUPPORTED with the function and the construct that a
-// CPU does not have; OUT_OF_MEMORY. `out->module` is NULL on failure.
-qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__llvm_emit_options_t* options,
-                            qn__arena_t* arena, qn__llvm_emit_result_t* out);
+// Emits `function_count` functions of a body, from `first` on. Errors: UNSUPPORTED with the
+// function and the construct that a CPU does not have; OUT_OF_MEMORY. `out->module` is NULL on
+// failure.
+qn_status_t qn__emit_module(qn__ir_func_t* first, size_t function_count,
+                            const qn__llvm_emit_options_t* options, qn__arena_t* arena,
+                            qn__llvm_emit_result_t* out);
 
 #endif  // QN_JIT_LLVM_EMIT_H_

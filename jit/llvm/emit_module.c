@@ -213,12 +213,13 @@ static void init(qn__llvm_emit_t* e) {
   LLVMDisposeTargetData(layout);
 }
 
-qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__llvm_emit_options_t* options,
-                            qn__arena_t* arena, qn__llvm_emit_result_t* out) {
+qn_status_t qn__emit_module(qn__ir_func_t* first, size_t function_count,
+                            const qn__llvm_emit_options_t* options, qn__arena_t* arena,
+                            qn__llvm_emit_result_t* out) {
   *out = (qn__llvm_emit_result_t){.module = NULL};
   qn__llvm_emit_t* e = QN__ARENA_NEW(arena, qn__llvm_emit_t);
   qn__llvm_emit_function_t* functions =
-      qn__arena_alloc_array(arena, body->function_count + 1, sizeof *functions);
+      qn__arena_alloc_array(arena, function_count + 1, sizeof *functions);
   if (!e || !functions) return qn__out_of_memory("a module of kernels");
   e->options = options;
   e->arena = arena;
@@ -226,14 +227,14 @@ qn_status_t qn__emit_module(const qn__ir_body_t* body, const qn__llvm_emit_optio
   e->module = LLVMModuleCreateWithNameInContext("quern", e->context);
   init(e);
   qn_status_t status = QN_OK;
-  size_t count = 0;
-  for (qn__ir_func_t* f = body->first; f && qn_ok(status); f = f->next) {
-    status = emit_function(e, f, &functions[count++]);
+  qn__ir_func_t* function = first;
+  for (size_t i = 0; i < function_count && qn_ok(status); ++i, function = function->next) {
+    status = emit_function(e, function, &functions[i]);
   }
   if (!qn_ok(status)) {
     LLVMDisposeModule(e->module);
     return status;
   }
-  *out = (qn__llvm_emit_result_t){e->module, count, functions};
+  *out = (qn__llvm_emit_result_t){e->module, function_count, functions};
   return QN_OK;
 }

@@ -1,5 +1,5 @@
-// jit/llvm/image.c: runs LLVM's passes and code generation, links the object, and writes the table
-// of its functions for profilers and debuggers.
+// jit/llvm/image.c: runs LLVM's passes and code generation, links the object, and lists its
+// functions for profilers and debuggers.
 #include "jit/llvm/image.h"
 
 #include <llvm-c/Core.h>
@@ -13,12 +13,10 @@
 void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator) {
   memset(image, 0, sizeof *image);
   qn__buffer_init(&image->bytes, allocator);
-  qn__buffer_init(&image->symbols, allocator);
 }
 
 void qn__llvm_image_deinit(qn__llvm_image_t* image) {
   qn__buffer_deinit(&image->bytes);
-  qn__buffer_deinit(&image->symbols);
 }
 
 qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef machine,
@@ -80,25 +78,44 @@ static const qn__llvm_object_symbol_t* find(const qn__llvm_object_t* object, con
   return NULL;
 }
 
-// Writes the functions of the first entry's section. That entry gives the section's offset.
-static void write_symbols(qn__llvm_object_t* object, const char* first_entry, uint64_t first_offset,
-                          qn__buffer_t* out) {
+// Lists the functions of the first entry's section. That entry gives the section's offset.
+static qn_status_t list_symbols(qn__llvm_object_t* object, const char* first_entry,
+                                uint64_t first_offset, qn__arena_t* arena,
+                                qn__llvm_image_t* image) {
   const qn__llvm_object_symbol_t* first = find(object, first_entry);
-  if (QN_NEVER(!first) || QN_NEVER(first_offset < first->value)) return;
+  if (QN_NEVER(!first) || QN_NEVER(first_offset < first->value)) return QN_OK;
   uint64_t base = first_offset - first->value;
   uint16_t section = first->section;
+  image->symbols = qn__arena_alloc_array(arena, object->function_count + 1, sizeof *image->symbols);
+  if (!image->symbols) return qn__out_of_memory("the symbols of an image");
   qsort(object->functions, object->function_count, sizeof *object->functions, by_value);
-  size_t count = 0;
-  for (size_t i = 0; i < object->function_count; ++i) {
-    count += object->functions[i].section == section;
-  }
-  qn__buffer_varint(out, count);
   for (size_t i = 0; i < object->function_count; ++i) {
     const qn__llvm_object_symbol_t* symbol = &object->functions[i];
     if (symbol->section != section) continue;
-    qn__buffer_varint(out, base + symbol->value);
-    qn__buffer_varint(out, symbol->size_bytes);
+    image->symbols[image->symbol_count++] = (qn__llvm_image_symbol_t){
+        .name = qn__arena_cstr(arena, qn__str(symbol->name)),
+        .offset = base + symbol->value,
+        .size_bytes = symbol->size_bytes,
+    };
+  }
+  return arena->is_exhausted ? qn__out_of_memory("the symbols of an image") : QN_OK;
+}
+
+uint64_t qn__llvm_image_append(const qn__llvm_image_t* image, qn__buffer_t* payload) {
+  while (payload->size % QN__LLVM_IMAGE_ALIGN_BYTES != 0 && !payload->has_failed) {
+    qn__buffer_u8(payload, 0);
+  }
+  uint64_t base = payload->size;
+  qn__buffer_bytes(payload, image->bytes.data, image->bytes.size);
+  return base;
+}
+
+void qn__llvm_image_write_symbols(const qn__llvm_image_t* image, uint64_t base, qn__buffer_t* out) {
+  for (size_t i = 0; i < image->symbol_count; ++i) {
+    const qn__llvm_image_symbol_t* symbol = &image->symbols[i];
     qn_str_t name = qn__str(symbol->name);
+    qn__buffer_varint(out, base + symbol->offset);
+    qn__buffer_varint(out, symbol->size_bytes);
     qn__buffer_run(out, (qn_span_t){(const uint8_t*)name.data, name.size});
   }
 }
@@ -123,8 +140,6 @@ qn_status_t qn__llvm_image_link(qn__llvm_worker_t* worker, qn_span_t bytes,
   qn__llvm_link_request_t request = {bytes,   object.load_bytes, entry_count,
                                      entries, image->offsets,    arena};
   QN_TRY(qn__llvm_linker_link(linker, &request, &image->bytes));
-  if (entry_count > 0) {
-    write_symbols(&object, entries[0], image->offsets[0], &image->symbols);
-  }
-  return qn__buffer_status(&image->symbols, "the symbols of an image");
+  if (entry_count == 0) return QN_OK;
+  return list_symbols(&object, entries[0], image->offsets[0], arena, image);
 }

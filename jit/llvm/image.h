@@ -9,10 +9,18 @@
 #include "jit/llvm/object.h"
 #include "jit/llvm/worker.h"
 
+// A function within an image: an entry or one of its parts.
+typedef struct qn__llvm_image_symbol {
+  const char* name;
+  uint64_t offset;
+  uint64_t size_bytes;
+} qn__llvm_image_symbol_t;
+
 typedef struct qn__llvm_image {
-  qn__buffer_t bytes;    // the image; 64-byte alignment is expected where it is loaded
-  qn__buffer_t symbols;  // backend.h: metadata of a CPU image
-  uint64_t* offsets;     // of the entries, in the caller's order
+  qn__buffer_t bytes;                // the image; 64-byte alignment is expected where it is loaded
+  qn__llvm_image_symbol_t* symbols;  // by rising offset
+  size_t symbol_count;
+  uint64_t* offsets;  // of the entries, in the caller's order
   uint64_t* sizes;
 } qn__llvm_image_t;
 
@@ -32,5 +40,13 @@ qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef 
 qn_status_t qn__llvm_image_link(qn__llvm_worker_t* worker, qn_span_t object,
                                 const char* const* entries, size_t entry_count, qn__arena_t* arena,
                                 qn__llvm_image_t* image);
+
+// Appends the image to `payload`, aligned, and returns where it begins there. Images refer to
+// nothing outside themselves, so that several can follow one another. Failure is sticky in
+// `payload`.
+uint64_t qn__llvm_image_append(const qn__llvm_image_t* image, qn__buffer_t* payload);
+// Writes the symbols of an image that begins at `base`: entries of a CPU image's metadata
+// (backend.h), without their count.
+void qn__llvm_image_write_symbols(const qn__llvm_image_t* image, uint64_t base, qn__buffer_t* out);
 
 #endif  // QN_JIT_LLVM_IMAGE_H_

@@ -181,7 +181,8 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .is_checked = build.is_checked,
                                      .is_fast_tier = build.is_fast,
                                      .is_scalar_only = build.is_scalar};
-  if (qn_ok(status)) status = qn__emit_module(&body, &options, arena, out);
+  if (qn_ok(status))
+    status = qn__emit_module(body.first, body.function_count, &options, arena, out);
   qn__body_deinit(&body);
   return status;
 }
