@@ -55,9 +55,11 @@ typedef struct bench_row {
 // Takes samples for about `budget_ns`, at least one. `work_dir` is a directory of the command's
 // own. Errors: those of the lookups and calls; CANCELLED when a signal came before the first one.
 qn_status_t row_measure(bench_row_t* row, size_t round, int64_t budget_ns, const char* work_dir);
+// Sets `stages` for what has been measured.
+void row_set_stages(bench_row_t* row);
 void row_free(bench_row_t* row);
 
-// Makes a record of what has been measured.
+// Makes a record of what has been measured; sets `stages`.
 json_t* row_json(bench_row_t* row);
 // Reads the samples back from such a record, also of an earlier version; false if it has none.
 bool row_read_samples(const json_t* record, samples_t* out);
