@@ -128,6 +128,14 @@ expect 1 bench $softmax --sizes n
 tells "expected NAME=NUMBER"
 expect 1 bench $softmax --sizes q=3
 tells "neither a symbol nor a scalar"
+expect 1 bench $softmax --sizes n=1,m=2,n=3
+tells "--sizes: 'n' was given twice"
+expect 1 bench loops.qn:scaled --sizes s=1,s=2
+tells "--sizes: 's' was given twice"
+expect 1 bench loops.qn:scaled --sizes s=1 --arg s=2
+tells "--sizes: 's' was given twice"
+expect 1 bench loops.qn:scaled --arg s=1 --arg s=2
+tells "--arg s was given twice"
 expect 1 bench $softmax --arg q=3
 tells "no such parameter"
 expect 1 bench $softmax --target nonsense

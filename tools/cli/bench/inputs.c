@@ -70,8 +70,11 @@ static qn_status_t begin(const args_t* args, plan_t* plan) {
                           memcmp(plan->params[i].name, text, size) != 0)) {
       i++;
     }
-    if (i < params) {
+    if (i < params && !plan->given[i]) {
       plan->given[i] = text;
+    } else if (i < params) {
+      status = qn_status_make(QN_STATUS_INVALID_ARGUMENT, "--arg %s was given twice",
+                              plan->params[i].name);
     } else {
       status = qn_status_make(QN_STATUS_NOT_FOUND, "--arg '%s': no such parameter in %s", text,
                               qn_module_function_signature(module, index));
@@ -82,12 +85,20 @@ static qn_status_t begin(const args_t* args, plan_t* plan) {
 
 // ------------------------------------------------------------------------------------ sizes
 
+// Sets a size that no option has set before.
+static qn_status_t set_once(int64_t value, const char* name, int64_t* out_value, bool* out_is_set) {
+  if (*out_is_set) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "--sizes: '%s' was given twice", name);
+  }
+  *out_value = value;
+  *out_is_set = true;
+  return QN_OK;
+}
+
 static qn_status_t set_size(plan_t* plan, const char* name, int64_t value) {
   for (size_t i = 0; i < plan->symbol_count; i++) {
     if (strcmp(symbol_name(plan, i), name) != 0) continue;
-    plan->symbols[i] = value;
-    plan->has_symbol[i] = true;
-    return QN_OK;
+    return set_once(value, name, &plan->symbols[i], &plan->has_symbol[i]);
   }
   const char* near = NULL;
   for (size_t i = 0; i < plan->param_count; i++) {
@@ -95,9 +106,9 @@ static qn_status_t set_size(plan_t* plan, const char* name, int64_t value) {
     if (param->is_buffer) continue;
     if (!near) near = nearest_name(name, &param->name, sizeof param->name, 1);
     if (strcmp(param->name, name) != 0) continue;
-    plan->scalars[i] = value;
+    bool is_set = plan->has_scalar[i] || plan->given[i];  // by --sizes, or by --arg
     plan->has_scalar[i] = true;
-    return QN_OK;
+    return set_once(value, name, &plan->scalars[i], &is_set);
   }
   for (size_t i = 0; i < plan->symbol_count && !near; i++) {
     const char* symbol = symbol_name(plan, i);
