@@ -3,8 +3,9 @@
 // A view is removed if each of its dimensions has the stride of a dimension of the base, so that
 // view[i] is base[start + i]: slices, rows, tiles. Other views (a matrix seen as a vector) stay,
 // with explicit strides. In checked builds all views stay, because the view's own bounds must be
-// checked. Start indices that are not plain become lets before the view, so that they are evaluated
-// at its declaration.
+// checked; the start of an empty view is not evaluated there, since it may be anywhere. Start
+// indices that are not plain become lets before the view, so that they are evaluated at its
+// declaration.
 #include "ir/passes/pass_builder.h"
 
 // Returns true if the view stays within the extent of dimension `d` of the base. Otherwise it may
@@ -86,10 +87,29 @@ static bool has_loads(const qn__ir_buffer_t* view) {
   return false;
 }
 
+// Makes start indices whose evaluation may fail 0 for an empty view.
+static void guard_start(qn__pass_builder_t* pb, qn__ir_buffer_t* view) {
+  for (uint32_t d = 0; d < view->base->rank; ++d) {
+    qn__ir_expr_t* index = view->base_indices[d];
+    qn__ir_expr_facts_t facts = qn__expr_facts(index);
+    if (!facts.has_load && !facts.has_division) continue;
+    for (uint32_t i = 0; i < view->rank; ++i) {
+      int64_t extent;
+      if (qn__expr_const_int(view->shape[i], &extent) && extent != 0) continue;
+      qn__ir_expr_t* exists = qn__pb_op_int(pb, QN_OP_NE, qn__pb_copy(pb, view->shape[i]), 0);
+      index = qn__pb_cond(pb, exists, index, qn__pb_zero(pb, index ? index->dtype : QN_DTYPE_I64));
+    }
+    if (qn__pb_stopped(pb)) return;
+    view->base_indices[d] = index;
+  }
+}
+
 // Returns true if the view is removed, with its declaration.
 static bool lower_view(qn__pass_builder_t* pb, qn__ir_buffer_t* view, qn__ir_block_t* out) {
   view->strides = qn__buf_strides(pb->arena, view);
-  if (!view->strides || pb->options->is_checked || has_loads(view)) return false;
+  if (!view->strides) return false;
+  if (pb->options->is_checked) guard_start(pb, view);
+  if (pb->options->is_checked || has_loads(view)) return false;
   uint32_t* base_dims = find_mapping(pb, view);
   if (!base_dims) return false;
   bind_start(pb, view, out);

@@ -67,10 +67,29 @@ void qn__kprint_require(qn__gpu_printer_t* p, const char* condition, uint32_t si
   qn__kprint_close(p);
 }
 
+static bool is_extent_narrow(const qn__gpu_printer_t* p, const qn__ir_expr_t* extent) {
+  return p->kernel->is_narrow && (qn__kprint_is_narrow(p, extent) || extent->kind == QN__EXPR_INT);
+}
+
+// Prints the condition that a buffer has no elements; NULL if it has some.
+static const char* is_empty(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
+  const char* any = NULL;
+  for (uint32_t i = 0; i < buffer->rank; ++i) {
+    const qn__ir_expr_t* extent = buffer->shape[i];
+    if (extent->kind == QN__EXPR_INT && extent->int_value != 0) continue;
+    bool is_narrow = is_extent_narrow(p, extent);
+    const char* is_zero = qn__kprint_text(p, "%s == %s", qn__kprint_i64(p, extent, is_narrow),
+                                          qn__kprint_int(p, QN_DTYPE_I64, is_narrow, 0));
+    any = any ? qn__kprint_text(p, "%s || %s", any, is_zero) : is_zero;
+  }
+  return any;
+}
+
 // Prints an index checked against its extent, and returns its name. The comparison is unsigned, so
-// that negative indices are beyond every extent.
+// that negative indices are beyond every extent. Any index will do where `excuse` (NULL: never)
+// holds.
 static const char* check_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, uint32_t dim,
-                               const qn__ir_expr_t* index) {
+                               const qn__ir_expr_t* index, const char* excuse) {
   const qn__ir_expr_t* extent = buffer->shape[dim];
   bool is_certain = index->kind == QN__EXPR_INT && extent->kind == QN__EXPR_INT &&
                     index->int_value >= 0 && index->int_value < extent->int_value;
@@ -79,16 +98,16 @@ static const char* check_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buff
       index->dtype != QN_DTYPE_I64 && index->dtype != QN_DTYPE_U64 && index->dtype != QN_DTYPE_U32;
   bool is_index_narrow = p->kernel->is_narrow &&
                          (index->dtype == QN_DTYPE_I64 ? qn__kprint_is_narrow(p, index) : is_small);
-  bool is_narrow =
-      is_index_narrow && (qn__kprint_is_narrow(p, extent) || extent->kind == QN__EXPR_INT);
+  bool is_narrow = is_index_narrow && is_extent_narrow(p, extent);
   const char* type = is_narrow ? "int" : "qn_i64";
   const char* name = qn__kprint_name(p, type, qn__kprint_i64(p, index, is_narrow));
   const char* bound = qn__kprint_name(p, type, qn__kprint_i64(p, extent, is_narrow));
   const char* unsigned_type = is_narrow ? "uint" : "qn_u64";
   uint32_t site = qn__kprint_site(p, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL);
-  qn__kprint_require(
-      p, qn__kprint_text(p, "%s(%s) < %s(%s)", unsigned_type, name, unsigned_type, bound), site,
-      name, bound, !is_narrow);
+  const char* condition =
+      qn__kprint_text(p, "%s(%s) < %s(%s)", unsigned_type, name, unsigned_type, bound);
+  if (excuse) condition = qn__kprint_text(p, "%s || %s", excuse, condition);
+  qn__kprint_require(p, condition, site, name, bound, !is_narrow);
   name = qn__kprint_adapt(p, name, is_narrow, p->kernel->is_narrow);
   if (p->dialect->wraps_signed) return name;
   return qn__kprint_text(p, p->kernel->is_narrow ? "uint(%s)" : "qn_u64(%s)", name);
@@ -133,16 +152,19 @@ static const char* check_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* roo
 // ---- accesses
 
 // Prints the linear index of an element in the root, in the type of qn__kprint_ring; NULL: 0.
+// `view` (or NULL) is the one that begins at this element.
 static const char* ring_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
-                               qn__ir_expr_t* const* indices, const qn__ir_buffer_t** out_root) {
+                               qn__ir_expr_t* const* indices, const qn__ir_buffer_t* view,
+                               const qn__ir_buffer_t** out_root) {
   const char** texts = qn__arena_alloc_array(p->arena, buffer->rank + 1U, sizeof *texts);
   if (!texts) {
     qn__kprint_no_memory(p);
     *out_root = buffer;
     return NULL;
   }
+  const char* excuse = view && p->program->is_checked ? is_empty(p, view) : NULL;
   for (uint32_t i = 0; i < buffer->rank; ++i) {
-    texts[i] = p->program->is_checked ? check_index(p, buffer, i, indices[i])
+    texts[i] = p->program->is_checked ? check_index(p, buffer, i, indices[i], excuse)
                                       : qn__kprint_ring(p, indices[i], p->kernel->is_narrow);
   }
   const char* offset = offset_in(p, buffer, texts);
@@ -150,14 +172,14 @@ static const char* ring_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* buff
     *out_root = buffer;
     return offset;
   }
-  const qn__gpu_view_t* view = p->views[buffer->id];
+  const qn__gpu_view_t* printed = p->views[buffer->id];
   const char* shift = NULL;
-  if (view) {
+  if (printed) {
     *out_root = qn__buf_root(buffer);
-    shift = view->shift;
+    shift = printed->shift;
   } else {
     // The host declares the view, so its expressions consist of symbols only.
-    shift = ring_offset(p, buffer->base, buffer->base_indices, out_root);
+    shift = ring_offset(p, buffer->base, buffer->base_indices, buffer, out_root);
   }
   if (!shift) return offset;
   return offset ? qn__kprint_text(p, "(%s + %s)", shift, offset) : shift;
@@ -211,7 +233,7 @@ const char* qn__kprint_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer
     *out_root = buffer;
     return qn__kprint_bare(p, qn__kprint_i64(p, indices[0], p->kernel->is_narrow));
   }
-  const char* offset = ring_offset(p, buffer, indices, out_root);
+  const char* offset = ring_offset(p, buffer, indices, NULL, out_root);
   const char* index = offset ? qn__kprint_unring(p, offset, p->kernel->is_narrow) : zero(p);
   if (p->program->is_checked && buffer->scope == QN__SCOPE_VIEW) {
     index = check_offset(p, *out_root, index);
@@ -236,7 +258,7 @@ void qn__kprint_view(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   bool wraps = p->dialect->wraps_signed;
   const char* type = wraps ? qn__kprint_index_type(p) : is_narrow ? "uint" : "qn_u64";
   const qn__ir_buffer_t* root;
-  const char* shift = ring_offset(p, buffer->base, buffer->base_indices, &root);
+  const char* shift = ring_offset(p, buffer->base, buffer->base_indices, buffer, &root);
   view->shift = shift ? qn__kprint_name(p, type, shift) : NULL;
   for (uint32_t i = 0; buffer->strides && i < buffer->rank; ++i) {
     qn__ir_walker_t walker = {NULL, is_stable, NULL};
