@@ -159,12 +159,27 @@ static LLVMValueRef cost_loop(cost_t* self, const qn__ir_stmt_t* stmt, double sh
   return times(self, stmt->loop.begin, stmt->loop.end, each);
 }
 
+// Notes an integer that the launch declares. If it can be evaluated before the launch, so can
+// extents that depend on it.
+static void note_let(cost_t* self, const qn__ir_stmt_t* stmt) {
+  qn__llvm_emit_t* e = self->e;
+  if (is_known(self, stmt->let.value)) {
+    bool was_unchecked = e->fn->is_unchecked;
+    e->fn->is_unchecked = true;
+    qn__llvm_var_slot_t* slot = stmt->let.var->user;
+    slot->mark = 0;
+    slot->is_nonnegative = qn__emit_is_nonnegative(stmt->let.value);
+    qn__emit_bind(e, stmt->let.var, qn__emit_expr(e, stmt->let.value));
+    e->fn->is_unchecked = was_unchecked;
+  } else if (self->let_count < MAX_LETS) {
+    self->lets[self->let_count++] = stmt;
+  }
+}
+
 static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double share) {
   switch (stmt->kind) {
     case QN__STMT_LET:
-      if (stmt->let.var->dtype == QN_DTYPE_I64 && self->let_count < MAX_LETS) {
-        self->lets[self->let_count++] = stmt;
-      }
+      if (stmt->let.var->dtype == QN_DTYPE_I64) note_let(self, stmt);
       return cost_expr(self, stmt->let.value, share);
     case QN__STMT_STORE:
       return plus(self, constant(self, NS_MEMORY * share),

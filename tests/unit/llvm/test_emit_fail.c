@@ -256,6 +256,34 @@ static void test_parallel(void** state) {
   free(y);
 }
 
+// The estimate knows extents that the passes name inside of a launch: few strips of columns are
+// large work if there are many rows.
+static void test_parallel_of_named_extents(void** state) {
+  (void)state;
+  enum { ROWS = 2048, COLUMNS = 1024 };
+  float* x = calloc(ROWS * COLUMNS, sizeof(float));
+  static float y[COLUMNS];
+  assert_non_null(x);
+  for (int i = 0; i < ROWS * COLUMNS; ++i) x[i] = 1.0F;
+  qn_module_t* module = parse_or_die(
+      "func f(x: f32[n, m], out y: f32[m]) {\n"
+      "  parallel j in 0..m { y[j] = sum i in 0..n { x[i, j] }; } }\n");
+  qn_status_t error;
+  kernels_t* kernels = kernels_create(module, (build_t){.cpu = "x86-64-v3"}, false, &error);
+  assert_non_null(kernels);
+  static const uint64_t rows[] = {4, ROWS};
+  for (uint32_t i = 0; i < 2; ++i) {
+    uint64_t words[] = {word(x), word(y), rows[i], COLUMNS};
+    run_report_t report = kernels_run(kernels, 0, words, 7, 0);
+    assert_int_equal(report.result, 0);
+    assert_int_equal(report.parallel_calls, i);
+    for (int j = 0; j < COLUMNS; ++j) assert_true(y[j] == (float)rows[i]);
+  }
+  kernels_destroy(kernels);
+  qn_module_release(module);
+  free(x);
+}
+
 // Runs `text` in every kind of build. It must not fail.
 static void run_builds(const char* text, const uint64_t* words, bool is_checked) {
   static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
@@ -403,6 +431,7 @@ int main(void) {
       cmocka_unit_test(test_failure_in_launch),
       cmocka_unit_test(test_stack),
       cmocka_unit_test(test_parallel),
+      cmocka_unit_test(test_parallel_of_named_extents),
       cmocka_unit_test(test_division_never_traps),
       cmocka_unit_test(test_array_before_store),
       cmocka_unit_test(test_largest_ranges),
