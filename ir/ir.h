@@ -106,6 +106,12 @@ typedef struct qn__ir_block {
   qn__ir_stmt_t* last;
 } qn__ir_block_t;
 
+// The nearest cache that memory is fetched to.
+typedef enum qn__fetch {
+  QN__FETCH_FIRST,
+  QN__FETCH_SECOND,
+} qn__fetch_t;
+
 // Expressions are a tree: a node has one parent. Share by qn__expr_clone. (The builder clones what
 // its user uses twice.)
 struct qn_expr {
@@ -122,8 +128,9 @@ struct qn_expr {
       // Made by passes alone: the loops come to the element that is so many on in that dimension
       // soon, so the memory may be fetched now. 0: none.
       uint32_t ahead;
-      uint32_t ahead_dim;
-    } load;  // of the buffer's dtype, or a word (qn__load_is_word)
+      uint16_t ahead_dim;
+      uint16_t ahead_cache;  // qn__fetch_t
+    } load;                  // of the buffer's dtype, or a word (qn__load_is_word)
     struct {
       qn_op_t op;  // OP only
       qn__ir_expr_t* args[3];

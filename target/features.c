@@ -17,7 +17,8 @@ static const qn__target_feature_t arm_features[] = {
 };
 #undef QN_FEATURE
 
-#define QN_CPU(name, base, extra, preferred_bits) {name, base, extra, preferred_bits},
+#define QN_CPU(name, base, extra, preferred_bits, wide_multiplies) \
+  {name, base, extra, preferred_bits, wide_multiplies},
 static const qn__target_cpu_t x86_cpus[] = {
 #include "target/x86_cpus.inc"
 };

@@ -43,6 +43,7 @@ typedef struct qn__target_cpu {
   const char* base;   // "" for none
   const char* extra;  // comma-separated
   uint32_t preferred_bits;
+  uint32_t wide_multiplies;  // of 512 bits that a core begins in a cycle
 } qn__target_cpu_t;
 
 typedef struct qn__target_arch {

@@ -86,6 +86,13 @@ uint32_t qn__target_vector_bytes(const qn_target_t* target) {
   return qn_target_get_int(target, "vector_width", &bits) ? (uint32_t)(bits / 8) : 16;
 }
 
+uint32_t qn__target_wide_multiplies(const qn_target_t* target) {
+  const char* tune;
+  if (!target->arch || !qn_target_get_string(target, "tune", &tune)) return 0;
+  const qn__target_cpu_t* cpu = qn__cpu_find(target->arch, qn__str(tune));
+  return cpu ? cpu->wide_multiplies : 0;
+}
+
 bool qn__target_has_masked_memory(const qn_target_t* target) {
   return target->arch && qn__features_has(target->arch, target->features, "avx512bw") &&
          qn__features_has(target->arch, target->features, "avx512vl");

@@ -159,6 +159,9 @@ qn__target_value_t* qn__target_value(const qn_target_t* target, const char* name
 
 // Returns the bytes of the vectors that code should use: 16, 32 or 64.
 uint32_t qn__target_vector_bytes(const qn_target_t* target);
+// Returns how many multiplications of 512 bits the processor that code is scheduled for begins in a
+// cycle; 0: unknown.
+uint32_t qn__target_wide_multiplies(const qn_target_t* target);
 // True when masked loads and stores of every element size are single instructions.
 bool qn__target_has_masked_memory(const qn_target_t* target);
 // True when fused multiply-add is an instruction.

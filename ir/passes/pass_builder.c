@@ -219,6 +219,14 @@ qn__ir_expr_t* qn__pb_both(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr
   return qn__pb_op(pb, QN_OP_LOGIC_AND, a, b);
 }
 
+qn__ir_expr_t* qn__pb_either(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr_t* b) {
+  int64_t value;
+  if (!a || !b) return NULL;
+  if (qn__expr_const_int(a, &value)) return value ? a : b;
+  if (qn__expr_const_int(b, &value)) return value ? b : a;
+  return qn__pb_op(pb, QN_OP_LOGIC_OR, a, b);
+}
+
 qn__ir_expr_t* qn__pb_neutral(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype) {
   return qn__expr_literal(pb->arena, dtype, qn__reduce_neutral(kind, dtype));
 }

@@ -51,8 +51,9 @@ qn__ir_expr_t* qn__pb_cond(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn_
 // Returns the value converted to a dtype that it may have already.
 qn__ir_expr_t* qn__pb_cast(qn__pass_builder_t* pb, qn_dtype_t dtype, qn__ir_expr_t* value);
 qn__ir_expr_t* qn__pb_zero(qn__pass_builder_t* pb, qn_dtype_t dtype);
-// Returns `a && b`; if one is a literal, the other or false.
+// Return `a && b` and `a || b`; if one is a literal, that or the other.
 qn__ir_expr_t* qn__pb_both(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr_t* b);
+qn__ir_expr_t* qn__pb_either(qn__pass_builder_t* pb, qn__ir_expr_t* a, qn__ir_expr_t* b);
 // Returns the value of a reduction over an empty range.
 qn__ir_expr_t* qn__pb_neutral(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype);
 // Returns the operator that combines two partial results of a reduction.

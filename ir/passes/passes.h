@@ -62,7 +62,8 @@ typedef struct qn__pass_options {
   bool has_blocks;         // CPU: passes whose code is longer: blocks of products, strips
   uint32_t l1_bytes;       // caches of a core, for blocks of products; 0: unknown
   uint32_t l2_bytes;
-  bool has_fma;  // `fma` is an instruction: reductions may use it
+  bool has_fma;              // `fma` is an instruction: reductions may use it
+  uint32_t wide_multiplies;  // of vectors of 64 bytes that a core begins in a cycle; 0: unknown
   // Operators of dots.inc that are instructions (qn__dot_bit). `has_exact_dots`: DOT_BF16_FAST
   // differs from DOT_BF16 only where an operand or a sum is denormal.
   uint32_t dots;

@@ -46,6 +46,21 @@ qn__ir_var_t* qn__product_write_operand(qn__product_t* product, qn__ir_block_t* 
                     qn__product_copy(product, operand->value));
 }
 
+void qn__product_fetch_ahead(const qn__product_operand_t* operand, qn__ir_expr_t* value,
+                             const qn__ir_var_t* var, uint32_t distance, qn__fetch_t cache) {
+  const qn__ir_expr_t* load = operand->value;
+  for (; load->kind == QN__EXPR_CAST; load = load->args[0]) value = value->args[0];
+  if (load->kind != QN__EXPR_LOAD) return;
+  for (uint32_t d = 0; d < load->load.buffer->rank; ++d) {
+    const qn__ir_expr_t* index = load->load.indices[d];
+    if (index->kind != QN__EXPR_VAR || index->var != var) continue;
+    value->load.ahead = distance;
+    value->load.ahead_dim = (uint16_t)d;
+    value->load.ahead_cache = (uint16_t)cache;
+    return;
+  }
+}
+
 void qn__product_set(qn__product_t* product, uint32_t dims, qn__ir_expr_t* const* now) {
   for (uint32_t d = 0; d < product->nest->count; ++d) {
     if (dims >> d & 1) product->names[d].now = now[d];
@@ -154,31 +169,35 @@ qn__ir_expr_t* qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* 
 }
 
 qn__ir_stmt_t* qn__product_write_tasks(qn__product_t* product, qn__ir_block_t* out,
-                                       qn_loop_kind_t kind, int64_t most,
-                                       qn__product_part_t* part) {
+                                       qn_loop_kind_t kind, qn__ir_expr_t* parts,
+                                       qn__ir_expr_t** number) {
   qn__pass_builder_t* pb = product->pb;
   const uint32_t batch = qn__product_batch(product);
-  qn__ir_expr_t* rows = qn__pb_named(
-      pb, out, "all_rows", qn__product_extent(product, product->side_dims[QN__PRODUCT_ROW]));
-  qn__ir_expr_t* parts = qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_copy(pb, rows), most);
   parts = qn__pb_named(pb, out, "parts", parts);
   qn__ir_expr_t* all =
       qn__pb_op(pb, QN_OP_MUL, qn__pb_copy(pb, parts), qn__product_extent(product, batch));
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "task", all);
   if (!loop) return NULL;
   qn__ir_block_t* body = &loop->loop.body;
-  qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
+  *number = qn__pb_use(pb, loop->loop.var);
   if (batch) {
-    qn__ir_expr_t* rest = qn__pb_op(pb, QN_OP_FLOORDIV, own, qn__pb_copy(pb, parts));
+    qn__ir_expr_t* rest = qn__pb_op(pb, QN_OP_FLOORDIV, *number, qn__pb_copy(pb, parts));
     qn__ir_var_t* index = qn__pb_let(pb, body, "rest", rest);
     if (!index) return NULL;
     qn__product_place(product, body, batch, index);
-    own = qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_copy(pb, own), parts);
+    *number = qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_copy(pb, *number), parts);
   }
-  part->first = qn__pb_named(pb, body, "first", qn__pb_op_int(pb, QN_OP_MUL, own, most));
-  qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, part->first), most);
-  part->end = qn__pb_named(pb, body, "end", qn__pb_op(pb, QN_OP_MIN, end, rows));
   return loop;
+}
+
+qn__product_part_t qn__product_write_part(qn__pass_builder_t* pb, qn__ir_block_t* out,
+                                          qn__ir_expr_t* number, int64_t most,
+                                          const qn__ir_expr_t* extent) {
+  qn__product_part_t part;
+  part.first = qn__pb_named(pb, out, "first", qn__pb_op_int(pb, QN_OP_MUL, number, most));
+  qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, part.first), most);
+  part.end = qn__pb_named(pb, out, "end", qn__pb_op(pb, QN_OP_MIN, end, qn__pb_copy(pb, extent)));
+  return part;
 }
 
 void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total) {

@@ -32,21 +32,31 @@ void qn__product_write_lets(qn__product_t* product, qn__ir_block_t* out, const b
 // and the step are set.
 qn__ir_var_t* qn__product_write_operand(qn__product_t* product, qn__ir_block_t* out,
                                         const qn__product_operand_t* operand);
+// Marks the load of an operand, whose copy `value` is: the loops come to the element that is
+// `distance` on along `var` soon.
+void qn__product_fetch_ahead(const qn__product_operand_t* operand, qn__ir_expr_t* value,
+                             const qn__ir_var_t* var, uint32_t distance, qn__fetch_t cache);
 // Returns true if the summand, without its operands, uses a loop of this side.
 bool qn__product_names_side(const qn__product_t* product, qn__product_side_t side);
 // Appends the lets that are the same for all rows, columns and steps, and the bounds of the
 // reduction. Returns the number of steps; NULL without memory.
 qn__ir_expr_t* qn__product_write_bounds(qn__product_t* product, qn__ir_block_t* out);
-// The rows of a task.
+// The rows or the columns of a task.
 typedef struct qn__product_part {
   qn__ir_expr_t* first;
   qn__ir_expr_t* end;
 } qn__product_part_t;
 
-// Returns a loop of `kind` over tasks of up to `most` rows, with the variables of the batch set.
-// What it needs is appended to `out`; the loop itself is not.
+// Returns a loop of `kind` over `parts` tasks for each iteration of the batch, whose variables are
+// set, and sets `*number` to that of the task's part. What the loop needs is appended to `out`; the
+// loop itself is not. Consumes `parts`.
 qn__ir_stmt_t* qn__product_write_tasks(qn__product_t* product, qn__ir_block_t* out,
-                                       qn_loop_kind_t kind, int64_t most, qn__product_part_t* part);
+                                       qn_loop_kind_t kind, qn__ir_expr_t* parts,
+                                       qn__ir_expr_t** number);
+// Returns part `number` of `extent` lines, in parts of `most`. Consumes `number`.
+qn__product_part_t qn__product_write_part(qn__pass_builder_t* pb, qn__ir_block_t* out,
+                                          qn__ir_expr_t* number, int64_t most,
+                                          const qn__ir_expr_t* extent);
 // Appends the body of the nest, in which the reduction is `total`. Consumes `total`.
 void qn__product_write_body(qn__product_t* product, qn__ir_block_t* out, qn__ir_expr_t* total);
 // Returns a partial result and one more term, fused where the target can.

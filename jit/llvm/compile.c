@@ -73,6 +73,7 @@ static void set_pass_options(job_t* job) {
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_masked_memory = qn__target_has_masked_memory(job->target),
       .has_fma = qn__target_has_fma(job->target),
+      .wide_multiplies = qn__target_wide_multiplies(job->target),
       .dots = qn__emit_dot_ops(qn__emit_dot_rows(job->target)),
       .has_exact_dots = strcmp(job->target->arch->name, "x86_64") == 0,
       .has_blocks = job->request.tier == QN_TIER_FULL,

@@ -199,26 +199,36 @@ static qn__llvm_value_t load_word(qn__llvm_emit_t* e, const qn__llvm_address_t* 
                                                     lane_pointers(e, address), qn__emit_mask(e)));
 }
 
-// Asks the caches for what a load needs later (expr->load.ahead). The address need not exist.
-static void prefetch(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, LLVMValueRef pointer) {
-  enum { READ = 0, SECOND_CACHE = 2, DATA = 1 };
+// Asks the caches for what a load needs later (expr->load.ahead), in all lanes if those are
+// neighbours. The address need not exist.
+static void prefetch(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
+                     const qn__llvm_address_t* address) {
+  enum { READ = 0, FIRST_CACHE = 3, SECOND_CACHE = 2, DATA = 1, LINE_BYTES = 64 };
   LLVMBuilderRef b = e->fn->builder;
-  LLVMValueRef distance =
-      LLVMBuildMul(b, qn__emit_i64(e, expr->load.ahead),
-                   qn__emit_stride(e, expr->load.buffer, expr->load.ahead_dim), "");
-  LLVMTypeRef element = qn__emit_memory_type(e, expr->load.buffer->dtype);
-  LLVMTypeRef type = LLVMTypeOf(pointer);
-  LLVMValueRef args[] = {
-      LLVMBuildGEP2(b, element, pointer, &distance, 1, ""), LLVMConstInt(e->i32, READ, false),
-      LLVMConstInt(e->i32, SECOND_CACHE, false), LLVMConstInt(e->i32, DATA, false)};
-  qn__llvm_intrinsic(b, "llvm.prefetch", &type, 1, args, 4);
+  const qn__ir_buffer_t* buffer = expr->load.buffer;
+  const bool is_first = expr->load.ahead_cache == QN__FETCH_FIRST;
+  int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
+  int64_t bytes = has_step(address, 1) ? size * e->fn->lanes : size;
+  LLVMValueRef distance = LLVMBuildMul(b, qn__emit_i64(e, expr->load.ahead),
+                                       qn__emit_stride(e, buffer, expr->load.ahead_dim), "");
+  LLVMTypeRef element = qn__emit_memory_type(e, buffer->dtype);
+  LLVMTypeRef type = LLVMTypeOf(address->pointer);
+  LLVMValueRef first = LLVMBuildGEP2(b, element, address->pointer, &distance, 1, "");
+  for (int64_t at = 0; at < bytes; at += LINE_BYTES) {
+    LLVMValueRef shift = qn__emit_i64(e, at / size);
+    LLVMValueRef args[] = {LLVMBuildGEP2(b, element, first, &shift, 1, ""),
+                           LLVMConstInt(e->i32, READ, false),
+                           LLVMConstInt(e->i32, is_first ? FIRST_CACHE : SECOND_CACHE, false),
+                           LLVMConstInt(e->i32, DATA, false)};
+    qn__llvm_intrinsic(b, "llvm.prefetch", &type, 1, args, 4);
+  }
 }
 
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
   qn__llvm_address_t address = qn__emit_address(e, buffer, expr->load.indices);
   if (expr->load.ahead && address.shape != QN__LLVM_SHAPE_VARYING) {
-    prefetch(e, expr, address.pointer);
+    prefetch(e, expr, &address);
   }
   if (expr->dtype != buffer->dtype) return load_word(e, &address);
   if (address.shape != QN__LLVM_SHAPE_UNIFORM) {

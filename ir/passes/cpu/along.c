@@ -88,36 +88,23 @@ static qn__ir_stmt_t* vector_loop(const along_writer_t* w, int64_t lanes) {
   return qn__pb_count_loop(w->pb, QN_LOOP_VECTOR, "v", qn__pb_int(w->pb, lanes));
 }
 
-// Marks the load of a column operand, whose copy `value` is: the next task reads the same steps of
-// the columns after those of this task. Nothing else fetches many short rows in time.
-static void fetch_ahead(const along_writer_t* w, const qn__product_operand_t* operand,
-                        qn__ir_expr_t* value) {
-  const qn__product_t* product = w->product;
-  const uint32_t dims = product->side_dims[QN__PRODUCT_COLUMN];
-  const qn__ir_expr_t* load = operand->value;
-  for (; load->kind == QN__EXPR_CAST; load = load->args[0]) value = value->args[0];
-  if (load->kind != QN__EXPR_LOAD || (dims & (dims - 1))) return;
-  const qn__ir_var_t* var = qn__product_fastest(product, QN__PRODUCT_COLUMN)->loop.var;
-  for (uint32_t d = 0; d < load->load.buffer->rank; ++d) {
-    const qn__ir_expr_t* index = load->load.indices[d];
-    if (index->kind != QN__EXPR_VAR || index->var != var) continue;
-    value->load.ahead = (uint32_t)w->shape->columns;
-    value->load.ahead_dim = d;
-    return;
-  }
-}
-
 // Appends the operands of a side for a vector of steps, at the line `places`. If `is_ahead`, those
-// of the next task are fetched.
+// of the next task are fetched: it reads the same steps of the columns after those of this task.
 static void write_operands(along_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
                            bool is_ahead, qn__ir_expr_t* const* places, qn__ir_expr_t** values) {
   qn__product_t* product = w->product;
-  qn__product_set(product, product->side_dims[side], places);
+  const uint32_t dims = product->side_dims[side];
+  qn__product_set(product, dims, places);
+  is_ahead &= (dims & (dims - 1)) == 0;
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     if (product->operands[o].side != side) continue;
     values[o] = qn__pb_use(w->pb, qn__product_write_operand(product, out, &product->operands[o]));
     if (qn__pb_stopped(w->pb)) return;
-    if (is_ahead) fetch_ahead(w, &product->operands[o], out->last->let.value);
+    if (is_ahead) {
+      qn__product_fetch_ahead(&product->operands[o], out->last->let.value,
+                              qn__product_fastest(product, side)->loop.var,
+                              (uint32_t)w->shape->columns, QN__FETCH_SECOND);
+    }
   }
 }
 

@@ -197,6 +197,7 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
         qn__rows_choose(product, forms->blocks.min_rows, forms->blocks.dot.op != 0, &forms->rows);
     forms->has_along = qn__along_choose(product, forms->blocks.min_rows, &forms->along);
     forms->has_small = qn__small_choose(product, &forms->small);
+    forms->has_rows &= !forms->has_small || forms->small.max_rows < forms->rows.max_rows;
     forms->has_columns = qn__columns_choose(product);
     if (forms->has_blocks || forms->has_rows || forms->has_along || forms->has_small ||
         forms->has_columns) {
@@ -289,7 +290,7 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
   if (forms.has_small && !qn__pb_stopped(pb)) {
     form = (qn__ir_block_t){NULL, NULL};
     qn__small_write(product, &forms.small, kind, &form);
-    choose_known(pb, qn__small_test(product), form, &all);
+    choose_known(pb, qn__small_test(product, &forms.small), form, &all);
   }
   if (forms.has_columns && !qn__pb_stopped(pb)) {
     form = (qn__ir_block_t){NULL, NULL};

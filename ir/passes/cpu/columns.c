@@ -133,10 +133,13 @@ void qn__columns_write(qn__product_t* product, qn_loop_kind_t kind, qn__ir_block
   columns_writer_t w = {.product = product, .pb = pb};
   for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
   w.columns = qn__pb_named(pb, out, "all_columns", qn__product_extent(product, columns_of));
-  qn__product_part_t part;
-  qn__ir_stmt_t* task = qn__product_write_tasks(product, out, kind, task_rows, &part);
+  qn__ir_expr_t* rows = qn__pb_named(pb, out, "all_rows", qn__product_extent(product, rows_of));
+  qn__ir_expr_t* number;
+  qn__ir_stmt_t* task = qn__product_write_tasks(
+      product, out, kind, qn__pb_op_int(pb, QN_OP_CEILDIV, copy(&w, rows), task_rows), &number);
   if (!task || qn__pb_stopped(pb)) return;
   qn__ir_block_t* body = &task->loop.body;
+  qn__product_part_t part = qn__product_write_part(pb, body, number, task_rows, rows);
   w.steps = qn__product_write_bounds(product, body);
   if (!w.steps || qn__pb_stopped(pb)) return;
   write_pack(&w, body);

@@ -33,7 +33,8 @@ enum {
   // registers, and use whole lines of memory.
   max_rows = 16,
   max_rows_wide = 128,
-  depth = 128,  // of a block: the first cache holds its columns
+  max_rows_fast = 48,  // where a core begins two multiplications a cycle: half the time to read
+  depth = 128,         // of a block: the first cache holds its columns
   min_steps = 4,
   max_summand = 4  // instructions, as in blocks.c
 };
@@ -76,7 +77,9 @@ bool qn__rows_choose(const qn__product_t* product, int64_t min_packed, bool has_
     if (operand->side == QN__PRODUCT_COLUMN && !operand->runs_along_line) return false;
   }
   bool is_wide = options->vector_bytes >= 64;
-  int64_t vectors = is_wide ? 4 : 2, most = is_wide ? max_rows_wide : max_rows;
+  bool is_fast = options->wide_multiplies > 1;
+  int64_t vectors = is_wide ? 4 : 2;
+  int64_t most = !is_wide ? max_rows : is_fast ? max_rows_fast : max_rows_wide;
   *shape = (qn__rows_shape_t){.height = height,
                               .width = vectors * (int64_t)options->vector_bytes / size,
                               .max_rows = has_dot ? min_packed - 1 : most};

@@ -1,29 +1,34 @@
-// ir/passes/cpu/small.c: writes products whose columns caches hold.
+// ir/passes/cpu/small.c: writes products whose operands the kernel reads where they are.
 //
-//   parallel task in 0..batch * ceildiv(M, task_rows) {
-//     for tile in 0..rows // height { for panel in 0..panels { the tile of registers } }
-//     for tile in 0..ceildiv(rows % height, height / 2) {
-//       for panel in 0..panels { a tile of half the height, whose last rows may not exist }
+//   parallel task in 0..batch * parts {
+//     for panel in the task's panels of `wide` columns {
+//       for tile in 0..rows // height { the tile of registers }
+//       for tile in 0..ceildiv(rows % height, low_height) { a low one, whose last row may not exist
+//       }
 //     }
+//     for panel in panels of `width` columns for the others { the same, masked }
 //   }
 //
-// 1. Packing reads and writes an operand once more. Here that is much of the work, and the caches
-//    serve the kernel as well as packed operands would.
-// 2. The last panel is masked, which costs nothing where memory can be masked at all. A panel of
-// one
-//    vector (AVX-512) is right for few columns, too.
-// 3. Half a tile takes as long as one of fewer rows: as long as the latency of its additions.
-// 4. Tiny products cost as much as what comes before the first tile: there is no division in it.
-// 5. Every product of unknown extents has this form: two kernels without copies for edges.
+// 1. Packing reads and writes an operand once more. Where caches hold the columns, or few rows use
+//    them, that is much of the work.
+// 2. A tile of six rows and four vectors (AVX-512) reads ten numbers or vectors for 24
+//    multiplications: vectors of memory that is not aligned lie in two lines of the first cache.
+// 3. All rows use a panel before the next one: the first cache has its columns, or the second.
+// 4. The last panel is masked, which costs nothing where memory can be masked at all. A panel of
+//    one vector (AVX-512) is right for few columns, too.
+// 5. A task has all rows of a panel if they are few, else all columns of some rows.
+// 6. Tiny products cost as much as what comes before the first tile: there is no division in it.
+// 7. Every product of unknown extents has this form: kernels without copies for edges.
 #include "ir/passes/cpu/small.h"
 
 #include "ir/passes/products_write.h"
 
 enum {
-  task_rows = 32,
-  min_work = 64,  // multiplications: fewer are done before the form is chosen
+  task_rows = 48,
+  few_rows_fast = 48,  // more are worth packing, where a core begins two multiplications a cycle
+  few_rows = 16,       // more read columns in blocks of steps (rows.c)
+  min_work = 64,       // multiplications: fewer are done before the form is chosen
 };
-
 // Returns true if the operand is a number in memory: to compute it anew for each tile costs more.
 static bool is_plain(const qn__product_t* product, const qn__product_operand_t* operand) {
   return operand->value->kind == QN__EXPR_LOAD && operand->value->dtype == product->reduce->dtype &&
@@ -56,16 +61,22 @@ bool qn__small_choose(const qn__product_t* product, qn__small_shape_t* shape) {
   // Columns of several loops are contiguous within one only.
   if (across != 1U << nest->order[nest->count - 1] || product->step_count != 1) return false;
   if (size < 4 || !options->has_masked_memory || !is_simple(product)) return false;
-  // AVX-512 reads a row's element in the instruction that uses it, and has narrow tiles for free.
-  int64_t vectors = options->vector_bytes >= 64 ? 1 : 2;
-  *shape = (qn__small_shape_t){.height = 8 / vectors,
-                               .width = vectors * (int64_t)options->vector_bytes / size};
-  qn__ir_expr_t* test = qn__small_test(product);
+  int64_t lanes = (int64_t)options->vector_bytes / size;
+  if (options->vector_bytes >= 64) {
+    bool is_fast = options->wide_multiplies > 1;
+    *shape = (qn__small_shape_t){.wide = {6, 4, true, 4 * lanes},
+                                 .narrow = {8, 4, false, lanes},
+                                 .min_wide = (is_fast ? 2 : 3) * lanes + 1,
+                                 .max_rows = is_fast ? few_rows_fast : few_rows};
+  } else {
+    *shape = (qn__small_shape_t){.narrow = {4, 2, false, 2 * lanes}};
+  }
+  qn__ir_expr_t* test = qn__small_test(product, shape);
   int64_t is_small;
   return test && (!qn__expr_const_int(test, &is_small) || is_small);
 }
 
-qn__ir_expr_t* qn__small_test(const qn__product_t* product) {
+qn__ir_expr_t* qn__small_test(const qn__product_t* product, const qn__small_shape_t* shape) {
   qn__pass_builder_t* pb = product->pb;
   const qn__ir_expr_t* reduce = product->reduce;
   int64_t l2 = pb->options->l2_bytes ? pb->options->l2_bytes : 524288;
@@ -74,9 +85,11 @@ qn__ir_expr_t* qn__small_test(const qn__product_t* product) {
   qn__ir_expr_t* columns = qn__product_extent(product, product->side_dims[QN__PRODUCT_COLUMN]);
   qn__ir_expr_t* rows = qn__product_extent(product, product->side_dims[QN__PRODUCT_ROW]);
   qn__ir_expr_t* elements = qn__pb_op(pb, QN_OP_MUL, steps, columns);
-  qn__ir_expr_t* all = qn__pb_op(pb, QN_OP_MUL, rows, qn__pb_copy(pb, elements));
-  return qn__pb_both(pb, qn__pb_op_int(pb, QN_OP_LE, elements, most),
-                     qn__pb_op_int(pb, QN_OP_GE, all, min_work));
+  qn__ir_expr_t* all = qn__pb_op(pb, QN_OP_MUL, qn__pb_copy(pb, rows), qn__pb_copy(pb, elements));
+  qn__ir_expr_t* is_small = qn__pb_op_int(pb, QN_OP_LE, elements, most);
+  if (shape->max_rows)
+    is_small = qn__pb_either(pb, is_small, qn__pb_op_int(pb, QN_OP_LE, rows, shape->max_rows));
+  return qn__pb_both(pb, is_small, qn__pb_op_int(pb, QN_OP_GE, all, min_work));
 }
 
 // ---- writing
@@ -85,22 +98,10 @@ static qn__ir_expr_t* copy(const qn__small_writer_t* w, const qn__ir_expr_t* exp
   return qn__pb_copy(w->pb, expr);
 }
 
-// Appends the tiles of all panels for `height` rows from `row` on.
-static void write_panels(qn__small_writer_t* w, qn__ir_block_t* out, int64_t height,
-                         const qn__ir_expr_t* row, const qn__ir_expr_t* end) {
-  qn__pass_builder_t* pb = w->pb;
-  qn__ir_expr_t* panels = qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, w->columns), w->shape->width);
-  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", panels);
-  if (!loop) return;
-  qn__ir_block_t* body = &loop->loop.body;
-  w->column =
-      qn__pb_named(pb, body, "column",
-                   qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), w->shape->width));
-  w->limit = qn__pb_op(pb, QN_OP_SUB, copy(w, w->columns), copy(w, w->column));
-  w->limit = qn__pb_named(pb, body, "limit", w->limit);
-  if (qn__pb_stopped(pb)) return;
-  qn__small_write_tile(w, body, height, row, end);
-  qn__block_append(out, loop);
+// Returns `a - b`.
+static qn__ir_expr_t* subtract(const qn__small_writer_t* w, const qn__ir_expr_t* a,
+                               const qn__ir_expr_t* b) {
+  return qn__pb_op(w->pb, QN_OP_SUB, copy(w, a), copy(w, b));
 }
 
 // Appends a loop over tiles of `height` rows from `first` on; consumes `tiles`.
@@ -113,8 +114,79 @@ static void write_tiles(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_expr_
   row = qn__pb_op(pb, QN_OP_ADD, row, copy(w, first));
   row = qn__pb_named(pb, &loop->loop.body, "row", row);
   if (!row) return;
-  write_panels(w, &loop->loop.body, height, row, end);
+  qn__small_write_tile(w, &loop->loop.body, height, row, end);
   qn__block_append(out, loop);
+}
+
+// Appends a loop over `panels` as `w->panel` from column `first` on, and over all their tiles.
+// Columns from `end` on do not exist. Consumes `panels`.
+static void write_panels(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* panels,
+                         const qn__ir_expr_t* first, const qn__ir_expr_t* end,
+                         const qn__product_part_t* rows) {
+  qn__pass_builder_t* pb = w->pb;
+  const int64_t height = w->panel->height, low_height = w->panel->low_height;
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", panels);
+  if (!loop) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  qn__ir_expr_t* column =
+      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), w->panel->width);
+  w->column = qn__pb_named(pb, body, "column", qn__pb_op(pb, QN_OP_ADD, column, copy(w, first)));
+  w->limit = qn__pb_named(pb, body, "limit", subtract(w, end, w->column));
+  qn__ir_expr_t* count = qn__pb_named(pb, body, "count", subtract(w, rows->end, rows->first));
+  qn__ir_expr_t* rest =
+      qn__pb_named(pb, body, "rest", qn__pb_op_int(pb, QN_OP_FLOORMOD, copy(w, count), height));
+  qn__ir_expr_t* last = qn__pb_named(pb, body, "last", subtract(w, rows->end, rest));
+  if (qn__pb_stopped(pb)) return;
+  write_tiles(w, body, qn__pb_op_int(pb, QN_OP_FLOORDIV, count, height), height, rows->first, NULL);
+  qn__ir_expr_t* single = NULL;
+  if (w->panel->has_single) {
+    single = qn__pb_op_int(pb, QN_OP_FLOORMOD, copy(w, rest), low_height);
+    single = qn__pb_op_int(pb, QN_OP_EQ, single, 1);
+    single = qn__pb_cond(pb, single, qn__pb_int(pb, 1), qn__pb_int(pb, 0));
+    single = qn__pb_named(pb, body, "single", single);
+    rest = qn__pb_op(pb, QN_OP_SUB, rest, copy(w, single));
+  }
+  write_tiles(w, body, qn__pb_op_int(pb, QN_OP_CEILDIV, rest, low_height), low_height, last,
+              rows->end);
+  if (w->panel->has_single) {
+    last = qn__pb_named(pb, body, "last", qn__pb_op_int(pb, QN_OP_ADD, copy(w, rows->end), -1));
+    write_tiles(w, body, single, 1, last, NULL);
+  }
+  qn__block_append(out, loop);
+}
+
+// Returns a loop over tasks, with the variables of the batch set, and sets what a task computes.
+static qn__ir_stmt_t* write_tasks(qn__small_writer_t* w, qn__ir_block_t* out, qn_loop_kind_t kind,
+                                  qn__product_part_t* part, qn__product_part_t* across) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const int64_t few = w->shape->max_rows, most = few ? few : task_rows;
+  qn__ir_expr_t* rows = qn__pb_named(
+      pb, out, "all_rows", qn__product_extent(product, product->side_dims[QN__PRODUCT_ROW]));
+  qn__ir_expr_t* columns = qn__pb_named(
+      pb, out, "all_columns", qn__product_extent(product, product->side_dims[QN__PRODUCT_COLUMN]));
+  qn__ir_expr_t* parts = qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, rows), most);
+  qn__ir_expr_t* is_few = NULL;
+  if (few) {
+    is_few = qn__pb_named(pb, out, "is_few", qn__pb_op_int(pb, QN_OP_LE, copy(w, rows), few));
+    qn__ir_expr_t* panels =
+        qn__pb_op_int(pb, QN_OP_CEILDIV, copy(w, columns), w->shape->wide.width);
+    parts = qn__pb_cond(pb, copy(w, is_few), panels, parts);
+  }
+  qn__ir_expr_t* number;
+  qn__ir_stmt_t* loop = qn__product_write_tasks(product, out, kind, parts, &number);
+  if (!loop) return NULL;
+  qn__ir_block_t* body = &loop->loop.body;
+  *across = (qn__product_part_t){qn__pb_int(pb, 0), columns};
+  if (few) {
+    qn__ir_expr_t* panel = qn__pb_cond(pb, copy(w, is_few), copy(w, number), qn__pb_int(pb, 0));
+    number = qn__pb_cond(pb, copy(w, is_few), qn__pb_int(pb, 0), number);
+    *across = qn__product_write_part(pb, body, panel, w->shape->wide.width, columns);
+    across->end = qn__pb_cond(pb, is_few, across->end, columns);
+    across->end = qn__pb_named(pb, body, "end", across->end);
+  }
+  *part = qn__product_write_part(pb, body, number, most, rows);
+  return loop;
 }
 
 // Returns true if lanes can do all that the nest does with a result.
@@ -123,34 +195,46 @@ static bool is_store(const qn__product_t* product) {
   return body->first && body->first == body->last && body->first->kind == QN__STMT_STORE;
 }
 
+// Appends the panels of a task.
+static void write_columns(qn__small_writer_t* w, qn__ir_block_t* out,
+                          const qn__product_part_t* part, const qn__product_part_t* across) {
+  qn__pass_builder_t* pb = w->pb;
+  const int64_t wide = w->shape->wide.width;
+  qn__ir_expr_t* first = across->first;
+  if (wide) {
+    qn__ir_expr_t* count = subtract(w, across->end, first);
+    count = qn__pb_op_int(pb, QN_OP_ADD, count, wide - w->shape->min_wide);
+    qn__ir_expr_t* panels =
+        qn__pb_named(pb, out, "panels", qn__pb_op_int(pb, QN_OP_FLOORDIV, count, wide));
+    w->panel = &w->shape->wide;
+    write_panels(w, out, copy(w, panels), first, across->end, part);
+    qn__ir_expr_t* done = qn__pb_op_int(pb, QN_OP_MUL, panels, wide);
+    first = qn__pb_named(pb, out, "left", qn__pb_op(pb, QN_OP_ADD, copy(w, first), done));
+  }
+  if (qn__pb_stopped(pb)) return;
+  w->panel = &w->shape->narrow;
+  qn__ir_expr_t* panels =
+      qn__pb_op_int(pb, QN_OP_CEILDIV, subtract(w, across->end, first), w->panel->width);
+  write_panels(w, out, panels, first, across->end, part);
+}
+
 void qn__small_write(qn__product_t* product, const qn__small_shape_t* shape, qn_loop_kind_t kind,
                      qn__ir_block_t* out) {
   qn__pass_builder_t* pb = product->pb;
   qn__small_writer_t w = {.product = product, .pb = pb, .shape = shape};
   for (uint32_t i = 0; i < product->name_count; ++i) product->names[i].now = NULL;
-  w.columns = qn__pb_named(pb, out, "all_columns",
-                           qn__product_extent(product, product->side_dims[QN__PRODUCT_COLUMN]));
-  qn__product_part_t part;
-  qn__ir_stmt_t* loop = qn__product_write_tasks(product, out, kind, task_rows, &part);
+  qn__product_part_t part, across;
+  qn__ir_stmt_t* loop = write_tasks(&w, out, kind, &part, &across);
   if (!loop || qn__pb_stopped(pb)) return;
   qn__ir_block_t* body = &loop->loop.body;
   w.steps = qn__product_write_bounds(product, body);
   if (!w.steps || qn__pb_stopped(pb)) return;
   w.is_store = is_store(product);
-  w.sums = qn__pb_alloc(pb, body, QN__SCOPE_LOCAL, product->reduce->dtype, "results", shape->height,
-                        shape->width);
+  w.sums = qn__pb_alloc(pb, body, QN__SCOPE_LOCAL, product->reduce->dtype, "results",
+                        qn__small_max_height,
+                        shape->wide.width ? shape->wide.width : shape->narrow.width);
   if (!w.sums) return;
   w.sums->is_filled = true;
-  const int64_t height = shape->height;
-  qn__ir_expr_t* count = qn__pb_op(pb, QN_OP_SUB, copy(&w, part.end), copy(&w, part.first));
-  count = qn__pb_named(pb, body, "count", count);
-  qn__ir_expr_t* rest = qn__pb_op_int(pb, QN_OP_FLOORMOD, copy(&w, count), height);
-  rest = qn__pb_named(pb, body, "rest", rest);
-  write_tiles(&w, body, qn__pb_op_int(pb, QN_OP_FLOORDIV, count, height), height, part.first, NULL);
-  qn__ir_expr_t* last = qn__pb_op(pb, QN_OP_SUB, copy(&w, part.end), copy(&w, rest));
-  last = qn__pb_named(pb, body, "last", last);
-  rest = qn__pb_op_int(pb, QN_OP_CEILDIV, rest, height / 2);
-  if (qn__pb_stopped(pb)) return;
-  write_tiles(&w, body, rest, height / 2, last, part.end);
+  write_columns(&w, body, &part, &across);
   if (!qn__pb_stopped(pb)) qn__block_append(out, loop);
 }

@@ -1,4 +1,5 @@
-// ir/passes/cpu/small.h: products whose columns caches hold.
+// ir/passes/cpu/small.h: products whose operands the kernel reads where they are: caches hold the
+// columns, or rows are few.
 //
 // small.c         chooses sizes, writes the loops over tiles
 // small_kernel.c  the innermost loops
@@ -7,9 +8,21 @@
 
 #include "ir/passes/products.h"
 
+enum { qn__small_max_height = 8 };
+
+// Tiles that registers hold, in panels of columns.
+typedef struct qn__small_panel {
+  int64_t height;      // rows of a tile
+  int64_t low_height;  // rows of the tile for the last ones
+  bool has_single;     // a last row that is alone has a tile of its own
+  int64_t width;       // columns, some vectors; 0: there is no such panel
+} qn__small_panel_t;
+
 typedef struct qn__small_shape {
-  int64_t height;  // rows of the tile in registers
-  int64_t width;   // columns of it, some vectors
+  qn__small_panel_t wide;
+  qn__small_panel_t narrow;  // for the columns that wide ones leave
+  int64_t min_wide;          // columns that are left: as many or more are a wide panel, too
+  int64_t max_rows;          // of a product with any columns; 0: only small ones
 } qn__small_shape_t;
 
 // Chooses the sizes. Returns false if products of unknown extents are not worth it, or the form is
@@ -17,7 +30,7 @@ typedef struct qn__small_shape {
 bool qn__small_choose(const qn__product_t* product, qn__small_shape_t* shape);
 // Returns whether a product is small enough: a literal where that is known. NULL if the number of
 // steps is not known before the loops.
-qn__ir_expr_t* qn__small_test(const qn__product_t* product);
+qn__ir_expr_t* qn__small_test(const qn__product_t* product, const qn__small_shape_t* shape);
 // Writes the product to `out`. `kind` is that of the loop over tasks.
 void qn__small_write(qn__product_t* product, const qn__small_shape_t* shape, qn_loop_kind_t kind,
                      qn__ir_block_t* out);
@@ -28,12 +41,12 @@ typedef struct qn__small_writer {
   qn__product_t* product;
   qn__pass_builder_t* pb;
   const qn__small_shape_t* shape;
-  qn__ir_expr_t* columns;  // of the product
-  qn__ir_expr_t* column;   // the first of the panel
-  qn__ir_expr_t* limit;    // columns from `column` on: a panel's columns beyond it are masked
-  qn__ir_expr_t* steps;    // of the reduction
-  qn__ir_buffer_t* sums;   // [height, width]: results on their way to memory
-  bool is_store;           // lanes can do all that the nest does with a result
+  qn__ir_expr_t* steps;   // of the reduction
+  qn__ir_buffer_t* sums;  // results of a tile on their way to memory
+  bool is_store;          // lanes can do all that the nest does with a result
+  const qn__small_panel_t* panel;
+  qn__ir_expr_t* column;  // the first of the panel
+  qn__ir_expr_t* limit;   // columns from `column` on: a panel's columns beyond it are masked
 } qn__small_writer_t;
 
 // Appends the kernel of a tile of `height` rows from `row` on, and what the nest does with the

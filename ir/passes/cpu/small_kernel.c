@@ -8,20 +8,20 @@
 //
 // 1. Each sum is added up in the order of the reduction, as in blocks_write.c.
 // 2. Only the columns and the results are masked: sums beyond `limit` are of no use and do no harm.
-// 3. The last rows are repeated in a tile that is not full. Its sums go through memory, where a
-// loop
-//    finds those that exist: less code than a test for each.
+// 3. The last row is repeated in a tile that is not full, and not stored again.
+// 4. Steps of a panel of several vectors are short runs of memory, a line of the matrix apart:
+//    the kernel fetches those that it needs soon.
 #include "ir/passes/cpu/small.h"
 
 #include "ir/passes/products_write.h"
 
-enum { max_height = 16 };
+enum { steps_ahead = 6 };  // as long as the second cache takes, and half as long as the third
 
 // A tile of sums that registers hold.
 typedef struct small_tile {
   int64_t height;
   qn__ir_buffer_t* sums;
-  qn__ir_expr_t* rows[max_height][qn__max_nest];  // values of the row loops
+  qn__ir_expr_t* rows[qn__small_max_height][qn__max_nest];  // values of the row loops
 } small_tile_t;
 
 static qn__ir_expr_t* copy(const qn__small_writer_t* w, const qn__ir_expr_t* expr) {
@@ -36,12 +36,33 @@ static void place(qn__small_writer_t* w, qn__ir_block_t* out, qn__product_side_t
 }
 
 static qn__ir_stmt_t* vector_loop(const qn__small_writer_t* w) {
-  return qn__pb_count_loop(w->pb, QN_LOOP_VECTOR, "v", qn__pb_int(w->pb, w->shape->width));
+  return qn__pb_count_loop(w->pb, QN_LOOP_VECTOR, "v", qn__pb_int(w->pb, w->panel->width));
 }
 
 // Returns whether the column of a vector loop exists.
 static qn__ir_expr_t* exists(const qn__small_writer_t* w, const qn__ir_stmt_t* loop) {
   return qn__pb_op(w->pb, QN_OP_LT, qn__pb_use(w->pb, loop->loop.var), copy(w, w->limit));
+}
+
+// Appends loads of the columns of a step to `line`, a buffer of registers.
+static void write_columns(qn__small_writer_t* w, qn__ir_block_t* out,
+                          const qn__product_operand_t* column, qn__ir_buffer_t* line) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* loop = vector_loop(w);
+  if (!loop || !line) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  qn__ir_expr_t* v = qn__pb_use(pb, loop->loop.var);
+  place(w, body, QN__PRODUCT_COLUMN, qn__pb_op(pb, QN_OP_ADD, copy(w, w->column), copy(w, v)));
+  qn__ir_expr_t* value = qn__product_copy(product, column->value);
+  if (!value) return;
+  if (w->panel == &w->shape->wide) {
+    qn__product_fetch_ahead(column, value, product->steps[0].reduce->reduce.reduce_var, steps_ahead,
+                            QN__FETCH_FIRST);
+  }
+  value = qn__pb_cond(pb, exists(w, loop), value, qn__pb_zero(pb, value->dtype));
+  qn__pb_append(body, qn__pb_store(pb, line, qn__pb_int(pb, 0), v, value));
+  qn__block_append(out, loop);
 }
 
 // Appends one step of the reduction for all sums of a tile.
@@ -52,27 +73,27 @@ static void write_step(qn__small_writer_t* w, qn__ir_block_t* out, small_tile_t*
   const bool is_swapped = product->operands[0].side == QN__PRODUCT_COLUMN;
   const qn__product_operand_t* row = &product->operands[is_swapped];
   const qn__product_operand_t* column = &product->operands[!is_swapped];
-  qn__ir_var_t* elements[max_height] = {NULL};
+  qn__ir_var_t* elements[qn__small_max_height] = {NULL};
   qn__product_set_step(product, out, qn__pb_use(pb, p));
+  qn__product_write_lets(product, out, column->is_needed, QN__PRODUCT_STEP, 0);
+  // Columns are before rows: LLVM moves no load past a prefetch, and has no registers for all rows.
+  qn__ir_buffer_t* line =
+      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, column->value->dtype, "line", 1, w->panel->width);
+  if (!line) return;
+  line->is_filled = true;
+  write_columns(w, out, column, line);
   for (int64_t u = 0; u < tile->height; ++u) {
     qn__product_set(product, product->side_dims[QN__PRODUCT_ROW], tile->rows[u]);
     elements[u] = qn__product_write_operand(product, out, row);
   }
-  qn__product_write_lets(product, out, column->is_needed, QN__PRODUCT_STEP, 0);
   qn__ir_stmt_t* loop = vector_loop(w);
   if (!loop || qn__pb_stopped(pb)) return;
   qn__ir_block_t* body = &loop->loop.body;
-  place(w, body, QN__PRODUCT_COLUMN,
-        qn__pb_op(pb, QN_OP_ADD, copy(w, w->column), qn__pb_use(pb, loop->loop.var)));
-  qn__ir_expr_t* value = qn__product_copy(product, column->value);
-  qn__ir_expr_t* zero = qn__pb_zero(pb, column->value->dtype);
-  qn__ir_var_t* b = qn__pb_let(pb, body, "b", qn__pb_cond(pb, exists(w, loop), value, zero));
-  if (qn__pb_stopped(pb)) return;
-  product->names[column->name].now = qn__pb_use(pb, b);
   for (int64_t u = 0; u < tile->height; ++u) {
-    product->names[row->name].now = qn__pb_use(pb, elements[u]);
     qn__ir_expr_t* v = qn__pb_use(pb, loop->loop.var);
-    qn__ir_expr_t* sum = qn__pb_load(pb, tile->sums, qn__pb_int(pb, u), qn__pb_copy(pb, v));
+    product->names[row->name].now = qn__pb_use(pb, elements[u]);
+    product->names[column->name].now = qn__pb_load(pb, line, qn__pb_int(pb, 0), copy(w, v));
+    qn__ir_expr_t* sum = qn__pb_load(pb, tile->sums, qn__pb_int(pb, u), copy(w, v));
     sum = qn__product_add(product, sum, qn__product_copy(product, *product->summand));
     qn__pb_append(body, qn__pb_store(pb, tile->sums, qn__pb_int(pb, u), v, sum));
   }
@@ -97,10 +118,11 @@ static void write_transfer(qn__small_writer_t* w, qn__ir_block_t* out, const sma
   }
 }
 
-// Appends the nest's statement for the columns of a row, whose sums are line `i` of `sums`.
-static void write_line(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_buffer_t* sums,
-                       qn__ir_expr_t* i) {
+// Appends the nest's statement for the columns of row `u` of a tile.
+static void write_line(qn__small_writer_t* w, qn__ir_block_t* out, const small_tile_t* tile,
+                       int64_t u) {
   qn__pass_builder_t* pb = w->pb;
+  qn__product_set(w->product, w->product->side_dims[QN__PRODUCT_ROW], tile->rows[u]);
   qn__ir_stmt_t* loop = vector_loop(w);
   qn__ir_stmt_t* test = loop ? qn__pb_if(pb, exists(w, loop), (qn__ir_block_t){NULL, NULL}) : NULL;
   if (!test) return;
@@ -108,15 +130,32 @@ static void write_line(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_buffer
   qn__ir_expr_t* v = qn__pb_use(pb, loop->loop.var);
   place(w, body, QN__PRODUCT_COLUMN,
         qn__pb_op(pb, QN_OP_ADD, copy(w, w->column), qn__pb_copy(pb, v)));
-  qn__product_write_body(w->product, body, qn__pb_load(pb, sums, i, v));
+  qn__product_write_body(w->product, body, qn__pb_load(pb, tile->sums, qn__pb_int(pb, u), v));
   qn__block_append(&loop->loop.body, test);
   qn__block_append(out, loop);
+}
+
+// Appends the nest's statement for a tile. Rows from `end` on do not exist.
+static void write_lines(qn__small_writer_t* w, qn__ir_block_t* out, const small_tile_t* tile,
+                        const qn__ir_expr_t* row, const qn__ir_expr_t* end) {
+  qn__pass_builder_t* pb = w->pb;
+  for (int64_t u = 0; u < tile->height; ++u) {
+    qn__ir_block_t line = {NULL, NULL};
+    write_line(w, &line, tile, u);
+    if (end && u > 0) {
+      qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_ADD, copy(w, row), u);
+      qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, at, copy(w, end)), line);
+      line = (qn__ir_block_t){test, test};
+    }
+    if (qn__pb_stopped(pb)) return;
+    qn__block_splice(out, &line);
+  }
 }
 
 // Appends the statements of the nest for the columns of a row, where lanes cannot do them.
 static void write_elements(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* i) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_expr_t* count = qn__pb_op_int(pb, QN_OP_MIN, copy(w, w->limit), w->shape->width);
+  qn__ir_expr_t* count = qn__pb_op_int(pb, QN_OP_MIN, copy(w, w->limit), w->panel->width);
   qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", count);
   if (!across) return;
   qn__ir_expr_t* j = qn__pb_use(pb, across->loop.var);
@@ -135,11 +174,7 @@ static void write_results(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_exp
   qn__ir_expr_t* i = qn__pb_use(pb, down->loop.var);
   place(w, &down->loop.body, QN__PRODUCT_ROW,
         qn__pb_op(pb, QN_OP_ADD, copy(w, row), qn__pb_copy(pb, i)));
-  if (w->is_store) {
-    write_line(w, &down->loop.body, w->sums, i);
-  } else {
-    write_elements(w, &down->loop.body, i);
-  }
+  write_elements(w, &down->loop.body, i);
   qn__block_append(out, down);
 }
 
@@ -147,14 +182,15 @@ void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out, int64_t he
                           const qn__ir_expr_t* row, const qn__ir_expr_t* end) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
-  const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
   small_tile_t tile = {.height = height};
-  assert(height <= max_height);
+  assert(height <= qn__small_max_height);
   tile.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, product->reduce->dtype, "tile", height,
-                           w->shape->width);
+                           w->panel->width);
   for (int64_t u = 0; u < height; ++u) {
     qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, copy(w, row), u);
-    if (end) line = qn__pb_op(pb, QN_OP_MIN, line, qn__pb_op_int(pb, QN_OP_ADD, copy(w, end), -1));
+    if (end && u > 0) {
+      line = qn__pb_op(pb, QN_OP_MIN, line, qn__pb_op_int(pb, QN_OP_ADD, copy(w, end), -1));
+    }
     place(w, out, QN__PRODUCT_ROW, line);
     for (uint32_t d = 0; d < product->nest->count; ++d) tile.rows[u][d] = product->names[d].now;
   }
@@ -164,11 +200,8 @@ void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out, int64_t he
   if (!loop) return;
   write_step(w, &loop->loop.body, &tile, loop->loop.var);
   qn__block_append(out, loop);
-  if (w->is_store && !end) {
-    for (int64_t u = 0; u < height; ++u) {
-      qn__product_set(product, rows, tile.rows[u]);
-      write_line(w, out, tile.sums, qn__pb_int(pb, u));
-    }
+  if (w->is_store) {
+    write_lines(w, out, &tile, row, end);
     return;
   }
   write_transfer(w, out, &tile, false);

@@ -136,6 +136,12 @@ static void test_mattr(void** state) {
   assert_int_equal(qn__target_vector_bytes(target), 64);
   assert_true(qn__target_has_masked_memory(target));
   qn_target_release(target);
+  target = parse("cpu -mcpu=icelake-server");
+  assert_int_equal(qn__target_wide_multiplies(target), 2);
+  qn_target_release(target);
+  target = parse("cpu -mcpu=icelake-server -tune=znver4");
+  assert_int_equal(qn__target_wide_multiplies(target), 1);
+  qn_target_release(target);
   target = parse("cpu -mcpu=skylake-avx512");
   assert_int_equal(qn__target_vector_bytes(target), 32);
   qn_target_release(target);
