@@ -43,7 +43,7 @@ bool qn__along_choose(const qn__product_t* product, int64_t min_packed, qn__alon
   shape->min_rows = is_wide ? 1 : 2;
   int64_t steps = qn__product_steps(product);
   if (steps >= 0 && steps < long_steps) shape->max_rows = max_rows;
-  if (options->wide_multiplies > 1) shape->max_rows = max_rows_fast;
+  if (is_wide && options->wide_multiplies > 1) shape->max_rows = max_rows_fast;
   if (!are_plain) shape->max_rows = min_packed - 1;
   int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
   int64_t columns = qn__product_trips(product, product->side_dims[QN__PRODUCT_COLUMN]);
