@@ -79,6 +79,7 @@ void qn_builder_destroy(qn_builder_t* builder) {
   qn__ptrmap_deinit(&builder->handles);
   qn__free(allocator, builder->params, builder->param_capacity * sizeof *builder->params);
   qn__free(allocator, builder->symbols, builder->symbol_capacity * sizeof(qn__ir_expr_t*));
+  qn__constants_deinit(&builder->constants, allocator);
   qn__body_deinit(&builder->body);
   qn__free(allocator, builder, sizeof *builder);
 }
@@ -95,6 +96,7 @@ qn_status_t qn_builder_finish(qn_builder_t* builder, qn_module_t** out_module) {
   if (builder->body.arena.is_exhausted) (void)qn__build_out_of_memory(builder);
   qn_status_t status = builder->status;
   builder->status = QN_OK;
+  if (qn_ok(status)) status = qn__body_specialize(&builder->body, &builder->constants);
   if (qn_ok(status)) {
     qn__diag_t diag;
     qn__diag_init(&diag, builder->allocator, NULL, "<builder>", QN_STR(""));
@@ -103,6 +105,17 @@ qn_status_t qn_builder_finish(qn_builder_t* builder, qn_module_t** out_module) {
   }
   qn_builder_destroy(builder);
   return status;
+}
+
+void qn_build_set(qn_builder_t* builder, const char* name, int64_t value) {
+  if (!builder || !qn_ok(builder->status)) return;
+  builder->call = __func__;
+  if (!name) {
+    (void)qn__build_fail(builder, "name is NULL");
+    return;
+  }
+  builder->status =
+      qn__constants_add(&builder->constants, &builder->body.arena, qn__str(name), value);
 }
 
 // ------------------------------------------------------------------------------------ functions
@@ -197,17 +210,6 @@ qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* name, qn_a
 
 // ------------------------------------------------------------------------------------ the end
 
-// The symbols of the parameters in the order of their first appearance.
-static bool collect_symbol(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
-  qn__ir_func_t* function = walker->self;
-  if (expr->kind != QN__EXPR_VAR || expr->var->kind != QN__VAR_SYMBOL) return true;
-  for (size_t i = 0; i < function->symbol_count; i++) {
-    if (function->symbols[i] == expr->var) return true;
-  }
-  function->symbols[function->symbol_count++] = expr->var;
-  return true;
-}
-
 static void end_function(qn_builder_t* builder) {
   qn__arena_t* arena = &builder->body.arena;
   qn__ir_func_t* function = builder->function;
@@ -222,9 +224,10 @@ static void end_function(qn_builder_t* builder) {
     memcpy(function->params, builder->params, builder->param_count * sizeof *function->params);
   }
   function->param_count = builder->param_count;
-  qn__ir_walker_t walker = {.on_expr = collect_symbol, .self = function};
-  (void)qn__walk_extents(&walker, function);
-  assert(function->symbol_count <= builder->symbol_count);
+  if (!qn__function_list_symbols(function, builder->symbol_count)) {
+    (void)qn__build_fail(builder, "a shape uses a symbol of another function");
+    return;
+  }
   qn__body_append(&builder->body, function);
   builder->function = NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "ir/ir.h"
 #include "ir/ptrmap.h"
+#include "ir/specialize.h"
 
 // Facts about a handle that the builder returned.
 typedef struct qn__builder_value {
@@ -51,6 +52,7 @@ struct qn_builder {
   qn__ir_expr_t** symbols;  // handles
   size_t symbol_count;
   size_t symbol_capacity;
+  qn__constants_t constants;  // of qn_build_set
 };
 
 // ---- build.c

@@ -384,9 +384,12 @@ static bool read_param(decoder_t* d, qn__ir_param_t* param) {
   const char* name = read_text(d);
   qn_dtype_t dtype = read_dtype(d);
   if (is_failed(d)) return false;
-  if (tag == QN__TAG_SCALAR) {
+  if (tag == QN__TAG_SCALAR || tag == QN__TAG_FIXED) {
     param->scalar = declare_var(d, reserve_var(d), QN__VAR_SCALAR, dtype, name);
-    return param->scalar != NULL;
+    if (!param->scalar || tag == QN__TAG_SCALAR) return param->scalar != NULL;
+    param->scalar->is_fixed = true;
+    param->scalar->fixed_value = qn__read_svarint(&d->reader);
+    return !is_failed(d);
   }
   if (tag != QN__TAG_BUFFER) return fail(d, "parameter of kind %u", (unsigned)tag);
   uint8_t access = qn__read_u8(&d->reader);
@@ -455,8 +458,9 @@ static bool read_module(decoder_t* d, qn__ir_body_t* body) {
   uint16_t reserved = qn__read_u16(&d->reader);
   if (is_failed(d)) return false;
   if (memcmp(magic.data, QN__ENCODING_MAGIC, magic.size) != 0) return fail(d, "no module");
-  if (version != QN__ENCODING_VERSION || reserved != 0) {
-    return fail(d, "version %u, this library reads %d", (unsigned)version, QN__ENCODING_VERSION);
+  if (version < QN__ENCODING_VERSION_PLAIN || version > QN__ENCODING_VERSION || reserved != 0) {
+    return fail(d, "version %u, this library reads %d to %d", (unsigned)version,
+                QN__ENCODING_VERSION_PLAIN, QN__ENCODING_VERSION);
   }
   size_t count = read_count(d, "functions", 5);
   for (size_t i = 0; i < count; i++) {

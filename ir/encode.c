@@ -2,9 +2,10 @@
 //
 // Not here: reading them (decode.c).
 //
-// The format, version 1. Integers are little-endian; `varint` is LEB128, `svarint` zigzag LEB128,
-// both in the shortest form; `run` is a varint length and that many bytes. `dtype`, `op` and the
-// other enumerations are one byte each, of the values in their tables.
+// The format, version 1, or 2 if a scalar of the module is fixed. Integers are little-endian;
+// `varint` is LEB128, `svarint` zigzag LEB128, both in the shortest form; `run` is a varint length
+// and that many bytes. `dtype`, `op` and the other enumerations are one byte each, of the values in
+// their tables.
 //
 //   module    "QNIR"  u16 version  u16 0  varint function-count  function*
 //   function  u8 'F'  u32 size-of-the-rest  run name  u8 is-fast
@@ -13,6 +14,7 @@
 //             { shape of each buffer parameter, in order }   // shapes may mention later scalars
 //             block
 //   param     u8 1  run name  dtype                                              // scalar
+//           | u8 3  run name  dtype  svarint value                               // fixed scalar
 //           | u8 2  run name  dtype  access  varint rank  varint align-in-bytes  // buffer
 //   shape     { expr }  u8 has-strides  { expr }
 //   block     stmt*  u8 0
@@ -179,10 +181,12 @@ static void encode_block(const qn__ir_block_t* block, qn__buffer_t* out) {
 }
 
 static void encode_param(const qn__ir_param_t* param, qn__buffer_t* out) {
-  if (param->scalar) {
-    qn__buffer_u8(out, QN__TAG_SCALAR);
-    encode_name(param->scalar->name, out);
-    qn__buffer_u8(out, (uint8_t)param->scalar->dtype);
+  const qn__ir_var_t* scalar = param->scalar;
+  if (scalar) {
+    qn__buffer_u8(out, scalar->is_fixed ? QN__TAG_FIXED : QN__TAG_SCALAR);
+    encode_name(scalar->name, out);
+    qn__buffer_u8(out, (uint8_t)scalar->dtype);
+    if (scalar->is_fixed) qn__buffer_svarint(out, scalar->fixed_value);
     return;
   }
   const qn__ir_buffer_t* buffer = param->buffer;
@@ -217,9 +221,19 @@ static void encode_function(const qn__ir_func_t* function, qn__buffer_t* out) {
   for (size_t i = 0; i < 4; i++) out->data[size_offset + i] = (uint8_t)(size >> (8 * i));
 }
 
+static bool has_fixed(const qn__ir_body_t* body) {
+  for (const qn__ir_func_t* function = body->first; function; function = function->next) {
+    for (size_t i = 0; i < function->param_count; i++) {
+      const qn__ir_var_t* scalar = function->params[i].scalar;
+      if (scalar && scalar->is_fixed) return true;
+    }
+  }
+  return false;
+}
+
 void qn__body_encode(const qn__ir_body_t* body, qn__buffer_t* out) {
   qn__buffer_cstr(out, QN__ENCODING_MAGIC);
-  qn__buffer_u16(out, QN__ENCODING_VERSION);
+  qn__buffer_u16(out, has_fixed(body) ? QN__ENCODING_VERSION : QN__ENCODING_VERSION_PLAIN);
   qn__buffer_u16(out, 0);
   qn__buffer_varint(out, body->function_count);
   for (const qn__ir_func_t* function = body->first; function; function = function->next) {

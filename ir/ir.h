@@ -58,6 +58,10 @@ struct qn__ir_var {
   const char* name;
   qn__ir_var_kind_t kind;
   qn_dtype_t dtype;
+  // SCALAR: each call must pass `fixed_value`, an integer below 2^63. Literals stand for it in the
+  // function, which does not mention the variable (specialize.c).
+  bool is_fixed;
+  int64_t fixed_value;
   uint32_t id;  // dense within the function, by qn__function_number
   qn__ir_loc_t loc;
   void* user;  // scratch of the pass or reader at work
@@ -387,6 +391,9 @@ typedef struct qn__ir_operands {
 qn__ir_operands_t qn__expr_operands(const qn__ir_expr_t* expr);
 // Walks shapes and strides of the parameters.
 bool qn__walk_extents(qn__ir_walker_t* walker, const qn__ir_func_t* function);
+// Lists the symbols of the parameters in `symbols`, in the order of their first appearance. Their
+// `user` must be NULL. Returns false if there are more than `room`.
+bool qn__function_list_symbols(qn__ir_func_t* function, size_t room);
 // Returns whether it holds a TARGET operator, such as warp_size().
 bool qn__expr_has_target(qn__ir_expr_t* expr);
 

@@ -10,6 +10,7 @@
 #include "base/argument.h"
 #include "base/struct_size.h"
 #include "ir/encode.h"
+#include "ir/specialize.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -123,6 +124,15 @@ static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_opti
   return QN_OK;
 }
 
+// Fixes the symbols and scalars that `set` names, and those that the text has fixed.
+static qn_status_t apply_settings(qn__ir_body_t* body, const char* set) {
+  qn__constants_t constants = {NULL};
+  qn_status_t status = qn__constants_parse(&constants, &body->arena, set);
+  if (qn_ok(status)) status = qn__body_specialize(body, &constants);
+  qn__constants_deinit(&constants, body->arena.allocator);
+  return status;
+}
+
 qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_options_t* options,
                             qn_module_t** out_module) {
   QN_REQUIRE(out_module);
@@ -142,7 +152,12 @@ qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_option
   qn__ir_body_t body;
   qn_status_t status;
   if (qn__text_parse(source, filled.allocator, &diag, &body)) {
-    status = qn__module_finish(&body, &diag, out_module);
+    status = apply_settings(&body, filled.set);
+    if (qn_ok(status)) {
+      status = qn__module_finish(&body, &diag, out_module);
+    } else {
+      qn__body_deinit(&body);
+    }
   } else {
     bool is_exhausted = body.arena.is_exhausted;
     status = is_exhausted ? QN_OK : qn__diag_status(&diag, QN_STATUS_SYNTAX);
@@ -161,6 +176,10 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
   QN_TRY(read_options(options, &filled));
   if (!data && size > 0) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "data is NULL, its size is %zu", size);
+  }
+  if (filled.set) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "set is for texts; call qn_module_specialize with the decoded module");
   }
   qn__ir_body_t body;
   QN_TRY(qn__body_decode((qn_span_t){data, size}, filled.allocator, &body));
@@ -271,7 +290,11 @@ qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_inde
                              .rank = buffer->rank,
                              .align_bytes = buffer->align_bytes};
   } else {
-    info = (qn_param_info_t){.name = param->scalar->name, .dtype = param->scalar->dtype};
+    const qn__ir_var_t* scalar = param->scalar;
+    info = (qn_param_info_t){.name = scalar->name,
+                             .dtype = scalar->dtype,
+                             .is_fixed = scalar->is_fixed,
+                             .fixed_value = scalar->fixed_value};
   }
   QN_STRUCT_WRITE(out_info, info);
   return QN_OK;

@@ -4,6 +4,7 @@
 // reads the names of all scalars first. Every other free name in a shape is a symbol.
 #include "base/alloc.h"
 #include "ir/parser.h"
+#include "ir/specialize.h"
 
 // ------------------------------------------------------------------------------------ buffers
 
@@ -232,6 +233,28 @@ static void parse_align(qn__parser_t* p, qn__ir_buffer_t* buffer) {
   if (value > buffer->align_bytes) buffer->align_bytes = (uint32_t)value;
 }
 
+// Parses the optional `"=" [ "-" ] integer` of a fixed scalar.
+static void parse_fixed(qn__parser_t* p, qn__ir_var_t* scalar) {
+  if (!qn__parser_take(p, QN__TOKEN_ASSIGN)) return;
+  qn__ir_loc_t loc = p->token.loc;
+  qn__parser_operand_t operand = qn__parse_expr(p);
+  if (!operand.expr || scalar->dtype == QN_DTYPE_NONE) return;
+  if (!qn__dtype_is_int(scalar->dtype) || operand.expr->kind != QN__EXPR_INT) {
+    qn__parser_error(p, QN__CODE_NOT_LITERAL, loc, NULL,
+                     "only integer scalars can have a value, and it is an integer literal");
+    return;
+  }
+  if (!qn__type_settle(p, &operand, scalar->dtype)) return;
+  int64_t value = operand.expr->int_value;
+  if (!qn__constant_fits(scalar->dtype, value)) {
+    qn__parser_error(p, QN__CODE_LITERAL_RANGE, loc, NULL, "values of %s end at 2^63 - 1 here",
+                     qn_dtype_text(scalar->dtype));
+    return;
+  }
+  scalar->is_fixed = true;
+  scalar->fixed_value = value;
+}
+
 static qn__ir_param_t* parse_param(qn__parser_t* p) {
   qn__ir_loc_t access_loc = p->token.loc;
   qn_access_t access = parse_access(p);
@@ -265,7 +288,9 @@ static qn__ir_param_t* parse_param(qn__parser_t* p) {
     const qn__parser_binding_t* binding = qn__parser_find(p, name_loc);
     bool is_declared = binding && binding->loc.begin == name_loc.begin;
     param->scalar = is_declared ? binding->var : declare_scalar(p, name_loc, dtype);
-    return param->scalar ? param : NULL;
+    if (!param->scalar) return NULL;
+    parse_fixed(p, param->scalar);
+    return param;
   }
   qn__ir_expr_t** shape;
   uint32_t rank;

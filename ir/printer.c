@@ -303,7 +303,9 @@ static void print_params(qn__printer_t* p, const qn__ir_func_t* function) {
     const qn__ir_param_t* param = &function->params[i];
     if (i > 0) qn__buffer_cstr(out, ", ");
     if (param->scalar) {
-      qn__buffer_format(out, "%s: %s", param->scalar->name, qn_dtype_text(param->scalar->dtype));
+      const qn__ir_var_t* scalar = param->scalar;
+      qn__buffer_format(out, "%s: %s", scalar->name, qn_dtype_text(scalar->dtype));
+      if (scalar->is_fixed) qn__buffer_format(out, " = %" PRId64, scalar->fixed_value);
       continue;
     }
     const qn__ir_buffer_t* buffer = param->buffer;

@@ -10,6 +10,7 @@
 
 #include "base/map.h"
 #include "ir/lexer.h"
+#include "ir/specialize.h"
 #include "ir/verifier.h"
 
 enum { LARGEST_ALIGN_BYTES = 4096, LOWERED_NESTING = 4 * QN__LARGEST_NESTING };
@@ -35,8 +36,9 @@ bool qn__verify_error(qn__verifier_t* v, qn__verify_code_t code, qn__ir_loc_t lo
   va_start(arguments, format);
   if (vsnprintf(message, sizeof message, format, arguments) < 0) message[0] = '\0';
   va_end(arguments);
-  // Without a place in the text, name the function.
-  bool is_named = loc.size == 0 && v->function && v->function->name;
+  // Without a place in a text, name the function.
+  bool has_place = loc.size > 0 && v->diag->source.size > 0;
+  bool is_named = !has_place && v->function && v->function->name;
   qn__diag_report(v->diag, QN_SEVERITY_ERROR, code_text(code), loc, help, "%s%s%s%s",
                   is_named ? "function '" : "", is_named ? v->function->name : "",
                   is_named ? "': " : "", message);
@@ -190,6 +192,11 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
     if (scalar->kind != QN__VAR_SCALAR || qn_dtype_size_bytes(scalar->dtype) == 0) {
       (void)qn__verify_error(v, QN__VERIFY_MALFORMED, scalar->loc, NULL, "scalar '%s' has no dtype",
                              scalar->name);
+    }
+    if (scalar->is_fixed && !qn__constant_fits(scalar->dtype, scalar->fixed_value)) {
+      (void)qn__verify_error(v, QN__VERIFY_LITERAL, scalar->loc, NULL,
+                             "scalar '%s' of %s cannot be %" PRId64, scalar->name,
+                             qn_dtype_text(scalar->dtype), scalar->fixed_value);
     }
     declare_host(v, scalar);
   }

@@ -126,6 +126,11 @@ static bool verify_kind(qn__verifier_t* v, const qn__ir_expr_t* expr) {
                              expr->var->loc)) {
         return false;
       }
+      if (expr->var->is_fixed) {
+        return qn__verify_error(v, QN__VERIFY_MALFORMED, expr->loc, NULL,
+                                "the variable '%s' is used, where its value %" PRId64 " belongs",
+                                expr->var->name, expr->var->fixed_value);
+      }
       if (expr->dtype != expr->var->dtype) break;
       return true;
     case QN__EXPR_LOAD: {

@@ -2,6 +2,7 @@
 //
 // Not here: control flow that divides threads (verify_uniform.c).
 #include <assert.h>
+#include <stdio.h>
 
 #include "ir/verifier.h"
 
@@ -80,6 +81,45 @@ static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
+// The symbols and integer scalars without which an expression would be constant.
+typedef struct unknowns {
+  const qn__ir_var_t* vars[8];  // there may be more
+  size_t count;
+} unknowns_t;
+
+// Stops at anything else that is not known.
+static bool note_unknown(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  unknowns_t* unknowns = walker->self;
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return false;
+  if (expr->kind == QN__EXPR_OP) return qn__op_info(expr->op)->rule < QN__RULE_LANE;
+  if (expr->kind != QN__EXPR_VAR) return true;
+  const qn__ir_var_t* var = expr->var;
+  bool is_scalar = var->kind == QN__VAR_SCALAR && qn__dtype_is_int(var->dtype);
+  if (var->kind != QN__VAR_SYMBOL && !is_scalar) return false;
+  size_t i = 0;
+  while (i < unknowns->count && unknowns->vars[i] != var) i++;
+  if (i < QN_COUNT_OF(unknowns->vars) && i == unknowns->count) {
+    unknowns->vars[unknowns->count++] = var;
+  }
+  return true;
+}
+
+enum { NEEDS_BYTES = 200 };
+
+// Writes "must be constant: set n and d" where these names are all that is missing, or "must be
+// constant".
+static void write_needs(qn__ir_expr_t* expr, char out[NEEDS_BYTES]) {
+  unknowns_t unknowns = {.count = 0};
+  qn__ir_walker_t walker = {.on_expr = note_unknown, .self = &unknowns};
+  bool is_settable = qn__walk_expr(&walker, expr);
+  size_t size = (size_t)snprintf(out, NEEDS_BYTES, "must be constant");
+  for (size_t i = 0; is_settable && i < unknowns.count && size < NEEDS_BYTES - 1; i++) {
+    const char* between = i == 0 ? ": set " : i + 1 < unknowns.count ? ", " : " and ";
+    size +=
+        (size_t)snprintf(out + size, NEEDS_BYTES - size, "%s%s", between, unknowns.vars[i]->name);
+  }
+}
+
 static void check_constant_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__loop_kind_text(stmt->loop.kind);
   int64_t limit = stmt->loop.kind == QN_LOOP_VECTOR ? LARGEST_VECTOR : LARGEST_UNROLL;
@@ -87,10 +127,12 @@ static void check_constant_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) 
   qn__ir_scalar_t end;
   bool has_begin = qn__expr_fold(stmt->loop.begin, &begin);
   if (!has_begin || !qn__expr_fold(stmt->loop.end, &end)) {
-    const qn__ir_expr_t* bound = has_begin ? stmt->loop.end : stmt->loop.begin;
+    qn__ir_expr_t* bound = has_begin ? stmt->loop.end : stmt->loop.begin;
+    char needs[NEEDS_BYTES];
+    write_needs(bound, needs);
     (void)qn__verify_error(v, QN__VERIFY_EXTENT, bound->loc,
-                           "use literals; a loop of any length is a 'for' around it",
-                           "the bounds of '%s' must be constants", text);
+                           "use literals or --set; a loop of any length is a 'for' around it",
+                           "a bound of '%s' %s", text, needs);
     return;
   }
   int64_t extent;
@@ -192,10 +234,12 @@ static bool constant_count(qn__verifier_t* v, const qn__ir_buffer_t* buffer, uin
   for (uint32_t i = 0; i < buffer->rank; i++) {
     qn__ir_scalar_t extent;
     if (!qn__expr_fold(buffer->shape[i], &extent)) {
-      return qn__verify_error(v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
-                              "use literals, or allocate it in global at the top of the function",
-                              "the shape of '%s' in %s must be constant", buffer->name,
-                              qn__scope_text(buffer->scope));
+      char needs[NEEDS_BYTES];
+      write_needs(buffer->shape[i], needs);
+      return qn__verify_error(
+          v, QN__VERIFY_ALLOC_SHAPE, buffer->shape[i]->loc,
+          "use literals or --set, or allocate it in global at the top of the function",
+          "the shape of '%s' in %s %s", buffer->name, qn__scope_text(buffer->scope), needs);
     }
     if (extent.i <= 0 || __builtin_mul_overflow(count, (uint64_t)extent.i, &count)) {
       return qn__verify_error(v, QN__VERIFY_ALLOC_SIZE, buffer->shape[i]->loc, NULL,

@@ -63,6 +63,30 @@ bool qn__walk_extents(qn__ir_walker_t* walker, const qn__ir_func_t* function) {
   return true;
 }
 
+typedef struct symbol_list {
+  qn__ir_func_t* function;
+  size_t room;
+} symbol_list_t;
+
+static bool list_symbol(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  const symbol_list_t* list = walker->self;
+  if (expr->kind != QN__EXPR_VAR || expr->var->kind != QN__VAR_SYMBOL) return true;
+  if (expr->var->user) return true;
+  if (list->function->symbol_count == list->room) return false;
+  expr->var->user = list->function;
+  list->function->symbols[list->function->symbol_count++] = expr->var;
+  return true;
+}
+
+bool qn__function_list_symbols(qn__ir_func_t* function, size_t room) {
+  function->symbol_count = 0;
+  symbol_list_t list = {function, room};
+  qn__ir_walker_t walker = {.on_expr = list_symbol, .self = &list};
+  bool is_whole = qn__walk_extents(&walker, function);
+  for (size_t i = 0; i < function->symbol_count; i++) function->symbols[i]->user = NULL;
+  return is_whole;
+}
+
 static bool walk_buffer(qn__ir_walker_t* walker, const qn__ir_buffer_t* buffer) {
   return walk_shape(walker, buffer) &&
          (!buffer->elements || walk_exprs(walker, buffer->elements, buffer->element_count)) &&

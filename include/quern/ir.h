@@ -42,6 +42,23 @@ QN_API QN_MUST_USE qn_status_t qn_module_decode(const void* data, size_t size,
                                                 const qn_parse_options_t* options,
                                                 qn_module_t** out_module);
 
+// Makes a module in which numbers stand for `count` symbols and integer scalars, so that a compiler
+// knows them. A name, such as "d", means the symbol or scalar of all functions that have it;
+// "attention.d" that of one function. The numbers are i64; of u64 they end at 2^63 - 1.
+//
+// A symbol becomes a constant: f32[n, d] is f32[n, 128]. A scalar stays a parameter, `d: i64 =
+// 128`. So the result takes the calls of `module`, and refuses those with other values. Its
+// canonical bytes are those of the text with the numbers written in, except that extents of
+// parameters are computed. A text that is no module without its numbers has qn_parse_options_t.set.
+//
+// `*out_module` is owned: qn_module_release. Errors: NOT_FOUND (a name that no function has, with
+// the nearest one), INVALID_ARGUMENT (a name that is given twice, a negative symbol, a value that
+// the scalar's dtype cannot hold, another value than a fixed scalar has), INVALID_MODULE (the
+// result breaks a rule of the language, such as the limit of local memory), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_module_specialize(const qn_module_t* module,
+                                                    const char* const* names, const int64_t* values,
+                                                    size_t count, qn_module_t** out_module);
+
 // Prints the canonical text, terminated. `*out_text` is owned: qn_text_free. `out_size` may be
 // NULL. Errors: OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char** out_text,
@@ -89,6 +106,8 @@ typedef struct qn_param_info {
   qn_access_t access;    // buffers
   uint32_t rank;         // buffers
   uint32_t align_bytes;  // buffers; at least the dtype's size
+  bool is_fixed;         // scalars: each call must pass fixed_value
+  int64_t fixed_value;   // 0 unless is_fixed
 } qn_param_info_t;
 // Describes one parameter of a function. Errors: INVALID_ARGUMENT (an index beyond the counts).
 QN_API QN_MUST_USE qn_status_t qn_module_param_info(const qn_module_t* module,
@@ -210,6 +229,9 @@ QN_API QN_MUST_USE qn_status_t qn_builder_create(qn_allocator_t allocator,
 // qn_module_release. Errors: INVALID_ARGUMENT (the first mistake of any call, with the name of the
 // call), INVALID_MODULE (the module breaks a rule of the language), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_builder_finish(qn_builder_t* builder, qn_module_t** out_module);
+// Fixes a symbol or an integer scalar, as qn_module_specialize does, when the builder is finished:
+// the shapes of local and shared memory may use it. `name` is copied. A function may be open.
+QN_API void qn_build_set(qn_builder_t* builder, const char* name, int64_t value);
 // Destroys an unfinished builder.
 QN_API void qn_builder_destroy(qn_builder_t* builder);
 

@@ -124,12 +124,16 @@ typedef struct qn_parse_options {
   uint32_t error_limit;
   // Zero: the default allocator.
   qn_allocator_t allocator;
+  // Fixes symbols and integer scalars, as qn_module_specialize does, before the text is verified:
+  // "d=128,attention.k=4". So `alloc acc: f32[d] in local` is legal. For texts only. NULL: none.
+  const char* set;
 } qn_parse_options_t;
 
 // Parses and verifies UTF-8 text of `size` bytes. `options` may be NULL. `*out_module` is owned:
 // qn_module_release. Errors: SYNTAX (the text does not parse), INVALID_MODULE (it breaks a rule of
 // the language), both with a message that renders every diagnostic with line, column, source line
-// and caret; INVALID_ARGUMENT (options, or a text beyond 256 MiB), OUT_OF_MEMORY.
+// and caret; INVALID_ARGUMENT (options, or a text beyond 256 MiB), NOT_FOUND (a name in `set` that
+// no function has), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_module_parse(const char* text, size_t size,
                                                const qn_parse_options_t* options,
                                                qn_module_t** out_module);

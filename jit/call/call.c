@@ -164,7 +164,7 @@ static bool bind_scalar(const qn__plan_arg_t* arg, const qn_value_t* value, uint
   if (arg->form == QN__FORM_INT) {
     if (is_unsigned && number < 0) {  // beyond 2^63 - 1
       *out_word = (uint64_t)number;
-      return arg->dtype == QN_DTYPE_U64;
+      return arg->dtype == QN_DTYPE_U64 && !arg->is_fixed;
     }
     return (is_integer || value->type == QN_VALUE_BOOL) && bind_int(arg, number, out_word);
   }

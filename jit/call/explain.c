@@ -256,7 +256,14 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
       return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s), got %s",
                    qn_dtype_text(arg->dtype), type_text(value->type));
     }
-    if (is_uint && value->int_value < 0) {
+    bool is_above = is_uint && value->int_value < 0;  // 2^63 and more
+    if (arg->is_fixed && (is_above || value->int_value != arg->min_value)) {
+      char got[24];
+      (void)snprintf(got, sizeof got, is_uint ? "%" PRIu64 : "%" PRId64, value->int_value);
+      return wrong(e, index, QN_STATUS_VALUE_ERROR, "expected %" PRId64 ", got %s", arg->min_value,
+                   got);
+    }
+    if (is_above) {
       e->words[index] = (uint64_t)value->int_value;
       if (arg->dtype == QN_DTYPE_U64) return QN_OK;
       return wrong(e, index, QN_STATUS_VALUE_ERROR,

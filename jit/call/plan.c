@@ -164,6 +164,8 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
     out->form = QN__FORM_INT;
     out->bit_mask = qn__width_mask(out->dtype);
     int_range(out->dtype, &out->min_value, &out->max_value);
+    out->is_fixed = param->scalar->is_fixed;
+    if (out->is_fixed) out->min_value = out->max_value = param->scalar->fixed_value;
     return QN_OK;
   }
   const qn__ir_buffer_t* buffer = param->buffer;

@@ -75,6 +75,7 @@ typedef struct qn__plan_arg {
   const char* name;
   qn_dtype_t dtype;
   bool is_written;
+  bool is_fixed;  // INT: the range is one value
   // INT: the range that fits (u64: 0 and INT64_MAX), and the bits of a word that the dtype has.
   int64_t min_value;
   int64_t max_value;
@@ -116,9 +117,9 @@ bool qn__plan_check(const qn__plan_t* plan);
 
 // Checks that `variant` takes the arguments of `wanted`: as many parameters, each of the same kind,
 // dtype, rank and access. Names may differ. Also refuses a variant whose signature is stricter: a
-// fixed extent or an alignment that `wanted` does not require, or one symbol for two different
-// extents. Each call checks the rest. Errors: INVALID_ARGUMENT names the first parameter that
-// differs.
+// fixed extent or scalar or an alignment that `wanted` does not require, or one symbol for two
+// different extents. Each call checks the rest. Errors: INVALID_ARGUMENT names the first parameter
+// that differs.
 qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t* variant);
 
 // Returns the first error of a call that call.c refused; ok if it would be accepted.

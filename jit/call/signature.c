@@ -92,9 +92,13 @@ static qn_status_t check_param(check_t* c, const qn__ir_param_t* wanted,
                    wanted->buffer ? "a buffer, got a scalar" : "a scalar, got a buffer");
   }
   if (wanted->buffer) return check_buffer(c, wanted->buffer, variant->buffer);
-  if (wanted->scalar->dtype == variant->scalar->dtype) return QN_OK;
-  return differs(c, "expected dtype %s, got %s", qn_dtype_text(wanted->scalar->dtype),
-                 qn_dtype_text(variant->scalar->dtype));
+  const qn__ir_var_t *a = wanted->scalar, *b = variant->scalar;
+  if (a->dtype != b->dtype) {
+    return differs(c, "expected dtype %s, got %s", qn_dtype_text(a->dtype),
+                   qn_dtype_text(b->dtype));
+  }
+  if (!b->is_fixed || (a->is_fixed && a->fixed_value == b->fixed_value)) return QN_OK;
+  return differs(c, "it is fixed to %" PRId64, b->fixed_value);
 }
 
 qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t* variant) {

@@ -1,8 +1,8 @@
 // tests/fuzz/fuzz_text.c: reads arbitrary bytes as the text of a module.
 //
 // A module that parses must print, and its text must parse to the same canonical bytes and print
-// the same text. Formatting must be idempotent and keep the module. A failure to parse must give a
-// message with a place.
+// the same text. Formatting must be idempotent and keep the module. So must a module of which
+// symbols and scalars are fixed. A failure to parse must give a message with a place.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,12 +83,47 @@ static void check_decoded(const qn_module_t* module) {
   qn_module_release(decoded);
 }
 
+// Fixes the symbols and integer scalars of the first function. The result may break a rule, such as
+// the limit of local memory, but none that only the library could break (QN0200).
+static void check_special(const qn_module_t* module) {
+  enum { MAX_NAMES = 8 };
+  const char* names[MAX_NAMES];
+  int64_t values[MAX_NAMES];
+  size_t count = 0;
+  const char* name;
+  for (size_t i = 0; count < MAX_NAMES && (name = qn_module_symbol_name(module, 0, i)); i++) {
+    names[count] = name;
+    values[count] = (int64_t)(3 * count + 2);
+    count++;
+  }
+  for (size_t i = 0; count < MAX_NAMES && i < qn_module_function_param_count(module, 0); i++) {
+    qn_param_info_t info = {.struct_size = sizeof info};
+    require(qn_ok(qn_module_param_info(module, 0, i, &info)));
+    bool is_int = !info.is_buffer && info.dtype >= QN_DTYPE_I8 && info.dtype <= QN_DTYPE_U64;
+    if (!is_int) continue;
+    names[count] = info.name;
+    values[count] = info.is_fixed ? info.fixed_value : (int64_t)count;
+    count++;
+  }
+  qn_module_t* special = NULL;
+  qn_status_t status = qn_module_specialize(module, names, values, count, &special);
+  if (!qn_ok(status)) {
+    require(!special && !strstr(qn_status_message(status), "QN0200"));
+    qn_status_free(status);
+    return;
+  }
+  check_print(special);
+  check_decoded(special);
+  qn_module_release(special);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const char* text = (const char*)data;
   qn_module_t* module = parse(text, size);
   if (!module) return 0;
   check_print(module);
   check_decoded(module);
+  check_special(module);
   check_format(module, text, size);
   qn_module_release(module);
   return 0;

@@ -245,7 +245,7 @@ static void refusals_say_why(void** state) {
   (void)state;
   expect_refused((const uint8_t*)"", 0, "end too early");
   expect_refused((const uint8_t*)"QNIX\1\0\0\0\0", 9, "no module");
-  expect_refused((const uint8_t*)"QNIR\2\0\0\0\0", 9, "version 2, this library reads 1");
+  expect_refused((const uint8_t*)"QNIR\3\0\0\0\0", 9, "version 3, this library reads 1 to 2");
   expect_refused((const uint8_t*)"QNIR\1\0\0\0\0x", 10, "go on after the end");
   expect_refused((const uint8_t*)"QNIR\1\0\0\0\xFF\x7F", 10, "16383 functions in 0 bytes");
   // A varint with more bytes than it needs.

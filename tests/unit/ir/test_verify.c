@@ -52,7 +52,7 @@ static const qn_verify_case_t writes[] = {
 
 static const qn_verify_case_t loops[] = {
     {LOOP_I("vector l in 0..n { z[l] = 1; }"), "QN0218",
-     "the bounds of 'vector' must be constants"},
+     "a bound of 'vector' must be constant: set n"},
     {LOOP_I("vector l in i..4 { z[l] = 1; }"), "QN0218", "'vector'"},
     {LOOP_I("vector l in 0..1024 { z[l] = 1; }"), NULL, NULL},
     {LOOP_I("vector l in 0..1025 { z[l] = 1; }"), "QN0218", "more than 1024 iterations"},

@@ -182,6 +182,10 @@ static void test_signatures(void** state) {
        "parameter 0 'x': expected strides, got none"},
       {"x: f32[4, 2] strides [p, q], out y: f32[4]", "x: f32[n, m] strides [p, 1], out y: f32[n]",
        "parameter 0 'x': stride 1 is fixed to 1"},
+      {"k: i32 = 5, x: f32[4]", "k: i32, x: f32[n]", NULL},
+      {"k: i32 = 5, x: f32[4]", "k: i32 = 5, x: f32[n]", NULL},
+      {"k: i32 = 5, x: f32[4]", "k: i32 = 6, x: f32[n]", "parameter 0 'k': it is fixed to 6"},
+      {"k: i32, x: f32[4]", "k: i32 = 5, x: f32[n]", "parameter 0 'k': it is fixed to 5"},
   };
   for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
     qn_module_t* modules[2];

@@ -162,6 +162,51 @@ static void test_the_generic_module(void** state) {
   }
 }
 
+// A special module refuses other values than its own while the generic function serves it, too.
+static void test_a_specialized_module(void** state) {
+  (void)state;
+  gated_t gated;
+  begin(&gated, false);
+  qn_module_t* generic =
+      must_parse("func f(k: i64, out y: i32[n]) { for i in 0..n { y[i] = i32(k) * 2; } }\n");
+  const char* const names[] = {"n", "k"};
+  const int64_t values[] = {3, 21};
+  qn_module_t* module;
+  must(qn_module_specialize(generic, names, values, 2, &module));
+  gate_set(&gated.gate, true);
+  compile_now(&gated, generic, QN_TIER_FULL);
+  gate_set(&gated.gate, false);
+  qn_lookup_options_t options = fallback(0, 0, generic);
+  qn_lookup_info_t info = {.struct_size = sizeof info};
+  qn_function_t* function;
+  get(&gated, module, &options, &info, &function);
+  assert_true(info.is_fallback);
+  for (int round = 0; round < 2; round++) {
+    if (round == 1) {
+      gate_set(&gated.gate, true);
+      await_rank(function, QN__RANK_ASKED);
+    }
+    int32_t y[4] = {0};
+    int64_t extent = 3;
+    qn_tensor_t tensor = {y, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_I32), &extent, NULL, 0};
+    qn_value_t args[] = {qn_value_int(21), qn_value_tensor(&tensor)};
+    must(qn_function_call(function, args, 2, NULL));
+    assert_int_equal(y[2], 42);
+    args[0] = qn_value_int(20);
+    must_fail(qn_function_call(function, args, 2, NULL), QN_STATUS_VALUE_ERROR,
+              "argument 0 'k': expected 21, got 20");
+    args[0] = qn_value_int(21);
+    extent = 4;
+    must_fail(qn_function_call(function, args, 2, NULL), QN_STATUS_VALUE_ERROR,
+              "argument 1 'y': extent 0: expected 3, got 4");
+  }
+  assert_false(qn_function_is_fallback(function));
+  qn_function_release(function);
+  qn_module_release(module);
+  qn_module_release(generic);
+  gated_end(&gated);
+}
+
 static void test_a_generic_module_that_does_not_fit(void** state) {
   (void)state;
   gated_t gated;
@@ -347,6 +392,7 @@ int main(void) {
       cmocka_unit_test(test_what_was_asked_for),
       cmocka_unit_test(test_the_other_tier),
       cmocka_unit_test(test_the_generic_module),
+      cmocka_unit_test(test_a_specialized_module),
       cmocka_unit_test(test_a_generic_module_that_does_not_fit),
       cmocka_unit_test(test_the_first_that_lands),
       cmocka_unit_test(test_time_and_failures),

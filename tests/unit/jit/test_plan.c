@@ -473,6 +473,51 @@ static void test_halves_agree(void** state) {
   assert_in_range(refused, 50000, 199000);
 }
 
+// A fixed scalar takes its value in any form, and no other one.
+static void test_fixed_scalars(void** state) {
+  (void)state;
+  const char text[] = "func g(k: i32 = -7, u: u8 = 200, w: u64 = 9223372036854775807, n: i64) {}\n";
+  qn_module_t* module = must_parse(text);
+  qn__plan_t* plan;
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  const qn_value_t right[] = {qn_value_int(-7), qn_value_int(200), qn_value_int(INT64_MAX),
+                              qn_value_int(3)};
+  assert_true(call(plan, right, 4));
+  assert_true(kernel_words[0] == 0xfffffff9u && kernel_words[1] == 200);
+  const struct {
+    uint32_t index;
+    qn_value_t value;
+    const char* message;  // NULL: accepted
+  } cases[] = {
+      {1, qn_value_uint(200), NULL},
+      {2, qn_value_uint(INT64_MAX), NULL},
+      {0, qn_value_int(7), "argument 0 'k': expected -7, got 7"},
+      {0, qn_value_int(INT64_MIN), "argument 0 'k': expected -7, got -9223372036854775808"},
+      {0, qn_value_uint(0xfffffff9u), "argument 0 'k': expected -7, got 4294967289"},
+      {0, qn_value_uint(UINT64_MAX - 6), "argument 0 'k': expected -7, got 18446744073709551609"},
+      {0, qn_value_float(-7), "argument 0 'k': expected an integer (i32), got a float"},
+      {1, qn_value_bool(true), "argument 1 'u': expected 200, got 1"},
+      {1, qn_value_int(456), "argument 1 'u': expected 200, got 456"},
+      {2, qn_value_uint(UINT64_MAX), "argument 2 'w': expected 9223372036854775807, got 184"},
+      {2, qn_value_int(0), "argument 2 'w': expected 9223372036854775807, got 0"},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    qn_value_t args[4];
+    memcpy(args, right, sizeof args);
+    args[cases[i].index] = cases[i].value;
+    assert_int_equal(call(plan, args, 4), cases[i].message == NULL);
+    qn_status_t status = qn__plan_explain(plan, args, 4);
+    if (cases[i].message) {
+      qn_status_code_t code = i == 6 ? QN_STATUS_TYPE_ERROR : QN_STATUS_VALUE_ERROR;
+      must_fail(status, code, cases[i].message);
+    } else {
+      must(status);
+    }
+  }
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_right_call, setup, teardown),
@@ -484,6 +529,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
       cmocka_unit_test(test_written_stride_of_zero),
       cmocka_unit_test(test_expressions),
+      cmocka_unit_test(test_fixed_scalars),
       cmocka_unit_test(test_vectors),
       cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
       cmocka_unit_test_setup_teardown(test_aliasing, setup, teardown),
