@@ -1,5 +1,5 @@
-// warm/lines.c: reads the lines that people write into a list: FILE.qn [--target T] [--tier T]
-// [--checked], with comments from # on.
+// warm/lines.c: reads the lines that people write into a list: FILE.qn [--target T] [--set D=N]
+// [--tier T] [--checked], with comments from # on.
 //
 // Parts of a word may be in quotes of either kind. There are no other escapes, so that JSON in
 // single quotes stays as it is.
@@ -18,6 +18,7 @@
 typedef struct text_line {
   const char* file;
   const char* target;
+  const char* set;  // NULL: none
   const char* tier;
   bool is_checked;
 } text_line_t;
@@ -73,10 +74,12 @@ static qn_status_t parse_words(char* const* words, size_t count, text_line_t* li
       line->is_checked = true;
     } else if (take_value(words, count, &i, "--target", &line->target)) {
       if (!line->target) return line_error("a target after --target", "the end of the line");
+    } else if (take_value(words, count, &i, "--set", &line->set)) {
+      if (!line->set) return line_error("such as d=128,k=4 after --set", "the end of the line");
     } else if (take_value(words, count, &i, "--tier", &line->tier)) {
       if (!line->tier) return line_error("fast or full after --tier", "the end of the line");
     } else {
-      return line_error("--target T, --tier fast|full or --checked", word);
+      return line_error("--target T, --set D=N, --tier fast|full or --checked", word);
     }
   }
   if (!line->file) return line_error("a file FILE.qn", words[0]);
@@ -106,18 +109,20 @@ static qn_status_t file_error(const char* what, const char* path) {
                         "cannot %s '%s': %s", what, path, strerror(error));
 }
 
-static qn_status_t parse_file(FILE* file, const char* path, size_t size, qn_module_t** out_module) {
+static qn_status_t parse_file(FILE* file, const char* path, size_t size, const char* set,
+                              qn_module_t** out_module) {
   char* data = malloc(size + 1);
   if (!data) return qn__warm_no_memory(path);
   size = fread(data, 1, size, file);
-  qn_parse_options_t options = {.struct_size = sizeof options, .source_name = path};
+  qn_parse_options_t options = {.struct_size = sizeof options, .source_name = path, .set = set};
   qn_status_t status =
       ferror(file) ? file_error("read", path) : qn_module_parse(data, size, &options, out_module);
   free(data);
   return status;
 }
 
-static qn_status_t read_module(const char* directory, const char* name, qn_module_t** out_module) {
+static qn_status_t read_module(const char* directory, const char* name, const char* set,
+                               qn_module_t** out_module) {
   char path[PATH_MAX];
   bool is_joined = name[0] != '/' && directory && directory[0];
   int size =
@@ -132,7 +137,7 @@ static qn_status_t read_module(const char* directory, const char* name, qn_modul
   }
   FILE* file = fopen(path, "rbe");
   if (!file) return file_error("open", path);
-  qn_status_t status = parse_file(file, path, (size_t)info.st_size, out_module);
+  qn_status_t status = parse_file(file, path, (size_t)info.st_size, set, out_module);
   (void)fclose(file);
   return status;
 }
@@ -153,7 +158,7 @@ qn_status_t qn__warm_line_read(qn__warm_span_t line, const char* directory,
     out_entry->tier = strcmp(words.tier, "fast") == 0 ? QN_TIER_FAST : QN_TIER_FULL;
     out_entry->is_checked = words.is_checked;
     status = qn_target_parse(words.target, &out_entry->target);
-    if (qn_ok(status)) status = read_module(directory, words.file, &out_entry->module);
+    if (qn_ok(status)) status = read_module(directory, words.file, words.set, &out_entry->module);
   }
   free(text);
   return status;

@@ -64,6 +64,8 @@ struct args {
   {"target", 't', "T", "what to compile for (default cpu); see 'quern help target'", false}
 #define OPTION_PLUGIN \
   REPEATED("plugin", "LIB.so", "load devices, generators and target kinds of others first")
+#define OPTION_SET \
+  REPEATED("set", "d=128,k=4", "fix symbols and integer scalars; see 'quern help set'")
 #define OPTION_TIER OPTION("tier", "fast|full", "shortest compile or best code (default full)")
 #define OPTION_CHECKED FLAG("checked", "trap indices out of bounds and division by zero")
 

@@ -132,19 +132,33 @@ qn_status_t session_device_here(qn_device_t device) {
 
 // -------------------------------------------------------------------------------------- modules
 
-qn_status_t session_module(const char* path,
+// Joins the values of all --set: "d=128,n=4". `*out_text` is empty without one.
+static qn_status_t join_set(const args_t* args, text_t* out_text) {
+  *out_text = (text_t){NULL};
+  const char* value;
+  qn_status_t status = QN_OK;
+  for (int at = 0; qn_ok(status) && (value = args_next(args, "set", &at));) {
+    if (out_text->size > 0) status = text_append(out_text, ",", 1);
+    if (qn_ok(status)) status = text_append(out_text, value, strlen(value));
+  }
+  return status;
+}
+
+qn_status_t session_module(const args_t* args, const char* path,
                            void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic),
                            void* self, qn_module_t** out_module) {
   *out_module = NULL;
-  text_t text;
-  qn_status_t status = text_read(path, &text);
-  if (!qn_ok(status)) return status;
+  text_t text = {NULL}, set;
+  qn_status_t status = join_set(args, &set);
+  if (qn_ok(status)) status = text_read(path, &text);
   qn_parse_options_t options = {.struct_size = sizeof options,
                                 .source_name = strcmp(path, "-") == 0 ? "<stdin>" : path,
                                 .on_diagnostic = on_diagnostic,
-                                .on_diagnostic_self = self};
-  status = qn_module_parse(text.data, text.size, &options, out_module);
+                                .on_diagnostic_self = self,
+                                .set = set.data};
+  if (qn_ok(status)) status = qn_module_parse(text.data, text.size, &options, out_module);
   text_free(&text);
+  text_free(&set);
   return status;
 }
 

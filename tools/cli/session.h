@@ -25,8 +25,8 @@ qn_status_t session_idle_engine(qn_engine_t** out_engine);
 // Returns the value of an option by its name in options.inc. Owned: free.
 char* session_option(qn_engine_t* engine, const char* name);
 
-// Reads and parses a file. `on_diagnostic` may be NULL.
-qn_status_t session_module(const char* path,
+// Reads and parses a file with the values of --set. `on_diagnostic` may be NULL.
+qn_status_t session_module(const args_t* args, const char* path,
                            void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic),
                            void* self, qn_module_t** out_module);
 

@@ -143,7 +143,7 @@ const verb_t verb_bench = {
          "sizes of symbols and scalars; each --sizes is a set of its own", true},
         {"arg", 'a', "NAME=VALUE",
          "an argument, where sizes are not enough; see 'quern help values'", true},
-        OPTION("threads", "1,2", "counts of threads (default: 1 and all cores)"),
+        OPTION_SET, OPTION("threads", "1,2", "counts of threads (default: 1 and all cores)"),
         OPTION("time", "TIME", "time to spend on each row (default 0.25)"),
         OPTION("compare", "OTHER", "compare with a tier, a target, a file or an older --save"),
         OPTION("save", "FILE.json", "write the results, after each round too"),

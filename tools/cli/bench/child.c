@@ -117,7 +117,7 @@ static qn_status_t measure_child(const args_t* args, int64_t main_ns, child_t* c
   child->stages[WARM_START] = (double)(main_ns - (int64_t)began_ns);
   qn_status_t status = make_engine(args_value(args, "child", ""), &child->engine);
   child->stages[WARM_ENGINE] = lap(&at);
-  if (qn_ok(status)) status = subject_open(args->operands[0], &child->subject);
+  if (qn_ok(status)) status = subject_open(args, args->operands[0], &child->subject);
   child->stages[WARM_PARSE] = lap(&at);
   if (qn_ok(status)) status = place_open(args_value(args, "target", "cpu"), &child->place);
   child->stages[WARM_TARGET] = lap(&at);
@@ -242,9 +242,12 @@ qn_status_t child_spawn(const child_request_t* request, warm_times_t* out) {
   add_option(&words, "--tier", request->tier);
   add_option(&words, "--threads", threads);
   add_word(&words, "--json");
-  const char* plugin;
-  for (int at = 0; (plugin = args_next(request->args, "plugin", &at));) {
-    add_option(&words, "--plugin", plugin);
+  static const char* const passed[][2] = {{"plugin", "--plugin"}, {"set", "--set"}};
+  for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
+    const char* value;
+    for (int at = 0; (value = args_next(request->args, passed[i][0], &at));) {
+      add_option(&words, passed[i][1], value);
+    }
   }
   for (int i = 0; i < request->inputs->args.option_count; i++) {
     add_option(&words, "--arg", request->inputs->texts[i]);

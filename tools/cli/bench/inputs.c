@@ -20,7 +20,7 @@ typedef struct plan {
   size_t param_count, symbol_count;
   qn_param_info_t* params;  // owned
   const char** given;       // texts of --arg by parameter, or NULL; owned
-  int64_t* scalars;         // of --sizes by parameter; owned
+  int64_t* scalars;         // by parameter: of --sizes, fixed, or 1; owned
   bool* has_scalar;         // owned
   int64_t* symbols;         // owned
   bool* has_symbol;         // owned
@@ -62,6 +62,7 @@ static qn_status_t begin(const args_t* args, plan_t* plan) {
   for (size_t i = 0; i < params && qn_ok(status); i++) {
     plan->params[i].struct_size = sizeof plan->params[i];
     status = qn_module_param_info(module, index, i, &plan->params[i]);
+    plan->scalars[i] = plan->params[i].is_fixed ? plan->params[i].fixed_value : 1;
   }
   const char* text = NULL;
   for (int at = 0; qn_ok(status) && (text = args_next(args, "arg", &at));) {
@@ -191,7 +192,7 @@ static bool estimate(const plan_t* plan, double* out_bytes, double* out_work) {
   bool is_good = true;
   for (size_t i = 0; i < count && is_good; i++) {
     const qn_param_info_t* param = &plan->params[i];
-    values[i] = qn_value_int(plan->has_scalar[i] ? plan->scalars[i] : 1);
+    values[i] = qn_value_int(plan->scalars[i]);
     if (!param->is_buffer) continue;
     is_good = qn_status_consume(shape_of(plan, i, plan->symbols, shapes[i])) == QN_STATUS_OK;
     double bytes = (double)qn_dtype_size_bytes(param->dtype);
@@ -241,11 +242,10 @@ static qn_status_t write_text(const plan_t* plan, size_t i, char** out_text) {
   }
   if (!param->is_buffer) {
     bool is_bool = param->dtype == QN_DTYPE_BOOL;
-    int64_t value = plan->has_scalar[i] ? plan->scalars[i] : 1;
     if (is_bool) {
-      (void)snprintf(text, sizeof text, "%s=%s", param->name, value ? "true" : "false");
+      (void)snprintf(text, sizeof text, "%s=%s", param->name, plan->scalars[i] ? "true" : "false");
     } else {
-      (void)snprintf(text, sizeof text, "%s=%" PRId64, param->name, value);
+      (void)snprintf(text, sizeof text, "%s=%" PRId64, param->name, plan->scalars[i]);
     }
     *out_text = memory_text(text);
     return QN_OK;

@@ -263,11 +263,12 @@ static qn_status_t make_work_dir(bench_t* bench) {
 }
 
 qn_status_t bench_prepare(bench_t* bench) {
-  qn_status_t first = QN_OK, status = subject_open(bench->args->operands[0], &bench->subjects[0]);
+  qn_status_t first = QN_OK,
+              status = subject_open(bench->args, bench->args->operands[0], &bench->subjects[0]);
   bench->subject_count = 1;
   if (qn_ok(status) && bench->compares && bench->by == COMPARE_FILE) {
     bench->subject_count = 2;
-    status = subject_open(bench->other, &bench->subjects[1]);
+    status = subject_open(bench->args, bench->other, &bench->subjects[1]);
   }
   if (qn_ok(status)) status = open_older(bench);
   if (qn_ok(status)) status = open_places(bench, &first);

@@ -30,7 +30,7 @@ static qn_status_t find_function(subject_t* subject, const char* name) {
                         near.text);
 }
 
-qn_status_t subject_open(const char* text, subject_t* out) {
+qn_status_t subject_open(const args_t* args, const char* text, subject_t* out) {
   *out = (subject_t){.file = memory_text(text)};
   const char* name = NULL;
   char* colon = strrchr(out->file, ':');
@@ -44,7 +44,7 @@ qn_status_t subject_open(const char* text, subject_t* out) {
                           "standard input can be read once, and bench reads its file in several "
                           "processes; give a file");
   }
-  qn_status_t status = session_module(out->file, NULL, NULL, &out->module);
+  qn_status_t status = session_module(args, out->file, NULL, NULL, &out->module);
   return qn_ok(status) ? find_function(out, name) : status;
 }
 

@@ -17,7 +17,7 @@ typedef struct subject {
 } subject_t;
 // Errors: those of session_module; NOT_FOUND, INVALID_ARGUMENT (several functions, none chosen).
 // subject_close either way.
-qn_status_t subject_open(const char* text, subject_t* out);
+qn_status_t subject_open(const args_t* args, const char* text, subject_t* out);
 void subject_close(subject_t* subject);
 
 // A target and the device that runs its code.

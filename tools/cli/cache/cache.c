@@ -141,6 +141,7 @@ const verb_t verb_cache = {
     VERB_OPTIONS(
         OPTION("dir", "DIR", "the cache directory (default: that of 'quern config')"),
         {"target", 't', "T", "why: what to compile for (default cpu)", false},
+        REPEATED("set", "d=128,k=4", "why: fix symbols and integer scalars"),
         OPTION("tier", "fast|full", "why: the tier (default full)"),
         FLAG("checked", "why: the checked build"), FLAG("heal", "verify: remove damaged entries"),
         OPTION("recompile", "N", "verify: compile N random entries again and compare; or all"),

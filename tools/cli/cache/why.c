@@ -46,7 +46,8 @@ static void print_object(const cache_t* cache, const why_t* why,
 }
 
 static qn_status_t explain(const cache_t* cache, const qn_lookup_options_t* options, why_t* why) {
-  qn_status_t status = session_module(cache_operand(cache, 0), NULL, NULL, &why->module);
+  qn_status_t status =
+      session_module(cache->args, cache_operand(cache, 0), NULL, NULL, &why->module);
   if (qn_ok(status)) {
     status = qn_target_parse(args_value(cache->args, "target", "cpu"), &why->target);
   }
@@ -88,7 +89,7 @@ const cache_action_t cache_action_why = {
     .operands = "FILE.qn",
     .min_operands = 1,
     .max_operands = 1,
-    .options = "dir target tier checked ",
+    .options = "dir target set tier checked ",
     .need = CACHE_NEEDS_NOTHING,
     .run = run_why,
 };

@@ -128,7 +128,7 @@ static qn_status_t find_function(run_command_t* run) {
 static qn_status_t prepare(run_command_t* run) {
   run->summary.file = run->args->operands[0];
   int64_t started_ns = now_ns();
-  qn_status_t status = session_module(run->summary.file, NULL, NULL, &run->module);
+  qn_status_t status = session_module(run->args, run->summary.file, NULL, NULL, &run->module);
   run->summary.parse_ns = now_ns() - started_ns;
   if (qn_ok(status)) status = find_function(run);
   if (qn_ok(status)) {
@@ -243,7 +243,7 @@ const verb_t verb_run = {
     VERB_OPTIONS(
         OPTION("func", "NAME", "the function; not needed when the module has one"), OPTION_TARGET,
         {"arg", 'a', "NAME=VALUE", "an argument; see 'quern help values'", true},
-        {"out", 'o', "NAME=FILE.npy", "write a buffer to a file after the run", true},
+        {"out", 'o', "NAME=FILE.npy", "write a buffer to a file after the run", true}, OPTION_SET,
         OPTION("repeat", "N", "call N times and print the median time"), OPTION_TIER,
         OPTION_CHECKED, OPTION_PLUGIN,
         OPTION("miss", "block|fallback|fail", "policy for code that is not cached (default block)"),
@@ -252,7 +252,8 @@ const verb_t verb_run = {
         OPTION("trace", "FILE", "write a timeline of the engine as JSON for Perfetto"),
         OPTION_JSON),
     .help =
-        "Every parameter needs an --arg; an `out` buffer takes its shape from it. Small outputs\n"
+        "Every parameter needs an --arg, unless --set fixes it; an `out` buffer takes its shape "
+        "from it. Small outputs\n"
         "are printed whole, larger ones as minimum, maximum and mean. The last lines show the\n"
         "source of the code (compiled, memory, disk, bundle or remote), the times and the key.\n"
         "\n"

@@ -138,10 +138,13 @@ qn_status_t run_args_bind(const args_t* args, const qn_module_t* module, size_t 
   }
   if (qn_ok(status)) status = bind_options(args, out, signature);
   for (size_t i = 0; i < count && qn_ok(status); i++) {
-    if (!out->args[i].text) return missing(&out->args[i], signature);
+    const run_arg_t* arg = &out->args[i];
+    if (!arg->text && !arg->info.is_fixed) return missing(arg, signature);
   }
   for (size_t i = 0; i < count && qn_ok(status); i++) {
-    status = value_parse(out->args[i].text, &out->args[i].spec);
+    run_arg_t* arg = &out->args[i];
+    arg->spec = (value_spec_t){.kind = VALUE_INT, .int_value = arg->info.fixed_value};
+    if (arg->text) status = value_parse(arg->text, &arg->spec);
     if (qn_ok(status)) status = make_value(out, i, has_repetitions);
     if (!qn_ok(status)) status = qn_status_annotate(status, "--arg %s", out->args[i].info.name);
   }

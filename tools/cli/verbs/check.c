@@ -58,7 +58,7 @@ static void print_good(const char* path, const qn_module_t* module) {
 static int check_file(const args_t* args, const char* path, json_t* files) {
   checked_file_t file = {.diagnostics = json_array()};
   qn_module_t* module = NULL;
-  qn_status_t status = session_module(path, take_diagnostic, &file, &module);
+  qn_status_t status = session_module(args, path, take_diagnostic, &file, &module);
   int code = exit_code_of(qn_status_code(status));
   bool is_ok = qn_ok(status);
   json_t* entry = json_record("file:s is_ok:b functions:o digest:o diagnostics:o", path, is_ok,
@@ -102,7 +102,7 @@ const verb_t verb_check = {
     .operands = "FILE.qn...",
     .min_operands = 1,
     .max_operands = -1,
-    VERB_OPTIONS(OPTION_JSON),
+    VERB_OPTIONS(OPTION_SET, OPTION_JSON),
     .help =
         "Shows every mistake with its place and, where possible, what to write instead. The exit\n"
         "code is 1 when a file has one. --json gives the diagnostics as a list for editors; lines\n"

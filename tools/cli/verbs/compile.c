@@ -35,7 +35,7 @@ static qn_status_t emit(const args_t* args, const qn_lookup_options_t* options, 
                         const char* form, text_t* out) {
   qn_module_t* module = NULL;
   qn_engine_t* engine = NULL;
-  qn_status_t status = session_module(args->operands[0], NULL, NULL, &module);
+  qn_status_t status = session_module(args, args->operands[0], NULL, NULL, &module);
   if (qn_ok(status)) status = session_engine(&engine);
   if (qn_ok(status)) {
     status = qn_engine_emit(engine, module, target, options, form, (qn_sink_t){out, text_append});
@@ -94,7 +94,7 @@ const verb_t verb_compile = {
     VERB_OPTIONS(OPTION_TARGET,
                  OPTION("emit", "FORM", "what to print; see above (default: asm, cuda or glsl)"),
                  {"output", 'o', "FILE", "write to a file (default standard output)", false},
-                 OPTION_TIER, OPTION_CHECKED, OPTION_PLUGIN, OPTION_JSON),
+                 OPTION_SET, OPTION_TIER, OPTION_CHECKED, OPTION_PLUGIN, OPTION_JSON),
     .help =
         "The forms are those of the target's code generator:\n"
         "  ir          the module after quern's own passes, as text\n"

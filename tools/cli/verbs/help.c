@@ -30,6 +30,18 @@ static const topic_t topics[] = {
      "\n"
      "A parameter `out y: f32[n, m]` takes its shape from its argument: --arg "
      "y=zeros:f32[4,64].\n"},
+    {"set", "fixing symbols and integer scalars with --set",
+     "  --set d=128               the symbol or scalar 'd' of all functions that have it\n"
+     "  --set d=128,k=4           several, as --set d=128 --set k=4\n"
+     "  --set attention.d=32      of one function\n"
+     "\n"
+     "The code is that of a text with the numbers in place of the names: f32[n, d] is\n"
+     "f32[n, 128]. So it may be faster, and local and shared memory, vector and unroll loops may\n"
+     "use the names. Calls with other shapes are refused. A scalar stays a parameter, and each\n"
+     "call must pass its value; 'run' passes it without an --arg.\n"
+     "\n"
+     "--sizes of 'quern bench' is another thing: it chooses the arguments of the calls, and the\n"
+     "code still serves every size.\n"},
     {"exit", "the exit codes",
      "  0  done\n"
      "  1  the input is wrong: a file, a module, a target, an argument of the call, an assertion\n"
