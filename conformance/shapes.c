@@ -44,6 +44,17 @@ static const conf_program_t programs[] = {
      .text = "func sh_const(x: f32[3, 5], out y: f32[5]) { parallel j in 0..5 {\n"
              "  y[j] = x[0, j] + x[1, j] * x[2, j]; } }",
      .args = "rand:3x5 junk:5"},
+    {.feature = "fixed scalars",
+     .text = "func sh_fixed(k: i64 = 5, x: f32[n, k], s: u8 = 3, out y: f32[n, k]) {\n"
+             "  block.x b in 0..n { alloc tile: f32[k * i64(s)] in shared; thread.x t in 0..k {\n"
+             "    alloc acc: f32[k] in local; unroll u in 0..k { acc[u] = x[b, u] * f32(s); }\n"
+             "    tile[t] = acc[t]; barrier; y[b, t] = tile[k - 1 - t] + f32(-k); } } }",
+     .args = "5 rand:7x5 3 junk:7x5;5 rand:0x5 3 junk:0x5"},
+    {.feature = "fixed scalars, another value",
+     .text = "func sh_refused(k: i64 = 5, out y: f32[k]) { parallel i in 0..k { y[i] = 1.0; } }",
+     .args = "6 junk:5",
+     .code = QN_STATUS_VALUE_ERROR,
+     .parts = "'k',expected 5,got 6"},
     {.feature = "empty ranges of any bounds",
      .text = "func sh_empty(x: i32[n], r: i64, s: i64, inout y: i32[64], out z: i32[4]) {\n"
              "  parallel i in 1..r { y[i] = y[i] + 7; }\n"

@@ -1,22 +1,20 @@
 // examples/server.c: a server whose requests have new shapes all the time, and never wait longer
-// for a
-// compiler than their deadline.
+// for a compiler than their deadline.
 //
 //   ./example_server [CACHE_DIR [TARGET]]
 //
 // The kernel is RMS normalisation. A generic module takes any shape. For each new shape the server
-// makes a module with constant extents, which runs faster. A request runs the generic code at
-// first,
-// and the code for its shape when that is ready. Three waves of the same requests show it: with an
-// empty cache, again when all code is ready, and in a second engine that finds all code in the
-// cache
-// directory and may not compile.
+// fixes its symbols, which makes a module whose code runs faster. A request runs the generic code
+// at first, and the code for its shape when that is ready. Three waves of the same requests show
+// it: with an empty cache, again when all code is ready, and in a second engine that finds all code
+// in the cache directory and may not compile.
 //
 // The program compares every result with plain C. The exit code is 0 if all are right and the
 // engine's counters have the expected values. It uses the public headers alone.
 // Read next: docs/lookups.md.
 #include <math.h>
 #include <pthread.h>
+#include <quern/ir.h>
 #include <quern/observe.h>
 #include <quern/quern.h>
 #include <stdatomic.h>
@@ -67,26 +65,20 @@ static bool is_good(qn_status_t status, const char* what) {
 
 // ------------------------------------------------------------------------------------ the kernel
 
-// Makes the module for a shape; `rows` and `columns` are symbols or numbers.
-static qn_status_t make_module(const char* rows, const char* columns, qn_module_t** out_module) {
-  char text[600];
-  int size = snprintf(text, sizeof text,
-                      "func rms_norm(x: f32[%s, %s], gain: f32[%s], out y: f32[%s, %s]) {\n"
-                      "  parallel i in 0..%s {\n"
-                      "    let total = sum j in 0..%s { x[i, j] * x[i, j] };\n"
-                      "    let scale = 1.0 / sqrt(total / f32(%s) + 1e-5);\n"
-                      "    for j in 0..%s { y[i, j] = x[i, j] * scale * gain[j]; }\n"
-                      "  }\n"
-                      "}\n",
-                      rows, columns, columns, rows, columns, rows, columns, columns, columns);
-  return qn_module_parse(text, (size_t)size, NULL, out_module);
-}
+static const char text[] =
+    "func rms_norm(x: f32[rows, columns], gain: f32[columns], out y: f32[rows, columns]) {\n"
+    "  parallel i in 0..rows {\n"
+    "    let total = sum j in 0..columns { x[i, j] * x[i, j] };\n"
+    "    let scale = 1.0 / sqrt(total / f32(columns) + 1e-5);\n"
+    "    for j in 0..columns { y[i, j] = x[i, j] * scale * gain[j]; }\n"
+    "  }\n"
+    "}\n";
 
-static qn_status_t make_special(const int64_t shape[2], qn_module_t** out_module) {
-  char rows[24], columns[24];
-  (void)snprintf(rows, sizeof rows, "%lld", (long long)shape[0]);
-  (void)snprintf(columns, sizeof columns, "%lld", (long long)shape[1]);
-  return make_module(rows, columns, out_module);
+// Makes the module for a shape.
+static qn_status_t make_special(const qn_module_t* generic, const int64_t shape[2],
+                                qn_module_t** out_module) {
+  const char* const names[] = {"rows", "columns"};
+  return qn_module_specialize(generic, names, shape, 2, out_module);
 }
 
 // The data of a request, so that any thread may serve it.
@@ -320,7 +312,7 @@ static bool watch_upgrade(server_t* server, work_t* work) {
 static bool ask_for_the_unknown(server_t* server, work_t* work) {
   const int64_t shape[2] = {3, 129};
   qn_module_t* module;
-  if (!is_good(make_special(shape, &module), "module")) return false;
+  if (!is_good(make_special(server->generic, shape, &module), "module")) return false;
   qn_lookup_options_t options = {
       .struct_size = sizeof options, .miss = QN_MISS_FALLBACK, .generic = server->generic};
   qn_function_t* function;
@@ -387,9 +379,9 @@ int main(int argc, char** argv) {
     return 1;
   }
   bool good = is_good(qn_target_parse(argc > 2 ? argv[2] : "cpu", &server.target), "target") &&
-              is_good(make_module("rows", "columns", &server.generic), "generic module");
+              is_good(qn_module_parse(text, strlen(text), NULL, &server.generic), "generic module");
   for (int i = 0; good && i < SHAPES; i++) {
-    good = is_good(make_special(shapes[i], &server.special[i]), "module");
+    good = is_good(make_special(server.generic, shapes[i], &server.special[i]), "module");
   }
   good = good && run(&server, argc > 1 ? argv[1] : NULL, work);
   if (server.engine) close_server(&server);
