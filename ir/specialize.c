@@ -179,7 +179,7 @@ static qn_status_t not_found(qn__ir_body_t* body, const char* full_name, qn_str_
   // One typing error in a short name, two in a longer one.
   search->distance = search->name.size <= 3 ? 2 : 3;
   qn__buffer_init(&search->others, body->arena.allocator);
-  QN_TRY(each_name(body, wanted, note_name, search));
+  (void)QN_NEVER(!qn_ok(each_name(body, wanted, note_name, search)));
   qn_str_t others = qn__buffer_as_str(&search->others);
   qn_status_t status = qn_status_make(
       QN_STATUS_NOT_FOUND, "'%s' cannot be set: no symbol or integer scalar has this name%s%.*s%s",

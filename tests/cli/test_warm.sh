@@ -58,7 +58,7 @@ json 'all(p["source"] == "lists/text.list" for p in it["problems"])'
 json '"missing.qn" in it["problems"][0]["message"] and "interp" in it["problems"][1]["message"]'
 json 'len(set(k["key"] for k in it["keys"])) == 3'
 json 'sorted((k["tier"], k["is_checked"]) for k in it["keys"]) == [("fast", False), ("full", False), ("full", True)]'
-tells "lists/text.list:9: expected --target T, --tier fast|full or --checked, got '--speed'"
+tells "lists/text.list:9: expected --target T, --set D=N, --tier fast|full or --checked, got '--speed'"
 tells "lists/text.list:11: expected a closing quote"
 tells "lists/text.list:13: expected a whole JSON object (the line may be torn)"
 

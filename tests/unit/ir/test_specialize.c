@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "ir/ir.h"
+#include "tests/support/fault.h"
 #include "tests/support/must.h"
 #include "tests/unit/ir/support_ir.h"
 
@@ -447,6 +448,38 @@ static void mistakes_of_the_builder(void** state) {
             "a shape uses a symbol of another function");
 }
 
+// Any allocation may fail: the calls give OUT_OF_MEMORY or the right module. (The message of an
+// unknown name may lack the other names.)
+static bool fix_all(qn_allocator_t allocator, void* user) {
+  (void)user;
+  const char text[] =
+      "func f(x: f32[n, d], k: i32 = 3, w: i64, out y: f32[n]) {\n"
+      "  alloc t: f32[d * w] in local;\n"
+      "  y[0] = f32(k);\n"
+      "}\n";
+  qn_parse_options_t options = {
+      .struct_size = sizeof options, .allocator = allocator, .set = "d=4,f.w=2"};
+  qn_module_t *module = NULL, *special = NULL;
+  qn_status_t status = qn_module_parse(text, strlen(text), &options, &module);
+  if (qn_ok(status)) status = specialize(module, "n", 5, &special);
+  bool is_good = qn_ok(status) ? qn_module_function_symbol_count(special, 0) == 0
+                               : qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY && !special;
+  qn_status_free(status);
+  if (module) {
+    qn_module_t* none = NULL;
+    qn_status_code_t code = qn_status_consume(specialize(module, "q", 5, &none));
+    is_good &= !none && (code == QN_STATUS_NOT_FOUND || code == QN_STATUS_OUT_OF_MEMORY);
+  }
+  qn_module_release(special);
+  qn_module_release(module);
+  return is_good;
+}
+
+static void without_memory(void** state) {
+  (void)state;
+  assert_in_range(qn_fault_walk_alloc(fix_all, NULL), 20, 100000);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_stand_for_symbols),
@@ -462,6 +495,7 @@ int main(void) {
       cmocka_unit_test(a_fixed_scalar_is_not_mentioned),
       cmocka_unit_test(the_builder_sets),
       cmocka_unit_test(mistakes_of_the_builder),
+      cmocka_unit_test(without_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -252,10 +252,10 @@ const verb_t verb_run = {
         OPTION("trace", "FILE", "write a timeline of the engine as JSON for Perfetto"),
         OPTION_JSON),
     .help =
-        "Every parameter needs an --arg, unless --set fixes it; an `out` buffer takes its shape "
-        "from it. Small outputs\n"
-        "are printed whole, larger ones as minimum, maximum and mean. The last lines show the\n"
-        "source of the code (compiled, memory, disk, bundle or remote), the times and the key.\n"
+        "Every parameter needs an --arg, unless --set fixes it; an `out` buffer takes its shape\n"
+        "from it. Small outputs are printed whole, larger ones as minimum, maximum and mean. The\n"
+        "last lines show the source of the code (compiled, memory, disk, bundle or remote), the\n"
+        "times and the key.\n"
         "\n"
         "With --repeat, each call starts from the arguments as they were given. FILE '-' is\n"
         "standard input.\n",
