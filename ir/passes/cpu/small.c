@@ -11,8 +11,11 @@
 //
 // 1. Packing reads and writes an operand once more. Where caches hold the columns, or few rows use
 //    them, that is much of the work.
-// 2. A tile of six rows and four vectors (AVX-512) reads ten numbers or vectors for 24
-//    multiplications: vectors of memory that is not aligned lie in two lines of the first cache.
+// 2. Where a core begins two multiplications of 64 bytes a cycle, loads limit it: a tile of six
+// rows
+//    and four vectors has ten for 24 multiplications. A vector of memory that is not aligned lies
+//    in two lines of the first cache. With one multiplication a cycle, eight rows of one vector are
+//    better: the instruction that multiplies reads the row's element.
 // 3. All rows use a panel before the next one: the first cache has its columns, or the second.
 // 4. The last panel is masked, which costs nothing where memory can be masked at all. A panel of
 //    one vector (AVX-512) is right for few columns, too.
@@ -24,10 +27,9 @@
 #include "ir/passes/products_write.h"
 
 enum {
-  task_rows = 48,
-  few_rows_fast = 48,  // more are worth packing, where a core begins two multiplications a cycle
-  few_rows = 16,       // more read columns in blocks of steps (rows.c)
-  min_work = 64,       // multiplications: fewer are done before the form is chosen
+  task_rows = 32,
+  few_rows = 48,  // more are worth packing
+  min_work = 64,  // multiplications: fewer are done before the form is chosen
 };
 // Returns true if the operand is a number in memory: to compute it anew for each tile costs more.
 static bool is_plain(const qn__product_t* product, const qn__product_operand_t* operand) {
@@ -62,14 +64,15 @@ bool qn__small_choose(const qn__product_t* product, qn__small_shape_t* shape) {
   if (across != 1U << nest->order[nest->count - 1] || product->step_count != 1) return false;
   if (size < 4 || !options->has_masked_memory || !is_simple(product)) return false;
   int64_t lanes = (int64_t)options->vector_bytes / size;
-  if (options->vector_bytes >= 64) {
-    bool is_fast = options->wide_multiplies > 1;
-    *shape = (qn__small_shape_t){.wide = {6, 4, true, 4 * lanes},
-                                 .narrow = {8, 4, false, lanes},
-                                 .min_wide = (is_fast ? 2 : 3) * lanes + 1,
-                                 .max_rows = is_fast ? few_rows_fast : few_rows};
-  } else {
+  if (options->vector_bytes < 64) {
     *shape = (qn__small_shape_t){.narrow = {4, 2, false, 2 * lanes}};
+  } else {
+    *shape = (qn__small_shape_t){.narrow = {8, 4, false, lanes}};
+  }
+  if (options->vector_bytes >= 64 && options->wide_multiplies > 1) {
+    shape->wide = (qn__small_panel_t){6, 4, true, 4 * lanes};
+    shape->min_wide = 2 * lanes + 1;
+    shape->max_rows = few_rows;
   }
   qn__ir_expr_t* test = qn__small_test(product, shape);
   int64_t is_small;
