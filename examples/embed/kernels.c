@@ -2,6 +2,8 @@
 // make an engine and a target, parse a module, look a function up.
 #include "kernels.h"
 
+#include "weights.h"
+
 #include "quern/device.h"
 #include "quern/target.h"
 
@@ -61,7 +63,12 @@ static qn_status_t load_kernel(kernels_t* kernels, const char* directory,
   char* text = NULL;
   size_t size = 0;
   TRY(read_text(path, &text, &size));
-  qn_parse_options_t parsing = {.struct_size = sizeof parsing, .source_name = path};
+  // The loops over a head have a constant length: the code is faster, and each call is checked.
+  char width[24];
+  snprintf(width, sizeof width, "d=%d", HEAD_WIDTH);
+  qn_parse_options_t parsing = {.struct_size = sizeof parsing,
+                                .source_name = path,
+                                .set = id == KERNEL_ATTENTION ? width : NULL};
   qn_module_t* module = NULL;
   qn_status_t status = qn_module_parse(text, size, &parsing, &module);
   kernel->info.struct_size = sizeof kernel->info;
