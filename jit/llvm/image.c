@@ -9,6 +9,7 @@
 
 #include "jit/llvm/build.h"
 #include "jit/llvm/emit.h"
+#include "jit/llvm/opaque.h"
 
 void qn__llvm_image_init(qn__llvm_image_t* image, qn_allocator_t allocator) {
   memset(image, 0, sizeof *image);
@@ -31,12 +32,6 @@ qn_status_t qn__llvm_image_emit_file(LLVMModuleRef module, LLVMTargetMachineRef 
   return status;
 }
 
-// The code already has its vectors. LLVM only cleans up: it promotes stack slots, shares common
-// subexpressions, moves invariants out of loops and simplifies addresses. Three kinds of passes are
-// left out: vectorisers (they would only take our vectors apart), loop idioms and memcpy
-// optimisation (they make calls of memset and memcpy, which cannot be resolved here), and inlining
-// (kernels and loop bodies are reached through pointers). The C interface can leave passes out only
-// by an explicit pipeline: it ignores the switches of LLVMPassBuilderOptions.
 // Keeps the code generator from optimising functions that run once a call: beside their launches
 // their time does not count, but that of the code generator does (an eighth to a third of it).
 static void mark_once(LLVMModuleRef module) {
@@ -51,12 +46,19 @@ static void mark_once(LLVMModuleRef module) {
   }
 }
 
+// The code already has its vectors. LLVM only cleans up: it promotes stack slots, shares common
+// subexpressions, moves invariants out of loops and simplifies addresses. Three kinds of passes are
+// left out: vectorisers (they would only take our vectors apart), loop idioms and memcpy
+// optimisation (they make calls of memset and memcpy, which cannot be resolved here), and inlining
+// (kernels and loop bodies are reached through pointers). The C interface can leave passes out only
+// by an explicit pipeline: it ignores the switches of LLVMPassBuilderOptions.
 qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine, qn_tier_t tier) {
   const char* pipeline = tier == QN_TIER_FAST ? QN__EMIT_PASSES_FAST : QN__EMIT_PASSES_FULL;
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   LLVMErrorRef error = LLVMRunPasses(module, pipeline, machine, options);
   LLVMDisposePassBuilderOptions(options);
   mark_once(module);
+  if (tier != QN_TIER_FAST) qn__llvm_make_bases_opaque(module);
   if (!error) return QN_OK;
   char* message = LLVMGetErrorMessage(error);
   qn_status_t status = qn_status_make(QN_STATUS_INTERNAL, "LLVM's passes failed: %s", message);

@@ -1,0 +1,84 @@
+// jit/llvm/opaque.c: hides from LLVM how the first address of a loop is computed.
+//
+// The code generator rewrites the addresses of innermost loops (loop strength reduction). It
+// expands each to a sum over all that it is computed from, and tries every way to split the sum
+// between registers. That took a fifth of the code generator's time in a product, whose rows begin
+// at `base + min(row + u, last) * stride + done`. A frozen address is a term of its own, and a copy
+// that costs no instruction.
+//
+//   preheader: %row = getelementptr float, ptr %a, i64 %offset
+//              %0 = freeze ptr %row                          ; inserted
+//   loop:      %at = getelementptr float, ptr %0, i64 %p     ; was: ptr %row
+//
+// Addresses a constant apart stay as they were: the code generator gives them one register.
+#include "jit/llvm/opaque.h"
+
+#include <llvm-c/Core.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+static bool is_address(LLVMValueRef value) {
+  return LLVMIsAInstruction(value) && LLVMGetInstructionOpcode(value) == LLVMGetElementPtr &&
+         LLVMGetTypeKind(LLVMTypeOf(value)) == LLVMPointerTypeKind;
+}
+
+// Returns whether `value` is a constant or adds one.
+static bool has_constant(LLVMValueRef value) {
+  if (LLVMIsAConstantInt(value)) return true;
+  if (!LLVMIsAInstruction(value)) return false;
+  LLVMOpcode opcode = LLVMGetInstructionOpcode(value);
+  return (opcode == LLVMAdd || opcode == LLVMOr) && LLVMIsAConstantInt(LLVMGetOperand(value, 1));
+}
+
+// Returns whether a constant is added somewhere on the way to `address`.
+static bool is_displaced(LLVMValueRef address) {
+  for (; is_address(address); address = LLVMGetOperand(address, 0)) {
+    for (unsigned i = 1; i < (unsigned)LLVMGetNumOperands(address); ++i) {
+      if (has_constant(LLVMGetOperand(address, i))) return true;
+    }
+  }
+  return false;
+}
+
+// Returns the block before the loop that `block` is, or NULL if it is not a loop of one block.
+static LLVMBasicBlockRef find_preheader(LLVMBasicBlockRef block) {
+  LLVMValueRef phi = LLVMGetFirstInstruction(block);
+  if (!phi || !LLVMIsAPHINode(phi) || LLVMCountIncoming(phi) != 2) return NULL;
+  LLVMBasicBlockRef one = LLVMGetIncomingBlock(phi, 0), other = LLVMGetIncomingBlock(phi, 1);
+  return one == block ? other : other == block ? one : NULL;
+}
+
+// Returns `base`, frozen at the end of `preheader`.
+static LLVMValueRef freeze_once(LLVMBuilderRef builder, LLVMBasicBlockRef preheader,
+                                LLVMValueRef base) {
+  for (LLVMUseRef use = LLVMGetFirstUse(base); use; use = LLVMGetNextUse(use)) {
+    LLVMValueRef user = LLVMGetUser(use);
+    if (LLVMIsAFreezeInst(user) && LLVMGetInstructionParent(user) == preheader) return user;
+  }
+  LLVMPositionBuilderBefore(builder, LLVMGetBasicBlockTerminator(preheader));
+  return LLVMBuildFreeze(builder, base, "");
+}
+
+static void visit(LLVMBuilderRef builder, LLVMBasicBlockRef block) {
+  LLVMBasicBlockRef preheader = find_preheader(block);
+  if (!preheader) return;
+  LLVMValueRef at = LLVMGetFirstInstruction(block);
+  for (; at; at = LLVMGetNextInstruction(at)) {
+    if (!is_address(at)) continue;
+    LLVMValueRef base = LLVMGetOperand(at, 0);
+    if (!is_address(base) || LLVMGetInstructionParent(base) == block || is_displaced(base)) {
+      continue;
+    }
+    LLVMSetOperand(at, 0, freeze_once(builder, preheader, base));
+  }
+}
+
+void qn__llvm_make_bases_opaque(LLVMModuleRef module) {
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(LLVMGetModuleContext(module));
+  LLVMValueRef function = LLVMGetFirstFunction(module);
+  for (; function; function = LLVMGetNextFunction(function)) {
+    LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(function);
+    for (; block; block = LLVMGetNextBasicBlock(block)) visit(builder, block);
+  }
+  LLVMDisposeBuilder(builder);
+}

@@ -1,0 +1,11 @@
+// jit/llvm/opaque.h: shortens the time of LLVM's loop strength reduction.
+#ifndef QN_JIT_LLVM_OPAQUE_H_
+#define QN_JIT_LLVM_OPAQUE_H_
+
+#include <llvm-c/Types.h>
+
+// Freezes the addresses that loops of a single block step from. Call it after LLVM's passes, which
+// would move or drop the instructions.
+void qn__llvm_make_bases_opaque(LLVMModuleRef module);
+
+#endif  // QN_JIT_LLVM_OPAQUE_H_
