@@ -46,7 +46,7 @@ typedef struct qn__blocks_writer {
   qn__ir_expr_t* first[qn__product_sides];   // line of the task
   qn__ir_expr_t* count[qn__product_sides];   // lines of the task
   qn__ir_expr_t* steps;                      // of the reduction
-  qn__ir_buffer_t* acc;                      // [rows, columns] of the task
+  qn__ir_buffer_t* acc;  // [(rows + height) * columns]: sums of the task, and neutral values
   // Packed operands: [depth, height] or [height, depth] of one tile's rows; for columns
   // [columns / width * depth, width]. With an operator for some steps there are words instead of
   // steps, but in [height, depth].
@@ -56,7 +56,6 @@ typedef struct qn__blocks_writer {
   qn__ir_buffer_t* least;  // dot.is_checked: of the sides' numbers so far
   // Lines and steps that are transposed at once; at most 1: none are.
   int64_t square[qn__product_max_operands];
-  qn__ir_buffer_t* rows_of;  // [1, height], has_direct_rows: the rows of the tile
   qn__ir_buffer_t* line_of;  // [1, width]: the lines of the panel that is being transposed
 } qn__blocks_writer_t;
 

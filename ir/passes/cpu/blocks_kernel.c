@@ -1,16 +1,16 @@
 // ir/passes/cpu/blocks_kernel.c: the innermost loops of a task.
 //
 //   alloc t: [height, width] in local;               // registers
-//   vector v { t[u, v] = acc[row + u, panel * width + v]; }  // for each u; 0 in the first block
+//   let place = row * columns + panel * width;
+//   vector v { t[u, v] = acc[place + u * columns + v]; }  // for each u
 //   for p in 0..count {
 //     let a_u = rows[u, p]; ...
 //     vector v { let b = columns[panel * depth + p, v]; t[u, v] = fma(a_u, b, t[u, v]); ... }
 //   }
-//   vector v { acc[row + u, panel * width + v] = t[u, v]; }
+//   vector v { acc[place + u * columns + v] = t[u, v]; }
 //
 // The rows are written out with constant indices, so that the code generator holds `t` in
-// registers. Rows that are read where they are in memory have their line from a table: the code
-// generator would compute a clamped one again at each step.
+// registers. `acc` has one index, so that places of a tile are constants apart.
 #include "ir/passes/cpu/blocks_dots.h"
 
 enum { max_height = 16 };
@@ -49,29 +49,44 @@ static qn__ir_expr_t* column_of(const kernel_t* self, qn__ir_var_t* v) {
   return qn__pb_op(pb, QN_OP_ADD, first, column_of_panel(self, v));
 }
 
-typedef enum transfer { transfer_begin, transfer_load, transfer_store } transfer_t;
+// Appends the place of the tile's first sum among those of the task.
+static qn__ir_expr_t* write_place(kernel_t* self, qn__ir_block_t* out) {
+  const qn__blocks_writer_t* w = self->w;
+  qn__pass_builder_t* pb = w->pb;
+  const qn__blocks_tile_t* tile = self->tile;
+  qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_MUL, row_of(self, 0), w->shape->columns);
+  at = qn__pb_op(pb, QN_OP_ADD, at,
+                 qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, tile->panel), w->shape->width));
+  if (tile->column) at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_copy(pb, tile->column));
+  return qn__pb_named(pb, out, "place", at);
+}
 
-// Sets the tile to its first value, or copies it from or to the sums of the task.
-static void write_transfer(kernel_t* self, qn__ir_block_t* out, transfer_t kind) {
+// Copies the tile from the sums of the task at `place` (`is_begin`; NULL: from the neutral value),
+// or to them.
+static void write_transfer(kernel_t* self, qn__ir_block_t* out, const qn__ir_expr_t* place,
+                           bool is_begin) {
   qn__blocks_writer_t* w = self->w;
   qn__pass_builder_t* pb = w->pb;
   const qn__ir_expr_t* reduce = w->product->reduce;
   for (int64_t u = 0; u < self->tile->height; ++u) {
     qn__ir_stmt_t* loop = vector_loop(self, "v");
     if (!loop) return;
-    qn__ir_expr_t* row = row_of(self, u);
-    qn__ir_expr_t* column = column_of(self, loop->loop.var);
     qn__ir_expr_t* own = qn__pb_use(pb, loop->loop.var);
+    qn__ir_expr_t* at = NULL;
+    if (place) {
+      at = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, place), u * w->shape->columns);
+      at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_copy(pb, own));
+    }
     qn__ir_stmt_t* store = NULL;
-    if (kind == transfer_store) {
-      store = qn__pb_store(pb, w->acc, row, column,
-                           qn__pb_load(pb, self->sums, qn__pb_int(pb, u), own));
+    if (!is_begin) {
+      store =
+          qn__pb_store(pb, w->acc, at, NULL, qn__pb_load(pb, self->sums, qn__pb_int(pb, u), own));
     } else {
-      qn__ir_expr_t* value = kind == transfer_load
-                                 ? qn__pb_load(pb, w->acc, row, qn__pb_copy(pb, column))
-                                 : qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype);
+      qn__ir_expr_t* value = at ? qn__pb_load(pb, w->acc, at, NULL)
+                                : qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype);
       if (w->moved) {
-        value = qn__pb_op(pb, QN_OP_SUB, value, qn__pb_load(pb, w->moved, column, NULL));
+        value = qn__pb_op(pb, QN_OP_SUB, value,
+                          qn__pb_load(pb, w->moved, column_of(self, loop->loop.var), NULL));
       }
       store = qn__pb_store(pb, self->sums, qn__pb_int(pb, u), own, value);
     }
@@ -80,40 +95,18 @@ static void write_transfer(kernel_t* self, qn__ir_block_t* out, transfer_t kind)
   }
 }
 
-// Appends the first values of the tile.
-static void write_begin(kernel_t* self, qn__ir_block_t* out) {
-  qn__pass_builder_t* pb = self->w->pb;
-  const qn__ir_expr_t* is_first = self->tile->steps->is_first;
-  if (!is_first) {
-    write_transfer(self, out, transfer_begin);
-    return;
-  }
-  qn__ir_block_t begin = {NULL, NULL};
-  write_transfer(self, &begin, transfer_begin);
-  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_copy(pb, is_first), begin);
-  if (!test) return;
-  write_transfer(self, &test->if_.else_block, transfer_load);
-  qn__block_append(out, test);
-}
-
-// Appends the loop variables of `side` at line `line` of all, and sets them.
-static void place_at(kernel_t* self, qn__ir_block_t* out, qn__product_side_t side,
-                     qn__ir_expr_t* line) {
-  qn__product_t* product = self->w->product;
-  qn__ir_var_t* at = qn__pb_let(self->w->pb, out, "at", line);
-  if (at) qn__product_place(product, out, product->side_dims[side], at);
-}
-
 // Appends the loop variables of `side` at line `line` of the task, or at the last line if it is
 // beyond that, and sets them.
 static void place_line(kernel_t* self, qn__ir_block_t* out, qn__product_side_t side,
                        qn__ir_expr_t* line) {
   qn__blocks_writer_t* w = self->w;
+  qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, w->count[side]), -1);
-  place_at(self, out, side,
-           qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->first[side]),
-                     qn__pb_op(pb, QN_OP_MIN, line, last)));
+  line = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, w->first[side]),
+                   qn__pb_op(pb, QN_OP_MIN, line, last));
+  qn__ir_var_t* at = qn__pb_let(pb, out, "at", line);
+  if (at) qn__product_place(product, out, product->side_dims[side], at);
 }
 
 // Returns `sum` with the products of a word of row `u` and a word of the columns.
@@ -212,26 +205,31 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
   kernel_t self = {.w = w, .tile = tile};
   self.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->product->reduce->dtype, "tile",
                            tile->height, tile->width);
+  if (self.sums) self.sums->is_filled = true;
   if (qn__product_names_side(w->product, QN__PRODUCT_ROW) || w->shape->has_direct_rows) {
     for (int64_t u = 0; u < tile->height; ++u) {
-      if (w->rows_of) {
-        qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, tile->line), u);
-        place_at(&self, out, QN__PRODUCT_ROW, qn__pb_load(pb, w->rows_of, qn__pb_int(pb, 0), line));
-      } else {
-        place_line(&self, out, QN__PRODUCT_ROW, row_of(&self, u));
-      }
+      place_line(&self, out, QN__PRODUCT_ROW, row_of(&self, u));
       for (uint32_t d = 0; d < w->product->nest->count; ++d) {
         self.rows[u][d] = w->product->names[d].now;
       }
     }
   }
   if (qn__pb_stopped(pb)) return;
-  write_begin(&self, out);
+  const qn__ir_expr_t* place = write_place(&self, out);
+  qn__ir_expr_t* begin = NULL;
+  if (tile->steps->is_first) {
+    // In the first block of steps the tile begins with the neutral values that follow the sums.
+    begin = qn__pb_cond(pb, qn__pb_copy(pb, tile->steps->is_first),
+                        qn__pb_int(pb, w->shape->rows * w->shape->columns), qn__pb_copy(pb, place));
+    begin = qn__pb_named(pb, out, "begin", begin);
+  }
+  if (qn__pb_stopped(pb)) return;
+  write_transfer(&self, out, begin, true);
   const qn__ir_expr_t* count = tile->steps->count;
   qn__ir_stmt_t* loop = qn__pb_count_loop(
       pb, QN_LOOP_SERIAL, "p", w->dot_op ? qn__blocks_dot_words(w, count) : qn__pb_copy(pb, count));
   if (!loop) return;
   write_step(&self, &loop->loop.body, loop->loop.var);
   qn__block_append(out, loop);
-  write_transfer(&self, out, transfer_store);
+  write_transfer(&self, out, place, false);
 }

@@ -30,12 +30,7 @@ void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
     const qn__product_operand_t* operand = &w->product->operands[o];
     int64_t lines = shape->width, steps = shape->columns / shape->width * shape->words;
     bool is_row = operand->side == QN__PRODUCT_ROW, is_along = qn__blocks_is_along(operand);
-    if (is_row && shape->has_direct_rows) {
-      w->rows_of =
-          qn__pb_alloc(w->pb, out, QN__SCOPE_LOCAL, QN_DTYPE_I64, "rows_of", 1, shape->height);
-      if (w->rows_of) w->rows_of->is_filled = true;
-      continue;
-    }
+    if (is_row && shape->has_direct_rows) continue;
     if (is_row) {
       lines = shape->height;
       steps = is_along ? shape->depth : shape->words;
@@ -108,10 +103,29 @@ qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t
   return lines;
 }
 
-// Appends `packed[line, p] = value` for the line and the step that are set.
+// Returns true if lanes beyond the last line of a panel may be zero: memory can be masked, nothing
+// but the load depends on the line, and the kernel multiplies the number, so that it cannot fail.
+static bool has_zeros_beyond(const qn__blocks_writer_t* w, const qn__product_operand_t* operand) {
+  const qn__product_t* product = w->product;
+  const qn__ir_expr_t* summand = *product->summand;
+  if (!w->pb->options->has_masked_memory || operand->value->kind != QN__EXPR_LOAD) return false;
+  if (product->operand_count != 2 || summand->kind != QN__EXPR_OP || summand->op != QN_OP_MUL) {
+    return false;
+  }
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    const qn__product_name_t* name = &product->names[i];
+    if (operand->is_needed[i] && name->let && (name->mask & product->side_dims[operand->side])) {
+      return false;
+    }
+  }
+  return !w->shape->dot.op && operand->runs_along_line;
+}
+
+// Appends `packed[line, p] = value` for the line and the step that are set, or 0 unless `exists`,
+// which may be NULL.
 static void write_value(qn__blocks_writer_t* w, qn__ir_block_t* out,
                         const qn__blocks_panel_t* panel, uint32_t o, qn__ir_expr_t* line,
-                        qn__ir_expr_t* p) {
+                        qn__ir_expr_t* p, qn__ir_expr_t* exists) {
   qn__product_t* product = w->product;
   const qn__product_operand_t* operand = &product->operands[o];
   assert(operand->side == panel->side);
@@ -121,6 +135,7 @@ static void write_value(qn__blocks_writer_t* w, qn__ir_block_t* out,
   place_of(w, panel, operand, line, p, place);
   qn__ir_expr_t* value = qn__product_copy(product, operand->value);
   if (w->shape->dot.op) value = qn__blocks_dot_number(w, value);
+  if (exists) value = qn__pb_cond(w->pb, exists, value, qn__pb_zero(w->pb, operand->value->dtype));
   qn__pb_append(out, qn__pb_store(w->pb, w->packed[o], place[0], place[1], value));
 }
 
@@ -131,7 +146,23 @@ static void write_across(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__pass_builder_t* pb = w->pb;
   qn__ir_stmt_t* lines = qn__blocks_lines(w, panel, QN_LOOP_PARALLEL, is_clamped);
   if (!lines) return;
-  write_value(w, &lines->loop.body, panel, o, qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, p));
+  write_value(w, &lines->loop.body, panel, o, qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, p),
+              NULL);
+  qn__block_append(out, lines);
+}
+
+// The same with zeros beyond the edge.
+static void write_masked(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                         const qn__blocks_panel_t* panel, uint32_t o, qn__ir_var_t* p) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_expr_t* left =
+      qn__pb_op(pb, QN_OP_SUB, copy(w, w->count[panel->side]), copy(w, panel->line));
+  left = qn__pb_named(pb, out, "left", left);
+  qn__ir_stmt_t* lines = qn__blocks_lines(w, panel, QN_LOOP_VECTOR, false);
+  if (!left || !lines) return;
+  qn__ir_var_t* line = lines->loop.var;
+  write_value(w, &lines->loop.body, panel, o, qn__pb_use(pb, line), qn__pb_use(pb, p),
+              qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, line), left));
   qn__block_append(out, lines);
 }
 
@@ -148,21 +179,21 @@ static void write_along(qn__blocks_writer_t* w, qn__ir_block_t* out,
   loop->loop.begin = first;
   place_step(w, &loop->loop.body, steps, qn__pb_use(pb, loop->loop.var));
   write_value(w, &loop->loop.body, panel, o, qn__pb_use(pb, lines->loop.var),
-              qn__pb_use(pb, loop->loop.var));
+              qn__pb_use(pb, loop->loop.var), NULL);
   qn__block_append(&lines->loop.body, loop);
   qn__block_append(out, lines);
 }
 
-// Appends a loop that sets `table[0, line]` for each line of the panel: its number among all lines.
+// Appends a loop that sets `line_of[0, line]` for each line of the panel: its number among all.
 static void write_table(qn__blocks_writer_t* w, qn__ir_block_t* out,
-                        const qn__blocks_panel_t* panel, qn__ir_buffer_t* table,
-                        qn_loop_kind_t kind) {
+                        const qn__blocks_panel_t* panel) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, kind, "line", qn__pb_int(pb, panel->lines));
+  qn__ir_stmt_t* lines =
+      qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "line", qn__pb_int(pb, panel->lines));
   if (!lines) return;
   qn__ir_expr_t* at = line_of(w, panel, qn__pb_use(pb, lines->loop.var), true);
-  qn__pb_append(&lines->loop.body,
-                qn__pb_store(pb, table, qn__pb_int(pb, 0), qn__pb_use(pb, lines->loop.var), at));
+  qn__pb_append(&lines->loop.body, qn__pb_store(pb, w->line_of, qn__pb_int(pb, 0),
+                                                qn__pb_use(pb, lines->loop.var), at));
   qn__block_append(out, lines);
 }
 
@@ -195,11 +226,11 @@ static void write_transposed(qn__blocks_writer_t* w, qn__ir_block_t* out,
       pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, squares->loop.var), size),
       qn__pb_use(pb, loop->loop.var));
   // The code generator would compute clamped lines again for each square.
-  write_table(w, out, panel, w->line_of, QN_LOOP_PARALLEL);
+  write_table(w, out, panel);
   place_line(w, &lines->loop.body, panel,
              qn__pb_load(pb, w->line_of, qn__pb_int(pb, 0), copy(w, line)));
   place_step(w, &loop->loop.body, steps, copy(w, p));
-  write_value(w, &loop->loop.body, panel, o, line, p);
+  write_value(w, &loop->loop.body, panel, o, line, p, NULL);
   qn__block_append(&lines->loop.body, loop);
   qn__block_append(&groups->loop.body, lines);
   qn__block_append(&squares->loop.body, groups);
@@ -328,8 +359,9 @@ static void write_runs(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__bl
 }
 
 // Packs one operand for a panel: for step `p`, or for all steps of an operand that is contiguous
-// along them (`p` is NULL). A line beyond the edge is a copy of the last one. Across the lines a
-// whole panel needs no clamp, so that its vectors are contiguous.
+// along them (`p` is NULL). A line beyond the edge is zero or a copy of the last one. Across the
+// lines a whole panel needs no clamp, so that its vectors are contiguous, and no mask, which takes
+// as long as the copy.
 static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
                         const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
                         uint32_t o, qn__ir_var_t* p) {
@@ -349,7 +381,11 @@ static void write_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
     write_across(w, &whole, panel, o, p, false);
     qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, whole);
     if (!test) return;
-    write_across(w, &test->if_.else_block, panel, o, p, true);
+    if (has_zeros_beyond(w, &w->product->operands[o])) {
+      write_masked(w, &test->if_.else_block, panel, o, p);
+    } else {
+      write_across(w, &test->if_.else_block, panel, o, p, true);
+    }
     qn__block_append(out, test);
   }
 }
@@ -361,7 +397,7 @@ void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t*
   qn__product_side_t side = row ? QN__PRODUCT_ROW : QN__PRODUCT_COLUMN;
   for (uint32_t o = 0; o < w->product->operand_count; ++o) {
     const qn__product_operand_t* operand = &w->product->operands[o];
-    if (operand->side != side) continue;
+    if (operand->side != side || (row && w->shape->has_direct_rows)) continue;
     if (has_dot && !qn__blocks_is_along(operand)) {
       qn__blocks_dot_pack(w, out, row, panels, steps, o);
       qn__blocks_dot_measure(w, out, row, panels, steps, o);
@@ -376,9 +412,7 @@ void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t*
     qn__ir_block_t* body = loop ? &loop->loop.body : out;
     qn__ir_var_t* p = loop ? loop->loop.var : NULL;
     qn__blocks_panel_t panel = {.side = side, .line = row, .lines = w->shape->height};
-    if (w->rows_of && side == QN__PRODUCT_ROW) {
-      write_table(w, body, &panel, w->rows_of, QN_LOOP_SERIAL);
-    } else if (side == QN__PRODUCT_ROW) {
+    if (side == QN__PRODUCT_ROW) {
       write_panel(w, body, &panel, steps, o, p);
     } else {
       qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));

@@ -1,14 +1,14 @@
 // ir/passes/cpu/blocks_write.c: writes a product as tasks that each compute a block of the result.
 //
 //   parallel task in 0..batch * ceildiv(M, rows) * ceildiv(N, columns) {
-//     alloc acc: [rows, columns] in local;
+//     alloc acc: [(rows + height) * columns] in local;
 //     for block in 0..ceildiv(K, depth) {
 //       pack the columns' operands: panels of `width` columns, contiguous along the column
 //       for i in 0..ceildiv(rows, height) {
 //         pack the rows' operands of one tile, unless they are read where they are
 //         for j in 0..ceildiv(columns, width) { the tile of registers (blocks_kernel.c) }
 //         if this is the last block of steps {
-//           for r in the tile's rows { for j { C[first_row + r, first_column + j] = acc[r, j]; } }
+//           for r in the tile's rows { for j { C[...] = acc[(row + r) * columns + j]; } }
 //         }
 //       }
 //     }
@@ -17,8 +17,9 @@
 // 1. A packed operand holds the value that the program computes from its loads, so that conversions
 //    and gathers are done once for a task, not once for each product. The kernel reads it along the
 //    line that its vectors have, or by a scalar for each row.
-// 2. Lines beyond the edge are copies of the last line: the kernel computes them, and nothing
-//    stores the results. So only values that the program evaluates are evaluated.
+// 2. Lines beyond the edge are copies of the last line, or zeros where the kernel only multiplies:
+//    the kernel computes them, and nothing stores the results. So no operation fails that the
+//    program does not evaluate.
 // 3. Each sum is added up in the order of the reduction, whatever the sizes. Between blocks of
 //    steps it rests in `acc`.
 // 4. All buffers of a task have constant sizes and lie on its stack: a product needs no workspace
@@ -65,8 +66,8 @@ static void write_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   qn__product_t* product = w->product;
   const qn__blocks_shape_t* shape = w->shape;
   qn__pass_builder_t* pb = w->pb;
-  w->acc = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, product->reduce->dtype, "acc", shape->rows,
-                        shape->columns);
+  w->acc = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, product->reduce->dtype, "acc",
+                        (shape->rows + shape->height) * shape->columns, -1);
   qn__blocks_pack_buffers(w, out);
   if (shape->dot.op) qn__blocks_dot_buffers(w, out);
   // Kernels of the exact form store fewer rows beyond the edge than others load.
@@ -94,7 +95,9 @@ static void write_results(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn_
       qn__blocks_each_line(w, &down->loop.body, QN__PRODUCT_COLUMN, w->first[QN__PRODUCT_COLUMN],
                            w->count[QN__PRODUCT_COLUMN]);
   if (!across.body) return;
-  qn__product_write_body(product, across.body, qn__pb_load(pb, w->acc, own, across.line));
+  own = qn__pb_op_int(pb, QN_OP_MUL, own, w->shape->columns);
+  own = qn__pb_op(pb, QN_OP_ADD, own, across.line);
+  qn__product_write_body(product, across.body, qn__pb_load(pb, w->acc, own, NULL));
   qn__block_append(out, down);
 }
 
@@ -174,23 +177,26 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
   const qn__ir_expr_t* left_rows = left;
   qn__blocks_pack(w, body, row, NULL, steps);
   // Few rows at the edge are done by kernels of few rows.
-  qn__ir_block_t whole = {NULL, NULL};
-  write_kernels(w, &whole, shape->height, row, panels, left, steps);
+  qn__ir_block_t kernels = {NULL, NULL};
+  write_kernels(w, &kernels, shape->height, row, panels, left, steps);
   int64_t few = shape->height - shape->edge_height;
-  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), few), whole);
-  if (!test) return;
-  write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels, left, steps);
+  if (few > 0) {
+    qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), few), kernels);
+    if (!test) return;
+    write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels, left, steps);
+    kernels = (qn__ir_block_t){test, test};
+  }
   if (w->least) {
     // Numbers that the operator does not multiply exactly are rare: their kernel is small.
-    qn__ir_block_t exact = {test, test};
-    test = qn__pb_if(pb, qn__blocks_dot_is_exact(w), exact);
+    qn__ir_stmt_t* test = qn__pb_if(pb, qn__blocks_dot_is_exact(w), kernels);
     if (!test) return;
     w->dot_op = QN__OP_DOT_BF16;
     left = qn__pb_op_int(pb, QN_OP_MIN, copy(w, left), shape->height);
     write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels, left, steps);
     w->dot_op = shape->dot.op;
+    kernels = (qn__ir_block_t){test, test};
   }
-  qn__block_append(body, test);
+  qn__block_splice(body, &kernels);
   // The stores overlap with the next tile's work.
   if (!steps->is_last) {
     write_results(w, body, row, left_rows);
@@ -200,6 +206,23 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
     qn__pb_append(body, qn__pb_if(pb, copy(w, steps->is_last), results));
   }
   qn__block_append(out, down);
+}
+
+// Appends a loop that sets the values that follow the sums to the neutral one: the tiles of the
+// first block of steps begin with these, so that all blocks have the same code.
+static void write_neutral(qn__blocks_writer_t* w, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = w->pb;
+  const qn__ir_expr_t* reduce = w->product->reduce;
+  int64_t columns = w->shape->columns;
+  qn__ir_stmt_t* loop =
+      qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", qn__pb_int(pb, w->shape->height * columns));
+  if (!loop) return;
+  qn__ir_expr_t* at =
+      qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, loop->loop.var), w->shape->rows * columns);
+  qn__pb_append(&loop->loop.body,
+                qn__pb_store(pb, w->acc, at, NULL,
+                             qn__pb_neutral(pb, reduce->reduce.reduce_kind, reduce->dtype)));
+  qn__block_append(out, loop);
 }
 
 static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
@@ -218,6 +241,7 @@ static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
   steps.count = qn__pb_named(pb, body, "count", qn__pb_op_int(pb, QN_OP_MIN, left, depth));
   if (!steps.count || !steps.first) return;
   if (all < 0 || all > depth) {
+    write_neutral(w, out);
     qn__ir_expr_t* end = qn__pb_op(pb, QN_OP_ADD, copy(w, steps.first), copy(w, steps.count));
     steps.is_first = qn__pb_op_int(pb, QN_OP_EQ, copy(w, steps.first), 0);
     steps.is_last =
