@@ -208,7 +208,7 @@ function(quern_examples)
 endfunction()
 
 # bench/bench_*.c are a program each; they may reach inside. One that says "links: llvm", "links:
-# shaderc" or "links: nvrtc" reaches into that generator, and is not built without it.
+# shaderc" or "links: nvrtc" reaches into that generator, and is not built without it; "links: serve" is the server's core.
 function(quern_benchmarks)
   file(GLOB programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/bench_*.c)
   foreach(source ${programs})
@@ -225,7 +225,14 @@ function(quern_benchmarks)
     if(links_nvrtc AND NOT QUERN_HAVE_CUDA)
       continue()
     endif()
+    file(STRINGS ${source} links_serve REGEX "links: serve")
+    if(links_serve AND NOT TARGET quern_serve_core)
+      continue()
+    endif()
     add_executable(${name} ${source} ${PROJECT_SOURCE_DIR}/bench/harness.c)
+    if(links_serve)
+      target_link_libraries(${name} PRIVATE quern_serve_core)
+    endif()
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
     target_compile_definitions(${name} PRIVATE QN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_link_libraries(${name} PRIVATE quern_static PkgConfig::XXHASH PkgConfig::JANSSON

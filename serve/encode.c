@@ -139,6 +139,29 @@ static qn_status_t put_specials(encoder_t* encoder, const serve_specials_t* spec
   return QN_OK;
 }
 
+// ---- characters of the text
+
+static uint32_t count_chars(const encoder_t* encoder, size_t start, size_t stop) {
+  uint32_t count = 0;
+  for (; start < stop; count++) {
+    uint32_t code_point;
+    bool is_valid;
+    start += serve_utf8_read(encoder->text + start, encoder->text + stop, &code_point, &is_valid);
+  }
+  return count;
+}
+
+// Returns the offset of the byte after `count` characters from `at` on.
+static uint32_t skip_chars(const encoder_t* encoder, uint32_t at, uint32_t count) {
+  for (; count > 0 && at < encoder->size; count--) {
+    uint32_t code_point;
+    bool is_valid;
+    at +=
+        serve_utf8_read(encoder->text + at, encoder->text + encoder->size, &code_point, &is_valid);
+  }
+  return at;
+}
+
 // ---- spans of RobertaProcessing
 
 static bool is_trimmed(uint32_t code_point) {
@@ -146,29 +169,41 @@ static bool is_trimmed(uint32_t code_point) {
          (serve_unicode_kind(code_point)->flags & SERVE_UNICODE_SPACE);
 }
 
-// Leaves white space at the ends of a token's text out of its span, a unit for each character.
-static serve_span_t trim(const encoder_t* encoder, const uint8_t* text, size_t size,
-                         serve_span_t span) {
-  uint32_t left = 0;
-  uint32_t right = 0;
+// Counts the white space at both ends of a token's text.
+static void count_spaces(const uint8_t* text, size_t size, uint32_t* out_left,
+                         uint32_t* out_right) {
   bool is_start = true;
+  *out_left = 0;
+  *out_right = 0;
   for (size_t at = 0; at < size;) {
     uint32_t code_point;
     bool is_valid;
     at += serve_utf8_read(text + at, text + size, &code_point, &is_valid);
     const bool is_space = is_trimmed(code_point);
     is_start = is_start && is_space;
-    left += is_start;
-    right = is_space ? right + 1 : 0;
+    *out_left += is_start;
+    *out_right = is_space ? *out_right + 1 : 0;
   }
+}
+
+// Leaves as many characters out of a span as its token's text has white space at its ends. Where
+// spans count bytes, these are the bytes of as many characters.
+static serve_span_t trim(const encoder_t* encoder, const uint8_t* text, size_t size,
+                         serve_span_t span) {
+  const bool counts_chars = encoder->scratch->words.counts_chars;
+  uint32_t left;
+  uint32_t right;
+  count_spaces(text, size, &left, &right);
   const bool is_first = encoder->total == 0 || span.start == 0;
   if (left > 0 && is_first && encoder->tokenizer->adds_prefix_space) left--;
-  const uint32_t length = span.stop - span.start;
-  span.start += left < length ? left : length;
-  if (right > 0 && span.stop >= right) {
-    span.stop = span.stop - right > span.start ? span.stop - right : span.start;
-  }
-  return span;
+  if (left == 0 && right == 0) return span;
+  const uint32_t count =
+      counts_chars ? span.stop - span.start : count_chars(encoder, span.start, span.stop);
+  const uint32_t start = left < count ? left : count;
+  const uint32_t stop = right < count - start ? count - right : start;
+  if (counts_chars) return (serve_span_t){span.start + start, span.start + stop};
+  return (serve_span_t){skip_chars(encoder, span.start, start),
+                        skip_chars(encoder, span.start, stop)};
 }
 
 // ---- words and added tokens
@@ -244,14 +279,8 @@ static void encode_piece(encoder_t* encoder, size_t start, size_t stop) {
 
 // Returns the units of spans in a part of the text.
 static uint32_t units(const encoder_t* encoder, size_t start, size_t stop) {
-  if (!encoder->scratch->words.counts_chars) return (uint32_t)(stop - start);
-  uint32_t count = 0;
-  for (; start < stop; count++) {
-    uint32_t code_point;
-    bool is_valid;
-    start += serve_utf8_read(encoder->text + start, encoder->text + stop, &code_point, &is_valid);
-  }
-  return count;
+  if (encoder->scratch->words.counts_chars) return count_chars(encoder, start, stop);
+  return (uint32_t)(stop - start);
 }
 
 static void encode_text(encoder_t* encoder) {

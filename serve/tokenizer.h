@@ -104,11 +104,12 @@ typedef struct serve_encoding {
 // Frees the arrays of an encoding with an allocator.
 void serve_encoding_free(serve_encoding_t* encoding);
 
-// Encodes a text of `size` bytes, with any bytes in it. Takes time linear in the size, and reads no
-// further than the last token that fits when it keeps the beginning. `options` NULL: all defaults.
-// Added tokens such as [SEP] are found in the text before it is normalised, as `tokenizers` does.
-// Errors: INVALID_ARGUMENT (not UTF-8; max_tokens below the number of special tokens; more tokens
-// than a bounded encoding holds; 4 GiB or more), OUT_OF_MEMORY. `count` is then 0.
+// Encodes a text of `size` bytes, with any bytes in it. Takes time linear in the size. When it
+// keeps the beginning it ends at the last token that fits, but for the search for added tokens.
+// `options` NULL: all defaults. Added tokens such as [SEP] are found in the text before it is
+// normalised, as `tokenizers` does. Errors: INVALID_ARGUMENT (not UTF-8; max_tokens below the
+// number of special tokens; more tokens than a bounded encoding holds; 4 GiB or more),
+// OUT_OF_MEMORY. `count` is then 0.
 QN_MUST_USE qn_status_t serve_encode(const serve_tokenizer_t* tokenizer, serve_scratch_t* scratch,
                                      const char* text, size_t size,
                                      const serve_encode_options_t* options,

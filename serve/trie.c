@@ -9,7 +9,7 @@
 
 #include "serve/memory.h"
 
-enum { BLOCK = 256, SEARCHED_BLOCKS = 8, NO_STATE = -1 };
+enum { BLOCK = 256, SEARCHED_BLOCKS = 4, NO_STATE = -1 };
 
 // A state whose children are not placed yet: the keys from `first` to `last` begin alike for
 // `depth` bytes.
@@ -27,6 +27,7 @@ typedef struct trie_builder {
   unplaced_t* queue;
   size_t queue_capacity;
   size_t queue_count;
+  size_t first_free;      // no node before it is free, or is searched
   uint8_t labels[BLOCK];  // the next bytes of the current state's keys
   uint32_t label_count;
 } trie_builder_t;
@@ -83,8 +84,13 @@ static bool fits(const trie_builder_t* builder, uint32_t base) {
 static bool find_base(trie_builder_t* builder, uint32_t* out_base) {
   const serve_trie_t* trie = builder->trie;
   const size_t searched = (size_t)SEARCHED_BLOCKS * BLOCK;
-  const size_t start = trie->count > searched ? trie->count - searched : 0;
-  for (size_t node = start; node < trie->count; node++) {
+  if (trie->count > searched && builder->first_free < trie->count - searched) {
+    builder->first_free = trie->count - searched;
+  }
+  while (builder->first_free < trie->count && !is_free(trie, builder->first_free)) {
+    builder->first_free++;
+  }
+  for (size_t node = builder->first_free; node < trie->count; node++) {
     *out_base = (uint32_t)node ^ builder->labels[0];
     if (is_free(trie, node) && fits(builder, *out_base)) return true;
   }

@@ -45,10 +45,11 @@ class Strings:
             return self.some("abc", 20)
         return self.choice.choice(("a", "é", "e\u0301", "中a", "ab", "İ", "한")) * self.choice.choice((33, 50, 99, 100, 101, 130))
 
-    def take(self, count):
+    def take(self, count, most=11):
+        """Texts of at most `most` parts."""
         for _ in range(count):
             parts = []
-            for _ in range(self.choice.randrange(1, 12)):
+            for _ in range(self.choice.randrange(1, most + 1)):
                 parts.append(self.choice.choice(self.kinds)())
                 if self.choice.random() < 0.6:
                     parts.append(" ")
