@@ -126,7 +126,7 @@ static qn_status_t read_options(const qn_parse_options_t* options, qn_parse_opti
 
 // Fixes the symbols and scalars that `set` names, and those that the text has fixed.
 static qn_status_t apply_settings(qn__ir_body_t* body, const char* set) {
-  qn__constants_t constants = {NULL};
+  qn__constants_t constants = {0};
   qn_status_t status = qn__constants_parse(&constants, &body->arena, set);
   if (qn_ok(status)) status = qn__body_specialize(body, &constants);
   qn__constants_deinit(&constants, body->arena.allocator);

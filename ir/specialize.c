@@ -26,7 +26,7 @@
 
 void qn__constants_deinit(qn__constants_t* constants, qn_allocator_t allocator) {
   qn__free(allocator, constants->items, constants->capacity * sizeof *constants->items);
-  *constants = (qn__constants_t){NULL};
+  *constants = (qn__constants_t){0};
 }
 
 qn_status_t qn__constants_add(qn__constants_t* constants, qn__arena_t* arena, qn_str_t name,
@@ -306,7 +306,7 @@ qn_status_t qn_module_specialize(const qn_module_t* module, const char* const* n
   }
   qn__ir_body_t body;
   QN_TRY(qn__body_clone(&module->body, module->allocator, &body));
-  qn__constants_t constants = {NULL};
+  qn__constants_t constants = {0};
   qn_status_t status = QN_OK;
   for (size_t i = 0; i < count && qn_ok(status); i++) {
     status = names[i] ? qn__constants_add(&constants, &body.arena, qn__str(names[i]), values[i])

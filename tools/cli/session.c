@@ -134,7 +134,7 @@ qn_status_t session_device_here(qn_device_t device) {
 
 // Joins the values of all --set: "d=128,n=4". `*out_text` is empty without one.
 static qn_status_t join_set(const args_t* args, text_t* out_text) {
-  *out_text = (text_t){NULL};
+  *out_text = (text_t){0};
   const char* value;
   qn_status_t status = QN_OK;
   for (int at = 0; qn_ok(status) && (value = args_next(args, "set", &at));) {
@@ -148,7 +148,7 @@ qn_status_t session_module(const args_t* args, const char* path,
                            void (*on_diagnostic)(void* self, const qn_diagnostic_t* diagnostic),
                            void* self, qn_module_t** out_module) {
   *out_module = NULL;
-  text_t text = {NULL}, set;
+  text_t text = {0}, set;
   qn_status_t status = join_set(args, &set);
   if (qn_ok(status)) status = text_read(path, &text);
   qn_parse_options_t options = {.struct_size = sizeof options,
