@@ -60,6 +60,8 @@ typedef struct client {
   int timer;
   int64_t timer_at_ns;
   int64_t start_ns;
+  int64_t looked_ns;  // when the sockets were last looked at
+  int64_t since_ns;   // what is read in this turn has come after that
   bool is_running;
   int connect_error;  // errno of the last connection that failed
   link_t** links;     // all that were ever opened, by number; NULL: closed
@@ -221,6 +223,7 @@ static qn__buffer_t* render(client_t* client, size_t index) {
   qn__buffer_t* bytes = &client->ahead[index % AHEAD];
   qn__buffer_clear(bytes);
   protocol_render(client->protocol, client->trace, index, bytes);
+  if (bytes->has_failed) abort();  // no memory; half a request must not be sent
   return bytes;
 }
 
@@ -230,6 +233,7 @@ static void end_request(client_t* client, link_t* link, client_outcome_t outcome
   record->done_ns = now_ns(client);
   record->status = response->status;
   record->bytes = response->body.size;
+  if (outcome == CLIENT_OK) record->unread_ns = record->done_ns - client->since_ns;
   record->is_first_seen = response->is_first_seen;
   if (outcome == CLIENT_OK && response->status != 200) outcome = CLIENT_STATUS;
   finish(client, link->request, outcome);
@@ -434,8 +438,13 @@ static void turn(client_t* client, int64_t wake_ns, int64_t next_ns) {
   bool polls = is_close || render_ahead(client, next_ns);
   if (!polls) set_timer(client, wake_ns);
   struct epoll_event events[EVENTS_A_TURN];
-  int count = epoll_wait(client->epoll, events, EVENTS_A_TURN, polls ? 0 : -1);
-  int64_t woke_ns = clock_ns();
+  int count = epoll_wait(client->epoll, events, EVENTS_A_TURN, 0);
+  client->since_ns = client->looked_ns;  // these bytes may have come right after the last look
+  if (count == 0 && !polls) {
+    count = epoll_wait(client->epoll, events, EVENTS_A_TURN, -1);
+    client->since_ns = now_ns(client);
+  }
+  client->looked_ns = now_ns(client);
   for (int i = 0; i < count; i++) {
     if (!events[i].data.ptr) {
       uint64_t ticks = 0;
@@ -447,7 +456,7 @@ static void turn(client_t* client, int64_t wake_ns, int64_t next_ns) {
     dispatch(client);
   }
   free_closed(client);
-  int64_t took_ns = clock_ns() - woke_ns;
+  int64_t took_ns = now_ns(client) - client->looked_ns;
   if (took_ns > client->run->max_turn_ns) client->run->max_turn_ns = took_ns;
 }
 
@@ -513,6 +522,7 @@ static bool prepare(client_t* client) {
     client->run->records[i] = (client_record_t){.scheduled_ns = trace->requests[i].at_ns,
                                                 .sent_ns = -1,
                                                 .done_ns = -1,
+                                                .unread_ns = -1,
                                                 .connection = -1,
                                                 .outcome = CLIENT_UNSENT};
   }
@@ -554,6 +564,7 @@ bool client_run(const client_options_t* options, const protocol_t* protocol, con
   bool is_ok = prepare(client);
   if (is_ok) {
     client->start_ns = clock_ns() + START_DELAY_NS;
+    client->looked_ns = now_ns(client);
     client->is_running = true;
     int64_t cpu_ns = process_cpu_ns();
     replay(client);

@@ -35,6 +35,7 @@ typedef struct client_record {
   int64_t scheduled_ns;  // closed loop: the instant of sending
   int64_t sent_ns;       // just before the first byte went
   int64_t done_ns;       // the last byte of the answer was read, or the failure was seen
+  int64_t unread_ns;     // its last bytes lay in the socket for at most so long; -1: no answer
   uint64_t checksum;     // XXH3 of the embeddings as f32; 0: not checked
   uint64_t bytes;        // of the answer's body
   int32_t connection;    // in the order of their opening, from 0; -1: none

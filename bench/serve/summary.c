@@ -18,6 +18,10 @@ static double lag_ms(const client_record_t* record) {
   return (double)(record->sent_ns - record->scheduled_ns) / 1e6;
 }
 
+static double unread_ms(const client_record_t* record) {
+  return (double)record->unread_ns / 1e6;
+}
+
 static bool was_due(const client_record_t* record) {
   return record->outcome != CLIENT_UNSENT;
 }
@@ -90,6 +94,7 @@ summary_t summary_make(const client_run_t* run, const trace_t* trace, size_t war
   summary.others = times_of(run, begin, latency_ms, was_other);
   summary.service = times_of(run, begin, service_ms, was_answered);
   summary.lag = times_of(run, begin, lag_ms, has_lag);
+  summary.unread = times_of(run, begin, unread_ms, was_answered);
   summary.lag_limit_ms = lag_limit_ms;
   if (lag_limit_ms <= 0) {
     double of_median = 0.05 * summary.answered.levels[SUMMARY_p50].value;
@@ -97,7 +102,8 @@ summary_t summary_make(const client_run_t* run, const trace_t* trace, size_t war
   }
   // A closed loop has no schedule to lag behind.
   summary.is_bottleneck =
-      !is_closed && summary.lag.levels[SUMMARY_p99].value > summary.lag_limit_ms;
+      !is_closed && (summary.lag.levels[SUMMARY_p99].value > summary.lag_limit_ms ||
+                     summary.unread.levels[SUMMARY_p99].value > summary.lag_limit_ms);
   summary.seconds = (double)(end_ns - first_ns) / 1e9;
   if (summary.count > 1 && last_ns > first_ns) {
     summary.offered = (double)(summary.count - 1) / ((double)(last_ns - first_ns) / 1e9);

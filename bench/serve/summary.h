@@ -37,8 +37,9 @@ typedef struct summary {
   summary_times_t others;      // of these, those that it did not mark
   summary_times_t service;     // answered, from the instant of sending
   summary_times_t lag;         // scheduled to sent, of requests that did not wait
+  summary_times_t unread;      // of answers: how long they lay unread, at most
   double lag_limit_ms;
-  bool is_bottleneck;  // the lag's p99 is above the limit
+  bool is_bottleneck;  // the p99 of `lag` or of `unread` is above the limit
   double seconds;      // from the first instant to the last answer
   double offered;      // requests/s of the schedule
   double answered_rate;

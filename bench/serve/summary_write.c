@@ -56,6 +56,7 @@ void summary_print(const summary_t* summary, const client_run_t* run, FILE* out)
   if (!summary->is_closed) {
     print_times(out, "from the actual sending", &summary->service);
     print_times(out, "lag of the generator", &summary->lag);
+    print_times(out, "answers unread, at most", &summary->unread);
     (void)fprintf(out, "%zu requests waited for a connection; longest turn %.3f ms\n",
                   summary->waited_count, (double)run->max_turn_ns / 1e6);
   }
@@ -66,7 +67,7 @@ void summary_print(const summary_t* summary, const client_run_t* run, FILE* out)
   }
   if (run->body_error) (void)fprintf(out, "first wrong body: %s\n", run->body_error);
   if (summary->is_bottleneck) {
-    (void)fprintf(out, "THE GENERATOR WAS THE BOTTLENECK: p99 of its lag is above %.3f ms\n",
+    (void)fprintf(out, "THE GENERATOR WAS THE BOTTLENECK: p99 of lag or unread is above %.3f ms\n",
                   summary->lag_limit_ms);
   }
 }
@@ -127,6 +128,7 @@ bool summary_write_json(const summary_t* summary, const client_run_t* run, const
   (void)json_object_set_new(root, "latency_others_ms", times_json(&summary->others));
   (void)json_object_set_new(root, "from_sending_ms", times_json(&summary->service));
   (void)json_object_set_new(root, "lag_ms", times_json(&summary->lag));
+  (void)json_object_set_new(root, "unread_ms", times_json(&summary->unread));
   (void)json_object_set_new(root, "lag_limit_ms", number(summary->lag_limit_ms));
   (void)json_object_set_new(root, "is_bottleneck", json_boolean(summary->is_bottleneck));
   (void)json_object_set_new(root, "waited_for_connection",
@@ -160,9 +162,10 @@ bool summary_write_records(const client_run_t* run, const trace_t* trace, size_t
                            const char* path) {
   FILE* out = fopen(path, "w");
   if (!out) return false;
-  (void)fprintf(out,
-                "index,client,scheduled_us,sent_us,done_us,status,bytes,texts,tokens,first_seen,"
-                "connection,waited,warm_up,checksum,error\n");
+  (void)fprintf(
+      out,
+      "index,client,scheduled_us,sent_us,done_us,unread_us,status,bytes,texts,tokens,first_seen,"
+      "connection,waited,warm_up,checksum,error\n");
   for (size_t i = 0; i < run->count; i++) {
     const client_record_t* record = &run->records[i];
     const trace_request_t* request = &trace->requests[i];
@@ -170,6 +173,7 @@ bool summary_write_records(const client_run_t* run, const trace_t* trace, size_t
     put_us(out, record->scheduled_ns);
     put_us(out, record->sent_ns);
     put_us(out, record->done_ns);
+    put_us(out, record->unread_ns);
     (void)fprintf(out, "%d,%llu,%u,%lld,%d,%d,%d,%d,%016llx,%s\n", record->status,
                   (unsigned long long)record->bytes, request->text_count,
                   (long long)request->tokens, record->is_first_seen, record->connection,

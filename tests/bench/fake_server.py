@@ -1,10 +1,10 @@
 """A server of embeddings for tests: all four protocols, one thread, and failures on demand.
 
-  python3 fake_server.py [--stall PLACE:SECONDS] [--fault NAME] [--every N] [--mark N]
+  python3 fake_server.py [--stall PLACE:SECONDS] [--fault NAME] [--every N] [--mark N] [--key KEY]
 
 Prints its port. An embedding depends on the text alone: four numbers that f32 holds exactly. --stall sleeps once, when the
 request at that place (from 0) has been read, and with it the whole server. --fault spoils every N-th answer; the
-others are right. --mark sends x-quern-first-seen: 1 with every N-th.
+others are right. --mark sends x-quern-first-seen: 1 with every N-th. --key refuses requests without this bearer.
 """
 import argparse
 import asyncio
@@ -87,8 +87,11 @@ def answer(path, head, body):
     return json.dumps({"object": "list", "data": data}).encode(), ""
 
 
-async def send(writer, args, place, body, headers):
+async def send(writer, args, place, body, headers, is_allowed):
     """Returns whether the connection goes on."""
+    if not is_allowed:
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+        return True
     spoils = args.fault and place % args.every == args.every - 1
     fault = args.fault if spoils else ""
     if fault == "die":
@@ -139,7 +142,8 @@ class Server:
                 place, self.place = self.place, self.place + 1
                 if self.args.stall and place == int(self.args.stall.split(":")[0]):
                     time.sleep(float(self.args.stall.split(":")[1]))
-                if not await send(writer, self.args, place, *answer(start[0].split()[1], head, body)):
+                is_allowed = not self.args.key or head.get("authorization") == f"bearer {self.args.key}"
+                if not await send(writer, self.args, place, *answer(start[0].split()[1], head, body), is_allowed):
                     break
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -153,6 +157,7 @@ async def main():
     parser.add_argument("--stall")
     parser.add_argument("--fault", default="")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--key", default="")
     parser.add_argument("--mark", type=int, default=0)
     server = await asyncio.start_server(Server(parser.parse_args()).talk, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

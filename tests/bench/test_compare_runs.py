@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 COMPARE = pathlib.Path(__file__).resolve().parents[2] / "bench" / "serve" / "compare-runs"
-HEADER = ("index,client,scheduled_us,sent_us,done_us,status,bytes,texts,tokens,first_seen,connection,waited,warm_up,"
+HEADER = ("index,client,scheduled_us,sent_us,done_us,unread_us,status,bytes,texts,tokens,first_seen,connection,waited,warm_up,"
           "checksum,error\n")
 
 
@@ -20,14 +20,14 @@ class CompareRunsTest(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
 
-    def run_file(self, name, rng, factor=1.0, count=1000, marks=(), slow=(), error="", lag_us=10.0, tokens=9):
+    def run_file(self, name, rng, factor=1.0, count=1000, marks=(), slow=(), error="", lag_us=10.0, unread_us=5.0, tokens=9):
         """Requests 1 ms apart with latencies of 3 ms and an exponential tail; those in `slow` take 50 times as long."""
         path = f"{self.folder.name}/{name}.csv"
         with open(path, "w") as file:
             file.write(HEADER)
             for i in range(count):
                 latency = (3000 + rng.expovariate(1 / 500)) * factor * (50 if i in slow else 1)
-                file.write(f"{i},0,{i * 1000},{i * 1000 + lag_us},{i * 1000 + latency:.3f},200,99,1,{tokens},"
+                file.write(f"{i},0,{i * 1000},{i * 1000 + lag_us},{i * 1000 + latency:.3f},{unread_us},200,99,1,{tokens},"
                            f"{int(i in marks)},0,0,0,0,{error if i == 500 else ''}\n")
         return path
 
@@ -107,6 +107,7 @@ class CompareRunsTest(unittest.TestCase):
         self.assertIn("not runs of the same", self.compare([(good, self.run_file("x", rng, count=999))], status=2))
         self.assertIn("not runs of the same", self.compare([(good, self.run_file("x", rng, tokens=8))], status=2))
         self.assertIn("the generator was the bottleneck", self.compare([(self.run_file("x", rng, lag_us=2000), good)], status=2))
+        self.assertIn("the generator was the bottleneck", self.compare([(good, self.run_file("x", rng, unread_us=2000))], status=2))
         self.assertIn("not records", self.compare([(good, __file__)], status=2))
 
 

@@ -87,6 +87,7 @@ class LoadTest(unittest.TestCase):
         for r in records:
             self.assertLessEqual(float(r["scheduled_us"]), float(r["sent_us"]))
             self.assertLess(float(r["sent_us"]), float(r["done_us"]))
+            self.assertGreaterEqual(float(r["unread_us"]), 0)
             self.assertLess(int(r["client"]), 7)
         self.assertEqual(sum(r["first_seen"] == "1" for r in records), 25)
         self.assertEqual(summary["warm_up"], 10)
@@ -189,6 +190,14 @@ class LoadTest(unittest.TestCase):
         self.assertTrue(summary["is_bottleneck"])
         self.assertIn("BOTTLENECK", self.table)
         self.assertEqual(summary["latency_ms"]["count"], 50)
+
+    def test_key(self):
+        self.trace("--count", "10", "--rate", "500")
+        with server("--key", "sesame") as url:
+            records, summary = self.load(url, status=1)
+            self.assertEqual({r["status"] for r in records}, {"401"})
+            self.assertEqual(summary["failed"]["status"], 10)
+            self.load(url, "--key", "sesame")
 
     def test_texts_and_wrong_traces(self):
         trace = pathlib.Path(self.path("trace"))
