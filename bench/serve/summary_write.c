@@ -67,7 +67,9 @@ void summary_print(const summary_t* summary, const client_run_t* run, FILE* out)
   }
   if (run->body_error) (void)fprintf(out, "first wrong body: %s\n", run->body_error);
   if (summary->is_bottleneck) {
-    (void)fprintf(out, "THE GENERATOR WAS THE BOTTLENECK: p99 of lag or unread is above %.3f ms\n",
+    (void)fprintf(out,
+                  "THE GENERATOR WAS THE BOTTLENECK: p99 of lag or unread is above %.3f ms\n"
+                  "(as root, 'chrt -f 1 serve_load ...' keeps other programs from delaying it)\n",
                   summary->lag_limit_ms);
   }
 }
