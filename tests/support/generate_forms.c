@@ -6,7 +6,7 @@
 // summand always shows; where they are not, the tolerance bounds the rounding of each order.
 //
 // Here: extents, parameters, operands, epilogues. The loops: generate_products.c,
-// generate_memory.c. Thread rule: one thread per generator.
+// generate_memory.c, generate_ranges.c. Thread rule: one thread per generator.
 #include "tests/support/generate_forms.h"
 
 #include <math.h>
@@ -416,7 +416,7 @@ static bool is_bound(const gen_t* g, const char* symbol) {
 
 void gen_form_module(gen_t* g, const qn_generate_options_t* options) {
   static void (*const makers[])(gen_t*, gen_form_t*) = {
-      gen_product, gen_product, gen_product, gen_convolution, gen_attention, gen_memory,
+      gen_product, gen_product, gen_product, gen_convolution, gen_attention, gen_memory, gen_ranges,
   };
   gen_form_t form = {.budget = 20000 * (int64_t)options->size};
   g->indent = 1;

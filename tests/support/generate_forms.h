@@ -59,4 +59,7 @@ void gen_attention(gen_t* g, gen_form_t* form);
 // ---- generate_memory.c: sums along an axis, transposes, scans, rows that are normalised
 void gen_memory(gen_t* g, gen_form_t* form);
 
+// ---- generate_ranges.c: ragged batches, triangles, guarded steps, several reductions of a column
+void gen_ranges(gen_t* g, gen_form_t* form);
+
 #endif  // QUERN_TESTS_SUPPORT_GENERATE_FORMS_H_
