@@ -227,6 +227,18 @@ static qn__buffer_t* render(client_t* client, size_t index) {
   return bytes;
 }
 
+// Keeps the first refusal: its text tells what the server did not like.
+static void keep_refusal(client_run_t* run, const http_response_t* response) {
+  if (run->refusal[0] != '\0') return;
+  int size = snprintf(run->refusal, sizeof run->refusal, "status %d: %.*s", response->status,
+                      (int)(response->body.size < 180 ? response->body.size : 180),
+                      response->body.size > 0 ? (const char*)response->body.data : "");
+  for (int i = 0; i < size && run->refusal[i] != '\0'; i++) {
+    unsigned char c = (unsigned char)run->refusal[i];
+    if (c < ' ' || c >= 0x7F) run->refusal[i] = '?';
+  }
+}
+
 static void end_request(client_t* client, link_t* link, client_outcome_t outcome) {
   client_record_t* record = &client->run->records[link->request];
   http_response_t* response = &link->response;
@@ -235,7 +247,10 @@ static void end_request(client_t* client, link_t* link, client_outcome_t outcome
   record->bytes = response->body.size;
   if (outcome == CLIENT_OK) record->unread_ns = record->done_ns - client->since_ns;
   record->is_first_seen = response->is_first_seen;
-  if (outcome == CLIENT_OK && response->status != 200) outcome = CLIENT_STATUS;
+  if (outcome == CLIENT_OK && response->status != 200) {
+    outcome = CLIENT_STATUS;
+    keep_refusal(client->run, response);
+  }
   finish(client, link->request, outcome);
   if (outcome == CLIENT_OK) {
     answers_add(&client->answers, link->request, qn__buffer_as_span(&response->body),

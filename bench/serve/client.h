@@ -70,6 +70,7 @@ typedef struct client_run {
   int64_t max_turn_ns;     // the longest time between two looks at the sockets
   float* embeddings;       // owned: [texts of the trace, text_width]; NULL unless asked for
   const char* body_error;  // of the first wrong body
+  char refusal[200];       // the first answer with another status than 200, as far as it fits
   char error[256];         // of client_run() that returned false
 } client_run_t;
 

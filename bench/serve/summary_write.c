@@ -66,6 +66,7 @@ void summary_print(const summary_t* summary, const client_run_t* run, FILE* out)
                   client_outcome_text((client_outcome_t)o));
   }
   if (run->body_error) (void)fprintf(out, "first wrong body: %s\n", run->body_error);
+  if (run->refusal[0] != '\0') (void)fprintf(out, "first refusal: %s\n", run->refusal);
   if (summary->is_bottleneck) {
     (void)fprintf(out,
                   "THE GENERATOR WAS THE BOTTLENECK: p99 of lag or unread is above %.3f ms\n"
@@ -123,6 +124,9 @@ bool summary_write_json(const summary_t* summary, const client_run_t* run, const
   (void)json_object_set_new(root, "failed", failed);
   if (run->body_error) {
     (void)json_object_set_new(root, "first_wrong_body", json_string(run->body_error));
+  }
+  if (run->refusal[0] != '\0') {
+    (void)json_object_set_new(root, "first_refusal", json_string(run->refusal));
   }
   (void)json_object_set_new(root, "latency_failed_as_never_ms", times_json(&summary->all));
   (void)json_object_set_new(root, "latency_ms", times_json(&summary->answered));

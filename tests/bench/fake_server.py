@@ -90,7 +90,7 @@ def answer(path, head, body):
 async def send(writer, args, place, body, headers, is_allowed):
     """Returns whether the connection goes on."""
     if not is_allowed:
-        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 9\r\n\r\nno\t\xffentry")
         return True
     spoils = args.fault and place % args.every == args.every - 1
     fault = args.fault if spoils else ""

@@ -112,12 +112,12 @@ class LoadTest(unittest.TestCase):
         self.assertGreaterEqual(len(during), 55)
         for r in during:
             self.assertGreaterEqual(float(r["done_us"]), end)
-            self.assertEqual(r["waited"], "1")
+        # Those that were due while serve_load itself was kept from running found the connection free again.
+        self.assertGreaterEqual(sum(r["waited"] == "1" for r in during), 20)
         # From its instant, each shows the rest of the stall; so the median of all does as well.
         self.assertGreaterEqual(sum(float(r["done_us"]) - float(r["scheduled_us"]) >= 100e3 for r in records), 40)
         self.assertGreaterEqual(summary["latency_ms"]["p90"]["value"], 100)
         self.assertEqual(summary["waited_for_connection"], sum(r["waited"] == "1" for r in records))
-        self.assertGreaterEqual(summary["waited_for_connection"], len(during))
 
     def test_stall_is_seen_on_many_connections(self):
         self.trace("--count", "150", "--rate", "200", "--arrivals", "constant")
@@ -197,6 +197,7 @@ class LoadTest(unittest.TestCase):
             records, summary = self.load(url, status=1)
             self.assertEqual({r["status"] for r in records}, {"401"})
             self.assertEqual(summary["failed"]["status"], 10)
+            self.assertEqual(summary["first_refusal"], "status 401: no??entry")
             self.load(url, "--key", "sesame")
 
     def test_texts_and_wrong_traces(self):
