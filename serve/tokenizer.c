@@ -26,8 +26,8 @@ qn_status_t serve_folder_read(const qn_allocator_t* allocator, const char* folde
   return status;
 }
 
-qn_status_t serve_json_read(const qn_allocator_t* allocator, const char* folder, const char* name,
-                            json_t** out_root) {
+qn_status_t serve_config_read(const qn_allocator_t* allocator, const char* folder, const char* name,
+                              json_t** out_root) {
   *out_root = NULL;
   serve_bytes_t text;
   qn_status_t status = serve_folder_read(allocator, folder, name, &text);
@@ -50,8 +50,8 @@ qn_status_t serve_json_read(const qn_allocator_t* allocator, const char* folder,
   return QN_OK;
 }
 
-qn_status_t serve_json_bool(const json_t* object, const char* key, bool default_value,
-                            bool* out_value) {
+qn_status_t serve_config_bool(const json_t* object, const char* key, bool default_value,
+                              bool* out_value) {
   const json_t* member = json_object_get(object, key);
   *out_value = default_value;
   if (member == NULL || json_is_null(member)) return QN_OK;
@@ -62,8 +62,8 @@ qn_status_t serve_json_bool(const json_t* object, const char* key, bool default_
   return QN_OK;
 }
 
-qn_status_t serve_json_text(const json_t* object, const char* key, const char* default_value,
-                            const char** out_value) {
+qn_status_t serve_config_text(const json_t* object, const char* key, const char* default_value,
+                              const char** out_value) {
   const json_t* member = json_object_get(object, key);
   *out_value = default_value;
   if ((member == NULL || json_is_null(member)) && default_value) return QN_OK;
@@ -145,7 +145,7 @@ qn_status_t serve_tokenizer_open(const char* folder, const qn_allocator_t* alloc
   if (tokenizer == NULL) return serve_no_memory("a tokenizer");
   *tokenizer = (serve_tokenizer_t){.allocator = chosen};
   json_t* root;
-  qn_status_t status = serve_json_read(&chosen, folder, "tokenizer.json", &root);
+  qn_status_t status = serve_config_read(&chosen, folder, "tokenizer.json", &root);
   if (qn_ok(status)) {
     status = serve_tokenizer_read_json(tokenizer, root);
     json_decref(root);

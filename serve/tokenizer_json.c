@@ -47,8 +47,8 @@ static qn_status_t read_model(serve_tokenizer_t* tokenizer, const json_t* model)
   }
   const char* unknown;
   const char* prefix;
-  qn_status_t status = serve_json_text(model, "unk_token", NULL, &unknown);
-  if (qn_ok(status)) status = serve_json_text(model, "continuing_subword_prefix", NULL, &prefix);
+  qn_status_t status = serve_config_text(model, "unk_token", NULL, &unknown);
+  if (qn_ok(status)) status = serve_config_text(model, "continuing_subword_prefix", NULL, &prefix);
   if (!qn_ok(status)) return status;
   const json_t* limit = json_object_get(model, "max_input_chars_per_word");
   const json_int_t chars = json_integer_value(limit);
@@ -68,14 +68,14 @@ static qn_status_t read_model(serve_tokenizer_t* tokenizer, const json_t* model)
 static qn_status_t read_normalizer(serve_tokenizer_t* tokenizer, const json_t* part) {
   serve_normalizer_t* to = &tokenizer->normalizer;
   if (!has_type(part, "BertNormalizer")) return not_supported("normalizer", part, "BertNormalizer");
-  qn_status_t status = serve_json_bool(part, "clean_text", true, &to->clean_text);
+  qn_status_t status = serve_config_bool(part, "clean_text", true, &to->clean_text);
   if (qn_ok(status)) {
-    status = serve_json_bool(part, "handle_chinese_chars", true, &to->handle_chinese_chars);
+    status = serve_config_bool(part, "handle_chinese_chars", true, &to->handle_chinese_chars);
   }
-  if (qn_ok(status)) status = serve_json_bool(part, "lowercase", true, &to->lowercase);
+  if (qn_ok(status)) status = serve_config_bool(part, "lowercase", true, &to->lowercase);
   // Absent or null: as lowercase.
   if (qn_ok(status)) {
-    status = serve_json_bool(part, "strip_accents", to->lowercase, &to->strip_accents);
+    status = serve_config_bool(part, "strip_accents", to->lowercase, &to->strip_accents);
   }
   return status;
 }
@@ -95,7 +95,7 @@ static qn_status_t read_pair(const json_t* part, const char* key, serve_specials
 static qn_status_t read_special(const json_t* part, const json_t* piece,
                                 serve_specials_t* specials) {
   const char* name;
-  qn_status_t status = serve_json_text(piece, "id", NULL, &name);
+  qn_status_t status = serve_config_text(piece, "id", NULL, &name);
   if (!qn_ok(status)) return status;
   const json_t* ids =
       json_object_get(json_object_get(json_object_get(part, "special_tokens"), name), "ids");
@@ -154,10 +154,10 @@ static qn_status_t read_post_processor(serve_tokenizer_t* tokenizer, const json_
   qn_status_t status = read_pair(part, "cls", &tokenizer->before);
   if (qn_ok(status)) status = read_pair(part, "sep", &tokenizer->after);
   if (qn_ok(status) && is_roberta) {
-    status = serve_json_bool(part, "trim_offsets", true, &tokenizer->trims_offsets);
+    status = serve_config_bool(part, "trim_offsets", true, &tokenizer->trims_offsets);
   }
   if (qn_ok(status) && is_roberta) {
-    status = serve_json_bool(part, "add_prefix_space", true, &tokenizer->adds_prefix_space);
+    status = serve_config_bool(part, "add_prefix_space", true, &tokenizer->adds_prefix_space);
   }
   return status;
 }
@@ -169,8 +169,8 @@ static qn_status_t read_decoder(serve_tokenizer_t* tokenizer, const json_t* part
   if (!has_type(part, "WordPiece")) return not_supported("decoder", part, "WordPiece, null");
   const char* prefix;
   tokenizer->decodes_wordpiece = true;
-  qn_status_t status = serve_json_text(part, "prefix", "##", &prefix);
-  if (qn_ok(status)) status = serve_json_bool(part, "cleanup", true, &tokenizer->cleans_up);
+  qn_status_t status = serve_config_text(part, "prefix", "##", &prefix);
+  if (qn_ok(status)) status = serve_config_bool(part, "cleanup", true, &tokenizer->cleans_up);
   if (qn_ok(status) && !serve_bytes_append(&tokenizer->allocator, &tokenizer->decoder_prefix,
                                            prefix, strlen(prefix))) {
     status = serve_no_memory("a decoder");
@@ -185,11 +185,11 @@ static qn_status_t read_added(serve_tokenizer_t* tokenizer, const json_t* part) 
     return qn_status_make(QN_STATUS_SYNTAX, "an added token has no content or no id");
   }
   serve_added_token_t token = {.size = json_string_length(content)};
-  qn_status_t status = serve_json_bool(part, "single_word", false, &token.single_word);
-  if (qn_ok(status)) status = serve_json_bool(part, "lstrip", false, &token.lstrip);
-  if (qn_ok(status)) status = serve_json_bool(part, "rstrip", false, &token.rstrip);
-  if (qn_ok(status)) status = serve_json_bool(part, "special", false, &token.special);
-  if (qn_ok(status)) status = serve_json_bool(part, "normalized", true, &token.normalized);
+  qn_status_t status = serve_config_bool(part, "single_word", false, &token.single_word);
+  if (qn_ok(status)) status = serve_config_bool(part, "lstrip", false, &token.lstrip);
+  if (qn_ok(status)) status = serve_config_bool(part, "rstrip", false, &token.rstrip);
+  if (qn_ok(status)) status = serve_config_bool(part, "special", false, &token.special);
+  if (qn_ok(status)) status = serve_config_bool(part, "normalized", true, &token.normalized);
   if (!qn_ok(status)) return status;
   serve_bytes_t copied = {0};
   if (!serve_bytes_append(&tokenizer->allocator, &copied, json_string_value(content), token.size)) {

@@ -56,15 +56,15 @@ qn_status_t serve_specials_add(serve_specials_t* specials, int32_t id);
 
 // Reads a JSON object from FOLDER/NAME. `*out_root` is owned: json_decref. Errors: NOT_FOUND, IO,
 // SYNTAX, OUT_OF_MEMORY.
-qn_status_t serve_json_read(const qn_allocator_t* allocator, const char* folder, const char* name,
-                            json_t** out_root);
+qn_status_t serve_config_read(const qn_allocator_t* allocator, const char* folder, const char* name,
+                              json_t** out_root);
 // Return a member of an object that has the wanted type. Missing or null members give the default,
 // others of another type SYNTAX.
-qn_status_t serve_json_bool(const json_t* object, const char* key, bool default_value,
-                            bool* out_value);
+qn_status_t serve_config_bool(const json_t* object, const char* key, bool default_value,
+                              bool* out_value);
 // `default_value` NULL: the member is required. Borrowed from `object`.
-qn_status_t serve_json_text(const json_t* object, const char* key, const char* default_value,
-                            const char** out_value);
+qn_status_t serve_config_text(const json_t* object, const char* key, const char* default_value,
+                              const char** out_value);
 // Reads FOLDER/NAME whole. Errors as serve_file_read.
 qn_status_t serve_folder_read(const qn_allocator_t* allocator, const char* folder, const char* name,
                               serve_bytes_t* out_bytes);

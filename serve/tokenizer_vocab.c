@@ -23,8 +23,8 @@ static bool is_supported_class(const char* name) {
 static qn_status_t special_text(const json_t* config, const char* key, const char* default_value,
                                 const char** out_text) {
   const json_t* member = json_object_get(config, key);
-  if (json_is_object(member)) return serve_json_text(member, "content", NULL, out_text);
-  return serve_json_text(config, key, default_value, out_text);
+  if (json_is_object(member)) return serve_config_text(member, "content", NULL, out_text);
+  return serve_config_text(config, key, default_value, out_text);
 }
 
 static qn_status_t add_special(serve_tokenizer_t* tokenizer, const json_t* config, const char* key,
@@ -33,10 +33,10 @@ static qn_status_t add_special(serve_tokenizer_t* tokenizer, const json_t* confi
   serve_added_token_t token = {.size = strlen(text), .special = true};
   qn_status_t status = QN_OK;
   if (json_is_object(member)) {
-    status = serve_json_bool(member, "single_word", false, &token.single_word);
-    if (qn_ok(status)) status = serve_json_bool(member, "lstrip", false, &token.lstrip);
-    if (qn_ok(status)) status = serve_json_bool(member, "rstrip", false, &token.rstrip);
-    if (qn_ok(status)) status = serve_json_bool(member, "normalized", false, &token.normalized);
+    status = serve_config_bool(member, "single_word", false, &token.single_word);
+    if (qn_ok(status)) status = serve_config_bool(member, "lstrip", false, &token.lstrip);
+    if (qn_ok(status)) status = serve_config_bool(member, "rstrip", false, &token.rstrip);
+    if (qn_ok(status)) status = serve_config_bool(member, "normalized", false, &token.normalized);
   }
   serve_bytes_t copied = {0};
   if (qn_ok(status) && !serve_bytes_append(&tokenizer->allocator, &copied, text, token.size)) {
@@ -82,7 +82,7 @@ static qn_status_t read_config(serve_tokenizer_t* tokenizer, const json_t* confi
   serve_normalizer_t* to = &tokenizer->normalizer;
   const char* class_name;
   bool is_split = true;
-  qn_status_t status = serve_json_text(config, "tokenizer_class", "BertTokenizer", &class_name);
+  qn_status_t status = serve_config_text(config, "tokenizer_class", "BertTokenizer", &class_name);
   if (!qn_ok(status)) return status;
   if (!is_supported_class(class_name)) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
@@ -91,13 +91,13 @@ static qn_status_t read_config(serve_tokenizer_t* tokenizer, const json_t* confi
                           class_name);
   }
   to->clean_text = true;
-  status = serve_json_bool(config, "do_basic_tokenize", true, &is_split);
-  if (qn_ok(status)) status = serve_json_bool(config, "do_lower_case", true, &to->lowercase);
+  status = serve_config_bool(config, "do_basic_tokenize", true, &is_split);
+  if (qn_ok(status)) status = serve_config_bool(config, "do_lower_case", true, &to->lowercase);
   if (qn_ok(status)) {
-    status = serve_json_bool(config, "strip_accents", to->lowercase, &to->strip_accents);
+    status = serve_config_bool(config, "strip_accents", to->lowercase, &to->strip_accents);
   }
   if (qn_ok(status)) {
-    status = serve_json_bool(config, "tokenize_chinese_chars", true, &to->handle_chinese_chars);
+    status = serve_config_bool(config, "tokenize_chinese_chars", true, &to->handle_chinese_chars);
   }
   const json_t* never_split = json_object_get(config, "never_split");
   if (qn_ok(status) && (!is_split || json_array_size(never_split) > 0)) {
@@ -129,7 +129,7 @@ static qn_status_t read_vocabulary(serve_tokenizer_t* tokenizer, const char* fol
 
 qn_status_t serve_tokenizer_read_vocab(serve_tokenizer_t* tokenizer, const char* folder) {
   json_t* config;
-  qn_status_t status = serve_json_read(&tokenizer->allocator, folder, config_name, &config);
+  qn_status_t status = serve_config_read(&tokenizer->allocator, folder, config_name, &config);
   if (qn_status_code(status) == QN_STATUS_NOT_FOUND) {
     qn_status_free(status);
     config = json_object();
