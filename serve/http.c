@@ -1,0 +1,504 @@
+#define _GNU_SOURCE  // SOCK_CLOEXEC, SOCK_NONBLOCK
+// serve/http.c: connections and exchanges of libmicrohttpd.
+//
+// 1. A kept exchange is a suspended connection. The library does not watch it: the deadline is the
+//    owner's, and a closed socket is found by looking (serve_exchange_is_gone).
+// 2. An exchange may be resumed while the handler still returns. `state` decides who wakes the
+//    connection.
+// 3. The library closes a connection only after some time without any byte. So connections whose
+//    headers or body take too long as a whole are shut down by a thread of ours.
+// 4. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
+#include "serve/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STATE_OPEN, STATE_KEPT, STATE_RESUMED };
+enum {
+  CONNECTION_MEMORY_BYTES = 64 << 10,  // headers, and pieces of a body as they come
+  // A body of a refused request is read to its end up to this size, so that the client reads the
+  // answer and keeps its connection. Beyond it, the connection is closed after the answer.
+  MAX_DROPPED_BYTES = 1 << 20,
+  BACKLOG = 1024,
+  NANOSECONDS = 1000000000,
+};
+
+typedef struct answer_header {
+  struct answer_header* next;
+  char* value;  // after the name, in the same memory
+  char name[];
+} answer_header_t;
+
+// The time limits of one socket; in the list of the server.
+typedef struct watch {
+  struct watch* next;
+  struct watch* previous;
+  int socket;
+  int64_t limit_ns;  // INT64_MAX: none now
+} watch_t;
+
+typedef struct exchange {
+  serve_exchange_t shown;
+  serve_http_t* http;
+  struct MHD_Connection* connection;
+  watch_t* watch;
+  atomic_int state;
+  bool has_body;  // was handled
+  bool is_answered;
+  bool is_over_limit;    // of all bodies
+  size_t counted_bytes;  // of the body, in bodies_bytes
+  const char* answer_type;
+  serve_buffer_t answer;
+  answer_header_t* headers;
+} exchange_t;
+
+struct serve_http {
+  serve_http_options_t options;
+  serve_http_handler_t handler;
+  struct MHD_Daemon* daemon;
+  int listener;
+  uint16_t port;
+  atomic_bool is_draining;
+  atomic_size_t exchange_count;
+  atomic_size_t bodies_bytes;
+  pthread_mutex_t mutex;  // of the watches
+  pthread_cond_t stopped;
+  pthread_t watcher;
+  bool has_watcher;
+  bool is_stopping;
+  watch_t* watches;
+};
+
+static int64_t now_ns(void) {
+  struct timespec time;
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (int64_t)time.tv_sec * NANOSECONDS + time.tv_nsec;
+}
+
+// The handler sees the first member.
+static exchange_t* whole(const serve_exchange_t* shown) {
+  return (exchange_t*)(uintptr_t)shown;
+}
+
+// ------------------------------------------------------------------------------------ time limits
+
+static void set_limit(serve_http_t* http, watch_t* watch, int64_t limit_ns) {
+  if (!watch) return;
+  (void)pthread_mutex_lock(&http->mutex);
+  watch->limit_ns = limit_ns;
+  (void)pthread_mutex_unlock(&http->mutex);
+}
+
+static void on_connection(void* self, struct MHD_Connection* connection, void** socket_context,
+                          enum MHD_ConnectionNotificationCode code) {
+  serve_http_t* http = self;
+  if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+    const union MHD_ConnectionInfo* info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    watch_t* watch = calloc(1, sizeof *watch);
+    *socket_context = watch;
+    if (!watch || !info) return;  // without memory there is no limit
+    watch->socket = info->connect_fd;
+    watch->limit_ns = now_ns() + http->options.receive_limit_ns;
+    (void)pthread_mutex_lock(&http->mutex);
+    watch->next = http->watches;
+    if (watch->next) watch->next->previous = watch;
+    http->watches = watch;
+    (void)pthread_mutex_unlock(&http->mutex);
+    return;
+  }
+  watch_t* watch = *socket_context;
+  if (!watch) return;
+  (void)pthread_mutex_lock(&http->mutex);
+  if (watch->previous) watch->previous->next = watch->next;
+  if (watch->next) watch->next->previous = watch->previous;
+  if (http->watches == watch) http->watches = watch->next;
+  (void)pthread_mutex_unlock(&http->mutex);
+  free(watch);
+  *socket_context = NULL;
+}
+
+// Shuts sockets down whose time is over; the library then closes them as if the client had.
+static void* watch_connections(void* self) {
+  serve_http_t* http = self;
+  (void)pthread_mutex_lock(&http->mutex);
+  while (!http->is_stopping) {
+    struct timespec wake;
+    (void)clock_gettime(CLOCK_MONOTONIC, &wake);
+    wake.tv_sec += 1;
+    (void)pthread_cond_timedwait(&http->stopped, &http->mutex, &wake);
+    const int64_t now = now_ns();
+    for (watch_t* watch = http->watches; watch; watch = watch->next) {
+      if (watch->limit_ns > now) continue;
+      watch->limit_ns = INT64_MAX;
+      (void)shutdown(watch->socket, SHUT_RDWR);
+    }
+  }
+  (void)pthread_mutex_unlock(&http->mutex);
+  return NULL;
+}
+
+// ------------------------------------------------------------------------------------ exchanges
+
+static exchange_t* exchange_create(serve_http_t* http, struct MHD_Connection* connection) {
+  exchange_t* exchange = calloc(1, sizeof *exchange);
+  if (!exchange) return NULL;
+  exchange->http = http;
+  exchange->connection = connection;
+  exchange->shown.start_ns = now_ns();
+  atomic_init(&exchange->state, STATE_OPEN);
+  const union MHD_ConnectionInfo* info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  exchange->watch = info ? info->socket_context : NULL;
+  (void)atomic_fetch_add(&http->exchange_count, 1);
+  return exchange;
+}
+
+static void exchange_destroy(exchange_t* exchange) {
+  serve_http_t* http = exchange->http;
+  (void)atomic_fetch_sub(&http->bodies_bytes, exchange->counted_bytes);
+  serve_buffer_free(&exchange->shown.body);
+  serve_buffer_free(&exchange->answer);
+  while (exchange->headers) {
+    answer_header_t* header = exchange->headers;
+    exchange->headers = header->next;
+    free(header);
+  }
+  free(exchange);
+  (void)atomic_fetch_sub(&http->exchange_count, 1);
+}
+
+static void on_completed(void* self, struct MHD_Connection* connection, void** inout_context,
+                         enum MHD_RequestTerminationCode code) {
+  (void)connection;
+  serve_http_t* http = self;
+  exchange_t* exchange = *inout_context;
+  *inout_context = NULL;
+  if (!exchange) return;
+  exchange->shown.is_sent = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+  set_limit(http, exchange->watch, now_ns() + http->options.receive_limit_ns);
+  http->handler.end(http->handler.self, &exchange->shown);
+  exchange_destroy(exchange);
+}
+
+static enum MHD_Result send_answer(exchange_t* exchange) {
+  serve_buffer_t* body = &exchange->answer;
+  exchange->shown.answer_bytes = body->size;
+  struct MHD_Response* response =
+      MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_FREE);
+  if (!response) return MHD_NO;  // closes the connection
+  *body = (serve_buffer_t){.data = NULL};
+  enum MHD_Result is_good = MHD_YES;
+  if (exchange->answer_type) {
+    is_good &=
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, exchange->answer_type);
+  }
+  for (const answer_header_t* header = exchange->headers; header; header = header->next) {
+    is_good &= MHD_add_response_header(response, header->name, header->value);
+  }
+  if (atomic_load(&exchange->http->is_draining)) {
+    is_good &= MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+  }
+  if (is_good == MHD_YES) {
+    is_good = MHD_queue_response(exchange->connection, exchange->shown.status, response);
+  }
+  MHD_destroy_response(response);
+  return is_good;
+}
+
+static void answer_text(exchange_t* exchange, uint32_t status, const char* text) {
+  serve_buffer_t body = {.data = NULL};
+  serve_buffer_text(&body, text);
+  serve_exchange_answer(&exchange->shown, status, "text/plain", &body);
+}
+
+// Adds a piece of the body, or answers that it is too large.
+static void take_piece(exchange_t* exchange, const char* data, size_t size) {
+  serve_http_t* http = exchange->http;
+  serve_buffer_t* body = &exchange->shown.body;
+  if (exchange->is_answered) return;  // refused: the rest is dropped
+  if (size > http->options.max_body_bytes - body->size) {
+    answer_text(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
+    return;
+  }
+  const size_t before = atomic_fetch_add(&http->bodies_bytes, size);
+  exchange->counted_bytes += size;
+  if (before > http->options.max_bodies_bytes - size) {
+    serve_exchange_add_header(&exchange->shown, "Retry-After", "1");
+    answer_text(exchange, MHD_HTTP_TOO_MANY_REQUESTS, "too many large requests are under way\n");
+    return;
+  }
+  serve_buffer_append(body, data, size);
+  if (body->is_exhausted) {
+    answer_text(exchange, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory for the body\n");
+  }
+}
+
+// Calls the handler with a complete body, and suspends the connection if it keeps the exchange.
+static enum MHD_Result handle(exchange_t* exchange) {
+  serve_http_t* http = exchange->http;
+  exchange->has_body = true;
+  http->handler.handle(http->handler.self, &exchange->shown);
+  if (exchange->is_answered) return send_answer(exchange);
+  struct MHD_Connection* connection = exchange->connection;
+  MHD_suspend_connection(connection);
+  int state = STATE_OPEN;
+  if (!atomic_compare_exchange_strong(&exchange->state, &state, STATE_KEPT)) {
+    MHD_resume_connection(connection);
+  }
+  return MHD_YES;
+}
+
+static enum MHD_Result resume(exchange_t* exchange) {
+  serve_http_t* http = exchange->http;
+  if (atomic_load(&exchange->state) != STATE_RESUMED) return MHD_YES;
+  http->handler.resume(http->handler.self, &exchange->shown);
+  return exchange->is_answered ? send_answer(exchange) : MHD_NO;
+}
+
+// Returns the size of the body that the headers announce; 0 if they do not.
+static uint64_t announced_bytes(const exchange_t* exchange) {
+  const char* text = serve_exchange_header(&exchange->shown, MHD_HTTP_HEADER_CONTENT_LENGTH);
+  return text ? strtoull(text, NULL, 10) : 0;
+}
+
+// Called once with the headers, then with pieces of the body, then without data, and again after a
+// kept exchange was resumed.
+static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, const char* url,
+                                 const char* method, const char* version, const char* data,
+                                 size_t* inout_size, void** inout_context) {
+  (void)version;
+  serve_http_t* http = self;
+  exchange_t* exchange = *inout_context;
+  if (!exchange) {
+    exchange = exchange_create(http, connection);
+    if (!exchange) return MHD_NO;
+    *inout_context = exchange;
+    exchange->shown.method = method;
+    exchange->shown.path = url;
+    set_limit(http, exchange->watch, exchange->shown.start_ns + http->options.receive_limit_ns);
+    http->handler.begin(http->handler.self, &exchange->shown);
+    const uint64_t size = announced_bytes(exchange);
+    if (!exchange->is_answered && size > http->options.max_body_bytes) {
+      answer_text(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
+    }
+    const bool is_refused = exchange->is_answered;
+    return is_refused && size > MAX_DROPPED_BYTES ? send_answer(exchange) : MHD_YES;
+  }
+  if (*inout_size > 0) {
+    take_piece(exchange, data, *inout_size);
+    *inout_size = 0;
+    return MHD_YES;
+  }
+  set_limit(http, exchange->watch, INT64_MAX);
+  if (exchange->is_answered) return send_answer(exchange);
+  return exchange->has_body ? resume(exchange) : handle(exchange);
+}
+
+// ------------------------------------------------------------------------------------ the answer
+
+const char* serve_exchange_header(const serve_exchange_t* exchange, const char* name) {
+  return MHD_lookup_connection_value(whole(exchange)->connection, MHD_HEADER_KIND, name);
+}
+
+void serve_exchange_client(const serve_exchange_t* exchange, char* out_text, size_t size) {
+  const union MHD_ConnectionInfo* info =
+      MHD_get_connection_info(whole(exchange)->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  const struct sockaddr* address = info ? info->client_addr : NULL;
+  out_text[0] = '\0';
+  if (!address) return;
+  const bool is_v6 = address->sa_family == AF_INET6;
+  const void* bytes =
+      is_v6 ? (const void*)&((const struct sockaddr_in6*)(const void*)address)->sin6_addr
+            : (const void*)&((const struct sockaddr_in*)(const void*)address)->sin_addr;
+  if (!inet_ntop(address->sa_family, bytes, out_text, (socklen_t)size)) out_text[0] = '\0';
+}
+
+bool serve_exchange_is_gone(const serve_exchange_t* exchange) {
+  const union MHD_ConnectionInfo* info =
+      MHD_get_connection_info(whole(exchange)->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  if (!info) return false;
+  char byte;
+  const ssize_t count = recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+void serve_exchange_add_header(serve_exchange_t* shown, const char* name, const char* value) {
+  exchange_t* exchange = whole(shown);
+  for (const char* at = value; *at; ++at) {
+    if ((uint8_t)*at < 0x20 || *at == 0x7f) return;
+  }
+  const size_t name_size = strlen(name) + 1;
+  const size_t value_size = strlen(value) + 1;
+  answer_header_t* header = malloc(sizeof *header + name_size + value_size);
+  if (!header) return;
+  header->value = header->name + name_size;
+  memcpy(header->name, name, name_size);
+  memcpy(header->value, value, value_size);
+  header->next = exchange->headers;
+  exchange->headers = header;
+}
+
+void serve_exchange_answer(serve_exchange_t* shown, uint32_t status, const char* type,
+                           serve_buffer_t* body) {
+  exchange_t* exchange = whole(shown);
+  shown->status = status;
+  exchange->answer_type = type;
+  exchange->answer = *body;
+  *body = (serve_buffer_t){.data = NULL};
+  exchange->is_answered = true;
+}
+
+void serve_exchange_resume(serve_exchange_t* shown) {
+  exchange_t* exchange = whole(shown);
+  struct MHD_Connection* connection = exchange->connection;
+  // Unless the exchange was kept, its thread wakes the connection, and may end it after this.
+  if (atomic_exchange(&exchange->state, STATE_RESUMED) == STATE_KEPT) {
+    MHD_resume_connection(connection);
+  }
+}
+
+// ------------------------------------------------------------------------------------ the server
+
+static void on_log(void* self, const char* format, va_list args) QN_PRINTF(2, 0);
+static void on_log(void* self, const char* format, va_list args) {
+  serve_http_t* http = self;
+  char message[512];
+  (void)vsnprintf(message, sizeof message, format, args);
+  message[strcspn(message, "\r\n")] = '\0';
+  http->handler.log(http->handler.self, message);
+}
+
+// Opens the socket that listens, and finds its port.
+static qn_status_t listen_at(serve_http_t* http) {
+  const char* address = http->options.address;
+  struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(http->options.port)};
+  struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(http->options.port)};
+  const bool is_v6 = inet_pton(AF_INET6, address, &v6.sin6_addr) == 1;
+  if (!is_v6 && inet_pton(AF_INET, address, &v4.sin_addr) != 1) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "'%s' is not a numeric address, such as 127.0.0.1 or ::", address);
+  }
+  struct sockaddr* name = is_v6 ? (struct sockaddr*)(void*)&v6 : (struct sockaddr*)(void*)&v4;
+  socklen_t size = is_v6 ? sizeof v6 : sizeof v4;
+  const int on = 1;
+  const int off = 0;
+  http->listener = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  bool is_good = http->listener >= 0;
+  if (is_good) (void)setsockopt(http->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (is_good && is_v6)
+    (void)setsockopt(http->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  is_good = is_good && bind(http->listener, name, size) == 0 &&
+            listen(http->listener, BACKLOG) == 0 && getsockname(http->listener, name, &size) == 0;
+  if (!is_good) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "cannot listen at %s, port %u: %s", address,
+                          (unsigned)http->options.port, strerror(errno));
+  }
+  http->port = ntohs(is_v6 ? v6.sin6_port : v4.sin_port);
+  return QN_OK;
+}
+
+static qn_status_t start_daemon(serve_http_t* http) {
+  const serve_http_options_t* options = &http->options;
+  struct MHD_OptionItem items[16];
+  size_t count = 0;
+  items[count++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, http->listener, NULL};
+  items[count++] =
+      (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)options->thread_count, NULL};
+  items[count++] = (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT,
+                                           (intptr_t)options->max_connections, NULL};
+  items[count++] = (struct MHD_OptionItem){MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                           (intptr_t)options->max_connections_per_address, NULL};
+  items[count++] = (struct MHD_OptionItem){
+      MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)(options->receive_limit_ns / NANOSECONDS + 1), NULL};
+  items[count++] =
+      (struct MHD_OptionItem){MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES, NULL};
+  items[count++] = (struct MHD_OptionItem){MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL};
+  if (options->tls_key) {
+    items[count++] =
+        (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, (void*)(uintptr_t)options->tls_key};
+    items[count++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0,
+                                             (void*)(uintptr_t)options->tls_certificate};
+  }
+  items[count] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+  unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+  if (options->tls_key) flags |= MHD_USE_TLS;
+  http->daemon = MHD_start_daemon(
+      flags, http->port, NULL, NULL, on_access, http, MHD_OPTION_EXTERNAL_LOGGER, on_log, http,
+      MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+      http, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
+  if (http->daemon) return QN_OK;
+  return qn_status_make(
+      QN_STATUS_UNAVAILABLE, "the HTTP server does not start%s",
+      options->tls_key ? "; do the certificate and its key belong together?" : "");
+}
+
+qn_status_t serve_http_start(const serve_http_options_t* options,
+                             const serve_http_handler_t* handler, serve_http_t** out_http) {
+  *out_http = NULL;
+  serve_http_t* http = calloc(1, sizeof *http);
+  if (!http) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the HTTP server");
+  http->options = *options;
+  http->handler = *handler;
+  http->listener = -1;
+  pthread_condattr_t attributes;
+  (void)pthread_condattr_init(&attributes);
+  (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  (void)pthread_cond_init(&http->stopped, &attributes);
+  (void)pthread_condattr_destroy(&attributes);
+  (void)pthread_mutex_init(&http->mutex, NULL);
+  qn_status_t status = listen_at(http);
+  if (qn_ok(status)) status = start_daemon(http);
+  if (qn_ok(status)) {
+    http->has_watcher = pthread_create(&http->watcher, NULL, watch_connections, http) == 0;
+    if (!http->has_watcher) {
+      status = qn_status_make(QN_STATUS_UNAVAILABLE, "no thread for the limits of connections");
+    }
+  }
+  if (!qn_ok(status)) {
+    serve_http_stop(http);
+    return status;
+  }
+  *out_http = http;
+  return QN_OK;
+}
+
+uint16_t serve_http_port(const serve_http_t* http) {
+  return http->port;
+}
+
+void serve_http_drain(serve_http_t* http) {
+  if (!atomic_exchange(&http->is_draining, true)) (void)MHD_quiesce_daemon(http->daemon);
+}
+
+size_t serve_http_count(const serve_http_t* http) {
+  return atomic_load(&((serve_http_t*)(uintptr_t)http)->exchange_count);
+}
+
+void serve_http_stop(serve_http_t* http) {
+  if (!http) return;
+  if (http->has_watcher) {
+    (void)pthread_mutex_lock(&http->mutex);
+    http->is_stopping = true;
+    (void)pthread_cond_signal(&http->stopped);
+    (void)pthread_mutex_unlock(&http->mutex);
+    (void)pthread_join(http->watcher, NULL);
+  }
+  const bool is_quiesced = atomic_load(&http->is_draining);
+  if (http->daemon) MHD_stop_daemon(http->daemon);
+  // The library closes the socket unless it was given back by MHD_quiesce_daemon.
+  if (http->listener >= 0 && (!http->daemon || is_quiesced)) (void)close(http->listener);
+  (void)pthread_cond_destroy(&http->stopped);
+  (void)pthread_mutex_destroy(&http->mutex);
+  free(http);
+}

@@ -1,0 +1,77 @@
+// tests/serve/support_client.c: sends and receives whole texts.
+#include "tests/serve/support_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 60000 };
+
+int client_connect(uint16_t port) {
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in name = {
+      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  assert_true(client >= 0);
+  assert_int_equal(connect(client, (struct sockaddr*)&name, sizeof name), 0);
+  return client;
+}
+
+void client_send(int client, const char* text) {
+  size_t size = strlen(text);
+  while (size > 0) {
+    const ssize_t count = send(client, text, size, MSG_NOSIGNAL);
+    assert_true(count > 0);
+    text += count;
+    size -= (size_t)count;
+  }
+}
+
+int client_receive(int client, char* out_text, size_t capacity) {
+  size_t size = 0;
+  for (;;) {
+    out_text[size] = '\0';
+    const char* body = strstr(out_text, "\r\n\r\n");
+    const char* length = strstr(out_text, "Content-Length: ");
+    if (body && length && size >= (size_t)(body + 4 - out_text) + strtoul(length + 16, NULL, 10)) {
+      return atoi(out_text + 9);
+    }
+    assert_true(size + 1 < capacity);
+    struct pollfd ready = {.fd = client, .events = POLLIN};
+    assert_int_equal(poll(&ready, 1, PATIENCE_MS), 1);
+    // A byte at a time, so that the next answer stays in the socket.
+    const ssize_t count = recv(client, out_text + size, 1, 0);
+    if (count <= 0) return 0;
+    size += (size_t)count;
+  }
+}
+
+void client_expect(int client, int status, const char* part) {
+  char text[4096];
+  assert_int_equal(client_receive(client, text, sizeof text), status);
+  if (!strstr(text, part)) fail_msg("no '%s' in: %s", part, text);
+}
+
+int client_ask(uint16_t port, const char* method, const char* path, const char* body,
+               char* out_text, size_t capacity) {
+  const int client = client_connect(port);
+  char head[512];
+  (void)snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n",
+                 method, path, body ? strlen(body) : 0);
+  client_send(client, head);
+  if (body) client_send(client, body);
+  const int status = client_receive(client, out_text, capacity);
+  (void)close(client);
+  return status;
+}
