@@ -1,0 +1,56 @@
+// serve/model.h: a loaded model: its tokenizer, its encoder, the queue before it and the thread
+// that runs batches.
+//
+// Models are counted references: a request keeps the model that it was queued for, so a reload
+// swaps models while requests of the old one end. Any thread.
+#ifndef SERVE_MODEL_H_
+#define SERVE_MODEL_H_
+
+#include "serve/metrics.h"
+#include "serve/queue.h"
+#include "serve/tokenizer.h"
+
+// Computes batches. Its functions are called by one thread at a time.
+typedef struct serve_encoder {
+  void* self;
+  size_t width;        // of a result
+  size_t max_tokens;   // of a sequence, with the special tokens
+  const char* kind;    // such as "bert"; borrowed from `self`
+  const char* device;  // such as "cpu"; borrowed from `self`
+  // Writes the results of the batch: `pooled` (the sentences, not scaled to unit length) if it
+  // has_pooled, and `tokens` if it has_tokens.
+  qn_status_t (*run)(void* self, serve_batch_t* batch);
+  void (*destroy)(void* self);
+} serve_encoder_t;
+
+typedef struct serve_model_limits {
+  size_t batch_tokens;  // at least the encoder's max_tokens
+  size_t batch_sequences;
+  size_t queue_tokens;
+  int64_t batch_delay_ns;
+} serve_model_limits_t;
+
+typedef struct serve_model serve_model_t;
+
+// Starts a model under a name, which is copied. `tokenizer` and `encoder` are consumed, also on
+// failure. Errors: OUT_OF_MEMORY, UNAVAILABLE without a thread. `*out_model` is retained:
+// serve_model_release.
+QN_MUST_USE qn_status_t serve_model_create(const char* name, serve_tokenizer_t* tokenizer,
+                                           const serve_encoder_t* encoder,
+                                           const serve_model_limits_t* limits,
+                                           serve_model_t** out_model);
+void serve_model_retain(serve_model_t* model);
+// The last release stops the model, which waits for its batches. NULL is ignored.
+void serve_model_release(serve_model_t* model);
+
+const char* serve_model_name(const serve_model_t* model);
+const serve_encoder_t* serve_model_encoder(const serve_model_t* model);
+const serve_tokenizer_t* serve_model_tokenizer(const serve_model_t* model);
+serve_metrics_t* serve_model_metrics(serve_model_t* model);
+serve_queue_t* serve_model_queue(serve_model_t* model);
+
+// Lends a scratch of the tokenizer to the caller, who gives it back. NULL without memory.
+serve_scratch_t* serve_model_take_scratch(serve_model_t* model);
+void serve_model_give_scratch(serve_model_t* model, serve_scratch_t* scratch);
+
+#endif  // SERVE_MODEL_H_

@@ -1,0 +1,100 @@
+// serve/server.h: routes: from an exchange to a protocol's functions, with keys, ids and log lines.
+//
+// Each protocol file, such as tei.c, exports a table of routes. A route's
+// handle() reads the request; it answers, or submits a call and keeps the exchange. When the call
+// has ended, write() makes the answer. Both run on threads of the HTTP server.
+#ifndef SERVE_SERVER_H_
+#define SERVE_SERVER_H_
+
+#include "serve/call.h"
+#include "serve/http.h"
+#include "serve/options.h"
+#include "serve/repository.h"
+
+typedef struct serve_server serve_server_t;
+typedef struct serve_visit serve_visit_t;
+
+enum { SERVE_MAX_PARAMETERS = 2, SERVE_ID_BYTES = 128 };
+
+// How a protocol says that something is wrong.
+typedef struct serve_protocol {
+  const char* name;
+  // Appends the body. May change the status, where the protocol has its own.
+  void (*write_error)(serve_error_t* error, serve_buffer_t* out);
+} serve_protocol_t;
+
+typedef enum serve_access {
+  SERVE_ACCESS_OPEN,   // without a key: health, metrics
+  SERVE_ACCESS_KEY,    // with a key, if the server has keys
+  SERVE_ACCESS_ADMIN,  // only at the address for management
+} serve_access_t;
+
+typedef struct serve_route {
+  const char* method;
+  const char* pattern;  // segments; "*" matches one and becomes a parameter
+  serve_access_t access;
+  const serve_protocol_t* protocol;
+  // Appends the answer to `out`; or queues a call by serve_visit_submit. Returns false with
+  // `visit->error` set.
+  bool (*handle)(serve_visit_t* visit, serve_buffer_t* out);
+  // Appends the answer of a call that went well. NULL: the route makes no calls.
+  bool (*write)(serve_visit_t* visit, serve_buffer_t* out);
+} serve_route_t;
+
+typedef struct serve_routes {
+  const serve_route_t* routes;
+  size_t count;
+} serve_routes_t;
+
+// An exchange on its way through a route.
+struct serve_visit {
+  serve_server_t* server;
+  serve_exchange_t* exchange;
+  const serve_route_t* route;                  // NULL: there is none
+  char parameters[SERVE_MAX_PARAMETERS][128];  // what the stars matched
+  char id[SERVE_ID_BYTES];                     // x-request-id, or made here
+  char trace[64];                              // traceparent, or ""
+  serve_call_t* call;                          // owned
+  serve_error_t error;
+  const char* type;  // of the answer; JSON unless the route says otherwise
+  uint32_t status;   // of the answer; 200 unless the route says otherwise
+  bool is_kept;
+  void* state;  // of the protocol; owned
+  void (*free_state)(void* state);
+};
+
+// What the routes need to know of the server.
+struct serve_server {
+  const serve_options_t* options;  // borrowed
+  serve_repository_t* repository;  // borrowed
+  serve_call_limits_t limits;
+  int64_t start_ns;
+  atomic_bool is_draining;
+  serve_http_t* http;
+  serve_http_t* admin;  // NULL: no management
+  char* keys;           // of clients: the text of the file; NULL: none are needed
+};
+
+// Starts listening. `options` and `repository` are borrowed until serve_server_stop. Errors: those
+// of serve_http_start; NOT_FOUND, IO and INVALID_ARGUMENT for the files of keys and TLS.
+QN_MUST_USE qn_status_t serve_server_start(const serve_options_t* options,
+                                           serve_repository_t* repository,
+                                           serve_server_t** out_server);
+// Returns true if all models are ready and the server is not draining.
+bool serve_server_is_ready(serve_server_t* server);
+// Makes ready answer 503, and serves on.
+void serve_server_begin_drain(serve_server_t* server);
+// Accepts no more connections, and waits for exchanges that are under way, at most this long.
+// Returns false if some are left.
+bool serve_server_finish(serve_server_t* server, int64_t timeout_ns);
+// Every exchange must have been resumed: stop the models before. NULL is ignored.
+void serve_server_stop(serve_server_t* server);
+
+// Returns the model of a name (NULL: the first), retained; sets an error if there is none.
+serve_model_t* serve_visit_model(serve_visit_t* visit, const char* name);
+// Creates `visit->call` for a model, which is consumed. False with an error without memory.
+bool serve_visit_begin_call(serve_visit_t* visit, serve_model_t* model);
+// Submits `visit->call` and keeps the exchange.
+bool serve_visit_submit(serve_visit_t* visit);
+
+#endif  // SERVE_SERVER_H_
