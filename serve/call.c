@@ -60,7 +60,7 @@ bool serve_call_end_input(serve_call_t* call, const serve_call_limits_t* limits,
 const char* serve_call_text(const serve_call_t* call, size_t index, size_t* out_size) {
   const size_t begin = index > 0 ? ends_of(call)[index - 1] : 0;
   *out_size = ends_of(call)[index] - begin;
-  return call->texts.data + begin;
+  return *out_size > 0 ? call->texts.data + begin : "";
 }
 
 const int32_t* serve_call_ids(const serve_call_t* call, size_t index, size_t* out_count) {

@@ -7,7 +7,8 @@
 _Static_assert(SERVE_JSON_MAX_DEPTH <= 64, "a bit of is_object for each depth");
 
 void serve_json_init(serve_json_t* json, const char* text, size_t size) {
-  *json = (serve_json_t){.text = text, .size = size};
+  // An empty buffer has no memory.
+  *json = (serve_json_t){.text = size > 0 ? text : "", .size = size};
 }
 
 qn_status_t serve_json_status(const serve_json_t* json, const char* what) {

@@ -8,6 +8,7 @@ void serve_json_put_string(serve_buffer_t* out, const char* text, size_t size) {
   serve_buffer_text(out, "\"");
   size_t start = 0;
   size_t at = 0;
+  if (size == 0) text = "";  // an empty buffer has no memory
   const uint8_t* bytes = (const uint8_t*)text;
   while (at < size) {
     uint32_t code = 0;

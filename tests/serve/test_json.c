@@ -87,6 +87,16 @@ static void test_errors(void** state) {
   }
 }
 
+static void test_empty(void** state) {
+  (void)state;
+  serve_json_t json;
+  int64_t value = 0;
+  serve_json_init(&json, NULL, 0);
+  assert_int_equal(serve_json_peek(&json), SERVE_JSON_NONE);
+  assert_false(serve_json_i64(&json, &value));
+  assert_false(serve_json_end(&json));
+}
+
 static void test_depth(void** state) {
   (void)state;
   char text[2 * SERVE_JSON_MAX_DEPTH + 2];
@@ -186,6 +196,9 @@ static void test_put(void** state) {
   expect_put(&out, "\"a\\\"\\\\\\u000a\\u001f\x7f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\"");
   assert_true(is_json(out.data, out.size));
   serve_buffer_clear(&out);
+  serve_json_put_string(&out, NULL, 0);
+  expect_put(&out, "\"\"");
+  serve_buffer_clear(&out);
   serve_json_put_i64s(&out, (int64_t[]){1, -20, INT64_MIN}, 3);
   expect_put(&out, "1,-20,-9223372036854775808");
   serve_buffer_clear(&out);
@@ -218,10 +231,11 @@ static void test_buffer(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_valid),  cmocka_unit_test(test_errors),
-      cmocka_unit_test(test_depth),  cmocka_unit_test(test_request),
-      cmocka_unit_test(test_sticky), cmocka_unit_test(test_long_name),
-      cmocka_unit_test(test_put),    cmocka_unit_test(test_buffer),
+      cmocka_unit_test(test_valid),     cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_empty),     cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_request),   cmocka_unit_test(test_sticky),
+      cmocka_unit_test(test_long_name), cmocka_unit_test(test_put),
+      cmocka_unit_test(test_buffer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
