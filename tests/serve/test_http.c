@@ -263,7 +263,7 @@ static void test_gone(void** state) {
 // Clients that send half a header or half a body are closed; one that waits for a kept answer not.
 static void test_slow_clients(void** state) {
   (void)state;
-  start(INT64_C(2000000000));
+  start(INT64_C(6000000000));
   const int header = connect_client();
   const int body = connect_client();
   const int waiting = connect_client();
@@ -303,7 +303,7 @@ static void test_drain(void** state) {
 // next client.
 static void test_rubbish(void** state) {
   (void)state;
-  start(INT64_C(2000000000));
+  start(INT64_C(6000000000));
   static const char* const texts[] = {
       "\r\n\r\n\r\n",
       "GET\r\n\r\n",

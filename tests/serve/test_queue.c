@@ -309,7 +309,7 @@ static void test_deadline(void** state) {
   fixture_t fixture = start(10000);
   // While the model is busy, a deadline ends a request that waits, and not one that is computed.
   test_request_t* computed = make(1, 10, 100, 1);
-  computed->request.deadline_ns = now_ns() + 300000000;
+  computed->request.deadline_ns = now_ns() + INT64_C(3000000000);
   add(&fixture, computed);
   assert_int_equal(take(&fixture), 1);
   test_request_t* waits = make(1, 10, 100, 1);
