@@ -3,13 +3,8 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
-static int64_t now_ns(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
+#include "serve/clock.h"
 
 serve_call_t* serve_call_create(serve_model_t* model, int64_t start_ns) {
   serve_call_t* call = calloc(1, sizeof *call);
@@ -228,10 +223,10 @@ bool serve_call_submit(serve_call_t* call, const serve_call_limits_t* limits,
   const size_t most = serve_model_encoder(call->model)->max_tokens;
   const size_t wanted = limits->max_text_tokens;
   encoder_t encoder = {call, wanted > 0 && wanted < most ? wanted : most, error};
-  const int64_t start_ns = now_ns();
+  const int64_t start_ns = serve_now_ns();
   bool is_good =
       check_inputs(&encoder) && (call->has_ids ? take_ids(&encoder) : encode_texts(&encoder));
-  call->encode_ns = now_ns() - start_ns;
+  call->encode_ns = serve_now_ns() - start_ns;
   serve_metrics_t* metrics = serve_model_metrics(call->model);
   if (is_good) {
     serve_metrics_note(metrics, SERVE_HISTOGRAM_TOKENIZE, (uint64_t)call->encode_ns);

@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "serve/clock.h"
+
 enum { STATE_OPEN, STATE_KEPT, STATE_RESUMED };
 enum {
   CONNECTION_MEMORY_BYTES = 64 << 10,  // headers, and pieces of a body as they come
@@ -79,12 +81,6 @@ struct serve_http {
   watch_t* watches;
 };
 
-static int64_t now_ns(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * NANOSECONDS + time.tv_nsec;
-}
-
 // The handler sees the first member.
 static exchange_t* whole(const serve_exchange_t* shown) {
   return (exchange_t*)(uintptr_t)shown;
@@ -109,7 +105,7 @@ static void on_connection(void* self, struct MHD_Connection* connection, void** 
     *socket_context = watch;
     if (!watch || !info) return;  // without memory there is no limit
     watch->socket = info->connect_fd;
-    watch->limit_ns = now_ns() + http->options.receive_limit_ns;
+    watch->limit_ns = serve_now_ns() + http->options.receive_limit_ns;
     (void)pthread_mutex_lock(&http->mutex);
     watch->next = http->watches;
     if (watch->next) watch->next->previous = watch;
@@ -137,7 +133,7 @@ static void* watch_connections(void* self) {
     (void)clock_gettime(CLOCK_MONOTONIC, &wake);
     wake.tv_sec += 1;
     (void)pthread_cond_timedwait(&http->stopped, &http->mutex, &wake);
-    const int64_t now = now_ns();
+    const int64_t now = serve_now_ns();
     for (watch_t* watch = http->watches; watch; watch = watch->next) {
       if (watch->limit_ns > now) continue;
       watch->limit_ns = INT64_MAX;
@@ -155,7 +151,7 @@ static exchange_t* exchange_create(serve_http_t* http, struct MHD_Connection* co
   if (!exchange) return NULL;
   exchange->http = http;
   exchange->connection = connection;
-  exchange->shown.start_ns = now_ns();
+  exchange->shown.start_ns = serve_now_ns();
   atomic_init(&exchange->state, STATE_OPEN);
   const union MHD_ConnectionInfo* info =
       MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -186,7 +182,7 @@ static void on_completed(void* self, struct MHD_Connection* connection, void** i
   *inout_context = NULL;
   if (!exchange) return;
   exchange->shown.is_sent = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
-  set_limit(http, exchange->watch, now_ns() + http->options.receive_limit_ns);
+  set_limit(http, exchange->watch, serve_now_ns() + http->options.receive_limit_ns);
   http->handler.end(http->handler.self, &exchange->shown);
   exchange_destroy(exchange);
 }

@@ -4,7 +4,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "serve/clock.h"
 
 enum {
   MAX_SHAPES = 1 << 16,  // that are remembered; more shapes push others out
@@ -27,12 +28,6 @@ struct serve_model {
   size_t scratch_count;
 };
 
-static int64_t now_ns(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 // Notes the shape of a batch: all that a kernel can see of it. Returns true the first time.
 static bool is_first_seen(serve_model_t* model, const serve_batch_t* batch) {
   const uint64_t facts[] = {batch->sequence_count, batch->token_count, batch->longest,
@@ -53,9 +48,9 @@ static void run_batch(serve_model_t* model) {
   serve_batch_t* batch = model->batch;
   serve_metrics_t* metrics = &model->metrics;
   batch->is_first_seen = is_first_seen(model, batch);
-  const int64_t start_ns = now_ns();
+  const int64_t start_ns = serve_now_ns();
   qn_status_t status = model->encoder.run(model->encoder.self, batch);
-  batch->compute_ns = now_ns() - start_ns;
+  batch->compute_ns = serve_now_ns() - start_ns;
   const uint64_t compute_ns = (uint64_t)batch->compute_ns;
   serve_metrics_add(metrics, SERVE_COUNTER_BATCHES, 1);
   serve_metrics_add(metrics, SERVE_COUNTER_SEQUENCES, batch->sequence_count);

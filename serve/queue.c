@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "serve/clock.h"
+
 enum {
   BUCKETS = 1024,     // of the table of clients
   TURN_TOKENS = 256,  // that a turn adds to an account
@@ -54,12 +56,6 @@ struct serve_queue {
 typedef struct ended {
   serve_request_t* first;
 } ended_t;
-
-static int64_t now_ns(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * SECOND_NS + time.tv_nsec;
-}
 
 static struct timespec at_time(int64_t time_ns) {
   return (struct timespec){.tv_sec = time_ns / SECOND_NS, .tv_nsec = time_ns % SECOND_NS};
@@ -148,7 +144,7 @@ static void call_done(ended_t* ended) {
     serve_request_t* request = ended->first;
     ended->first = request->next;
     request->next = NULL;
-    request->done_ns = now_ns();
+    request->done_ns = serve_now_ns();
     request->done(request);
   }
 }
@@ -181,7 +177,7 @@ static void* expire(void* self) {
   serve_queue_t* queue = self;
   (void)pthread_mutex_lock(&queue->mutex);
   while (!queue->is_destroyed) {
-    const int64_t now = now_ns();
+    const int64_t now = serve_now_ns();
     if (queue->next_deadline_ns > now) {
       const int64_t longest = now + 3600 * SECOND_NS;
       const struct timespec wake =
@@ -213,7 +209,7 @@ serve_admission_t serve_queue_add(serve_queue_t* queue, serve_request_t* request
   request->checked_batch = request->counted_batch = 0;
   request->taken_ns = request->done_ns = request->compute_ns = 0;
   request->is_first_seen = false;
-  request->queued_ns = now_ns();
+  request->queued_ns = serve_now_ns();
   serve_admission_t admission = SERVE_ADMISSION_OK;
   (void)pthread_mutex_lock(&queue->mutex);
   client_t* client = NULL;
@@ -245,7 +241,8 @@ serve_admission_t serve_queue_add(serve_queue_t* queue, serve_request_t* request
 
 // ------------------------------------------------------------------------------------ taking
 
-// Ends the request if nobody waits for its result any more. Returns true if it did.
+// Ends a request whose deadline has passed or whose client has gone. Returns true for such a
+// request.
 static bool drop(serve_queue_t* queue, client_t* client, serve_request_t* request, int64_t now,
                  ended_t* ended) {
   if (request->checked_batch == queue->batch_number) return false;
@@ -284,7 +281,7 @@ static bool fill_from(serve_queue_t* queue, serve_priority_t priority, serve_bat
 }
 
 static void fill(serve_queue_t* queue, serve_batch_t* batch, ended_t* ended) {
-  const int64_t now = now_ns();
+  const int64_t now = serve_now_ns();
   batch->number = ++queue->batch_number;
   bool has_room = true;
   for (int p = 0; p < SERVE_PRIORITY_COUNT && has_room; ++p) {
@@ -310,7 +307,7 @@ static void wait_for_requests(serve_queue_t* queue, const serve_batch_t* batch) 
   const struct timespec wake = at_time(until);
   while (queue->request_count > 0 && !queue->is_stopped && queue->options.delay_ns > 0 &&
          queue->token_count < batch->max_tokens && queue->request_count < batch->max_sequences &&
-         now_ns() < until) {
+         serve_now_ns() < until) {
     (void)pthread_cond_timedwait(&queue->changed, &queue->mutex, &wake);
   }
 }
@@ -405,7 +402,7 @@ void serve_queue_stop(serve_queue_t* queue, bool is_now) {
   ended_t ended = {NULL};
   (void)pthread_mutex_lock(&queue->mutex);
   queue->is_stopped = true;
-  if (is_now) end_all(queue, true, now_ns(), &ended);
+  if (is_now) end_all(queue, true, serve_now_ns(), &ended);
   (void)pthread_cond_broadcast(&queue->changed);
   (void)pthread_mutex_unlock(&queue->mutex);
   call_done(&ended);

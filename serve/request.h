@@ -33,8 +33,7 @@ typedef struct serve_request {
   serve_priority_t priority;
   uint64_t client;      // clients take turns; which number is a client's is the maker's choice
   int64_t deadline_ns;  // CLOCK_MONOTONIC; INT64_MAX: none
-  // Returns true if the result would reach nobody. Called before the request costs anything. NULL:
-  // never.
+  // Returns true if the client has gone. Called before the request costs anything. NULL: it stays.
   bool (*is_gone)(const struct serve_request* request);
   // Called once, on any thread, when the request has ended. The queue uses it no more.
   void (*done)(struct serve_request* request);

@@ -2,22 +2,17 @@
 #include "serve/server.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "serve/clock.h"
 #include "serve/json.h"
 #include "serve/log.h"
+#include "serve/memory.h"
 #include "serve/protocols.h"
 
 static const char json_type[] = "application/json";
-
-static int64_t now_ns(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 // ------------------------------------------------------------------------------------ routes
 
@@ -199,10 +194,10 @@ static void resume(void* self, serve_exchange_t* exchange) {
   (void)self;
   serve_visit_t* visit = exchange->user;
   serve_buffer_t body = {.data = NULL};
-  const int64_t start_ns = now_ns();
+  const int64_t start_ns = serve_now_ns();
   if (serve_call_complete(visit->call, &visit->error)) (void)visit->route->write(visit, &body);
   serve_metrics_add(serve_model_metrics(visit->call->model), SERVE_COUNTER_OUTPUT_US,
-                    (uint64_t)(now_ns() - start_ns) / 1000);
+                    (uint64_t)(serve_now_ns() - start_ns) / 1000);
   answer(visit, &body);
 }
 
@@ -221,7 +216,7 @@ static void log_visit(const serve_visit_t* visit) {
   fields[count++] = SERVE_TEXT("path", exchange->path);
   fields[count++] = SERVE_NUMBER("status", exchange->status);
   fields[count++] = SERVE_NUMBER("bytes", exchange->answer_bytes);
-  fields[count++] = SERVE_NUMBER("us", (now_ns() - exchange->start_ns) / 1000);
+  fields[count++] = SERVE_NUMBER("us", (serve_now_ns() - exchange->start_ns) / 1000);
   if (visit->call && visit->call->offsets.size > 0) {
     fields[count++] = SERVE_NUMBER("texts", serve_call_count(visit->call));
     fields[count++] = SERVE_NUMBER("first_seen", visit->call->request.is_first_seen);
@@ -302,26 +297,19 @@ bool serve_visit_submit(serve_visit_t* visit) {
 
 // ------------------------------------------------------------------------------------ the server
 
-// Reads a file whole. Owned: free.
+// Reads a file whole, as a text. Owned: free.
 static qn_status_t read_file(const char* path, const char* what, char** out_text) {
   enum { MAX_BYTES = 1 << 20 };
   *out_text = NULL;
-  FILE* file = fopen(path, "rb");
-  if (!file) {
-    return qn_status_make(errno == ENOENT ? QN_STATUS_NOT_FOUND : QN_STATUS_IO, "%s: %s: %s", what,
-                          path, strerror(errno));
+  const qn_allocator_t allocator = qn_allocator_default();
+  serve_bytes_t bytes;
+  qn_status_t status = serve_file_read(&allocator, path, MAX_BYTES, &bytes);
+  if (qn_ok(status)) {
+    *out_text = strndup(bytes.size > 0 ? bytes.data : "", bytes.size);
+    if (!*out_text) status = serve_no_memory(path);
   }
-  char* text = calloc(1, MAX_BYTES + 1);
-  const size_t size = text ? fread(text, 1, MAX_BYTES + 1, file) : 0;
-  const bool is_good = text && !ferror(file) && size <= MAX_BYTES;
-  (void)fclose(file);
-  if (is_good) {
-    *out_text = text;
-    return QN_OK;
-  }
-  free(text);
-  return qn_status_make(QN_STATUS_IO, "%s: %s: cannot be read, or is larger than 1 MiB", what,
-                        path);
+  serve_bytes_free(&allocator, &bytes);
+  return qn_status_annotate(status, "%s", what);
 }
 
 static qn_status_t start_http(serve_server_t* server, const char* key, const char* certificate) {
@@ -360,7 +348,7 @@ qn_status_t serve_server_start(const serve_options_t* options, serve_repository_
   if (!server) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the server");
   server->options = options;
   server->repository = repository;
-  server->start_ns = now_ns();
+  server->start_ns = serve_now_ns();
   server->limits = (serve_call_limits_t){.max_texts = options->max_texts,
                                          .max_text_tokens = options->max_text_tokens,
                                          .timeout_ns = options->request_timeout};
@@ -396,14 +384,14 @@ void serve_server_begin_drain(serve_server_t* server) {
 }
 
 bool serve_server_finish(serve_server_t* server, int64_t timeout_ns) {
-  const int64_t limit_ns = now_ns() + timeout_ns;
+  const int64_t limit_ns = serve_now_ns() + timeout_ns;
   serve_http_drain(server->http);
   if (server->admin) serve_http_drain(server->admin);
   for (;;) {
     const size_t count =
         serve_http_count(server->http) + (server->admin ? serve_http_count(server->admin) : 0);
     if (count == 0) return true;
-    if (now_ns() >= limit_ns) return false;
+    if (serve_now_ns() >= limit_ns) return false;
     (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
   }
 }

@@ -76,7 +76,8 @@ struct serve_server {
 };
 
 // Starts listening. `options` and `repository` are borrowed until serve_server_stop. Errors: those
-// of serve_http_start; NOT_FOUND, IO and INVALID_ARGUMENT for the files of keys and TLS.
+// of serve_http_start; those of serve_file_read for the files of keys and TLS; INVALID_ARGUMENT for
+// one of the two TLS files.
 QN_MUST_USE qn_status_t serve_server_start(const serve_options_t* options,
                                            serve_repository_t* repository,
                                            serve_server_t** out_server);

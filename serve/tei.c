@@ -85,7 +85,8 @@ static bool read_direction(serve_json_t* json, serve_truncation_t* out_direction
 }
 
 // Reads a member of the body that is about the embeddings.
-static bool read_member(serve_json_t* json, serve_visit_t* visit) {
+static bool read_member(serve_json_t* json, void* self) {
+  serve_visit_t* visit = self;
   serve_call_t* call = visit->call;
   const char* key = json->key;
   const bool is_null = serve_json_peek(json) == SERVE_JSON_NULL;
@@ -107,25 +108,27 @@ static bool read_member(serve_json_t* json, serve_visit_t* visit) {
   return serve_json_skip(json);
 }
 
-// Ends reading: an error of the text is 400, one of a value that was set before keeps its status.
-static bool check_json(const serve_json_t* json, serve_visit_t* visit) {
-  return serve_error_from(&visit->error, SERVE_BAD_REQUEST, serve_json_status(json, "the body")) &&
-         visit->error.status == 0;
-}
-
-static bool read_call(serve_visit_t* visit) {
-  serve_model_t* model = serve_visit_model(visit, NULL);
-  if (!model || !serve_visit_begin_call(visit, model)) return false;
+// Reads the body, an object, member by member.
+static bool read_body(serve_visit_t* visit, bool (*read)(serve_json_t* json, void* self),
+                      void* self) {
   const serve_buffer_t* body = &visit->exchange->body;
   serve_json_t json;
   serve_json_init(&json, body->data, body->size);
-  if (serve_json_object(&json)) {
-    while (serve_json_member(&json) && read_member(&json, visit)) {
-    }
-  }
+  bool is_good = serve_json_object(&json);
+  while (is_good && serve_json_member(&json)) is_good = read(&json, self);
   if (visit->error.status != 0) return false;
   (void)serve_json_end(&json);
-  return check_json(&json, visit);
+  return serve_error_from(&visit->error, SERVE_BAD_REQUEST, serve_json_status(&json, "the body"));
+}
+
+// Begins a call of the first model.
+static bool begin_call(serve_visit_t* visit) {
+  serve_model_t* model = serve_visit_model(visit, NULL);
+  return model && serve_visit_begin_call(visit, model);
+}
+
+static bool read_call(serve_visit_t* visit) {
+  return begin_call(visit) && read_body(visit, read_member, visit);
 }
 
 // ------------------------------------------------------------------------------------ embeddings
@@ -242,27 +245,18 @@ static bool put_tokens(tokenize_t* self, size_t input, serve_buffer_t* out) {
   return true;
 }
 
-// Reads {"inputs", "add_special_tokens"}.
-static bool read_tokenize(tokenize_t* self) {
-  serve_visit_t* visit = self->visit;
-  const serve_buffer_t* body = &visit->exchange->body;
-  serve_json_t json;
-  serve_json_init(&json, body->data, body->size);
-  bool is_good = serve_json_object(&json);
-  while (is_good && serve_json_member(&json)) {
-    if (strcmp(json.key, "inputs") == 0) {
-      is_good = read_inputs(&json, visit);
-    } else if (strcmp(json.key, "add_special_tokens") == 0) {
-      bool has_special = true;
-      is_good = serve_json_bool(&json, &has_special);
-      self->options.omits_special = !has_special;
-    } else {
-      is_good = serve_json_skip(&json);
-    }
-  }
-  if (visit->error.status != 0) return false;
-  (void)serve_json_end(&json);
-  if (!check_json(&json, visit)) return false;
+// Reads a member of {"inputs", "add_special_tokens"}.
+static bool read_tokenize(serve_json_t* json, void* arg) {
+  tokenize_t* self = arg;
+  if (strcmp(json->key, "inputs") == 0) return read_inputs(json, self->visit);
+  if (strcmp(json->key, "add_special_tokens") != 0) return serve_json_skip(json);
+  bool has_special = true;
+  const bool is_good = serve_json_bool(json, &has_special);
+  self->options.omits_special = !has_special;
+  return is_good;
+}
+
+static bool check_texts(serve_visit_t* visit) {
   if (visit->call->has_ids) {
     return serve_error_set(&visit->error, SERVE_BAD_REQUEST, "the inputs must be texts");
   }
@@ -271,13 +265,13 @@ static bool read_tokenize(tokenize_t* self) {
 }
 
 static bool handle_tokenize(serve_visit_t* visit, serve_buffer_t* out) {
-  serve_model_t* model = serve_visit_model(visit, NULL);
-  if (!model || !serve_visit_begin_call(visit, model)) return false;
+  if (!begin_call(visit)) return false;
+  serve_model_t* model = visit->call->model;
   const qn_allocator_t allocator = qn_allocator_default();
   tokenize_t self = {.visit = visit,
                      .options = {.offsets = SERVE_OFFSETS_BYTES},
                      .encoding = {.allocator = &allocator}};
-  if (!read_tokenize(&self)) return false;
+  if (!read_body(visit, read_tokenize, &self) || !check_texts(visit)) return false;
   self.scratch = serve_model_take_scratch(model);
   bool is_good =
       self.scratch || serve_error_set(&visit->error, SERVE_INTERNAL, "no memory for the tokenizer");
@@ -297,28 +291,24 @@ static qn_status_t append(void* self, const void* data, size_t size) {
   return QN_OK;
 }
 
-// Reads {"ids", "skip_special_tokens"}; the ids are those of one text or of several.
+typedef struct detokenize {
+  serve_visit_t* visit;
+  bool skips_special;
+} detokenize_t;
+
+// Reads a member of {"ids", "skip_special_tokens"}; the ids are those of one text or of several.
+static bool read_decode(serve_json_t* json, void* arg) {
+  detokenize_t* self = arg;
+  if (strcmp(json->key, "ids") == 0) return read_inputs(json, self->visit);
+  if (strcmp(json->key, "skip_special_tokens") != 0) return serve_json_skip(json);
+  return serve_json_bool(json, &self->skips_special);
+}
+
 static bool handle_decode(serve_visit_t* visit, serve_buffer_t* out) {
-  serve_model_t* model = serve_visit_model(visit, NULL);
-  if (!model || !serve_visit_begin_call(visit, model)) return false;
+  detokenize_t self = {.visit = visit, .skips_special = true};
+  if (!begin_call(visit) || !read_body(visit, read_decode, &self)) return false;
   const serve_call_t* call = visit->call;
-  const serve_buffer_t* body = &visit->exchange->body;
-  bool skips_special = true;
-  serve_json_t json;
-  serve_json_init(&json, body->data, body->size);
-  bool is_good = serve_json_object(&json);
-  while (is_good && serve_json_member(&json)) {
-    if (strcmp(json.key, "ids") == 0) {
-      is_good = read_inputs(&json, visit);
-    } else if (strcmp(json.key, "skip_special_tokens") == 0) {
-      is_good = serve_json_bool(&json, &skips_special);
-    } else {
-      is_good = serve_json_skip(&json);
-    }
-  }
-  if (visit->error.status != 0) return false;
-  (void)serve_json_end(&json);
-  if (!check_json(&json, visit)) return false;
+  serve_model_t* model = call->model;
   if (serve_call_count(call) == 0 || !call->has_ids) {
     return serve_error_set(&visit->error, SERVE_BAD_REQUEST, "there is no list of ids");
   }
@@ -327,13 +317,14 @@ static bool handle_decode(serve_visit_t* visit, serve_buffer_t* out) {
     return serve_error_set(&visit->error, SERVE_INTERNAL, "no memory for the tokenizer");
   serve_buffer_t text = {.data = NULL};
   const qn_sink_t sink = {.self = &text, .write = append};
+  bool is_good = true;
   for (size_t i = 0; i < serve_call_count(call) && is_good; ++i) {
     size_t count;
     const int32_t* ids = serve_call_ids(call, i, &count);
     serve_buffer_clear(&text);
     is_good = serve_error_from(
         &visit->error, SERVE_INTERNAL,
-        serve_decode(serve_model_tokenizer(model), scratch, ids, count, skips_special, &sink));
+        serve_decode(serve_model_tokenizer(model), scratch, ids, count, self.skips_special, &sink));
     serve_buffer_text(out, i == 0 ? "[" : ",");
     serve_json_put_string(out, text.data, text.size);
   }

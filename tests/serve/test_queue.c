@@ -16,15 +16,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "serve/clock.h"
 #include "serve/queue.h"
 
 enum { WIDTH = 2, MAX_SEQUENCES = 16, BATCH_TOKENS = 100, BATCH_SEQUENCES = 8 };
-
-static int64_t now_ns(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 typedef struct test_request {
   serve_request_t request;
@@ -309,16 +304,16 @@ static void test_deadline(void** state) {
   fixture_t fixture = start(10000);
   // While the model is busy, a deadline ends a request that waits, and not one that is computed.
   test_request_t* computed = make(1, 10, 100, 1);
-  computed->request.deadline_ns = now_ns() + INT64_C(3000000000);
+  computed->request.deadline_ns = serve_now_ns() + INT64_C(3000000000);
   add(&fixture, computed);
   assert_int_equal(take(&fixture), 1);
   test_request_t* waits = make(1, 10, 100, 1);
-  waits->request.deadline_ns = now_ns() + 20000000;
+  waits->request.deadline_ns = serve_now_ns() + 20000000;
   test_request_t* later = make(1, 10, 100, 1);
-  later->request.deadline_ns = now_ns() + INT64_C(3600000000000);
+  later->request.deadline_ns = serve_now_ns() + INT64_C(3600000000000);
   add(&fixture, waits);
   add(&fixture, later);
-  while (atomic_load(&waits->done_count) == 0 || now_ns() < computed->request.deadline_ns) {
+  while (atomic_load(&waits->done_count) == 0 || serve_now_ns() < computed->request.deadline_ns) {
     (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
   expect_done(waits, SERVE_OUTCOME_DEADLINE);
