@@ -27,16 +27,17 @@ uint64_t qn__histogram_upper(size_t index) {
 void qn__histogram_add(qn__histogram_t* histogram, int64_t value) {
   uint64_t amount = value > 0 ? (uint64_t)value : 0;
   assert(amount <= qn__histogram_upper(qn__histogram_index(amount)));
-  // Updates the maximum first and releases the bucket after it: a reader that loads the buckets and
-  // then the maximum never finds a value above the maximum.
+  // Adds to the total, then updates the maximum, then the bucket, each released: a reader that
+  // loads them in the opposite order never finds a value above the maximum, or a maximum above the
+  // total.
+  atomic_fetch_add_explicit(&histogram->total, amount, memory_order_relaxed);
   uint64_t max = atomic_load_explicit(&histogram->max, memory_order_relaxed);
   while (amount > max &&
-         !atomic_compare_exchange_weak_explicit(&histogram->max, &max, amount, memory_order_relaxed,
+         !atomic_compare_exchange_weak_explicit(&histogram->max, &max, amount, memory_order_release,
                                                 memory_order_relaxed)) {
   }
   atomic_fetch_add_explicit(&histogram->buckets[qn__histogram_index(amount)], 1,
                             memory_order_release);
-  atomic_fetch_add_explicit(&histogram->total, amount, memory_order_relaxed);
 }
 
 void qn__histogram_read(const qn__histogram_t* histogram, qn__histogram_snapshot_t* out_snapshot) {
@@ -45,8 +46,8 @@ void qn__histogram_read(const qn__histogram_t* histogram, qn__histogram_snapshot
     out_snapshot->buckets[i] = atomic_load_explicit(&histogram->buckets[i], memory_order_acquire);
     out_snapshot->count += out_snapshot->buckets[i];
   }
+  out_snapshot->max = atomic_load_explicit(&histogram->max, memory_order_acquire);
   out_snapshot->total = atomic_load_explicit(&histogram->total, memory_order_relaxed);
-  out_snapshot->max = atomic_load_explicit(&histogram->max, memory_order_relaxed);
 }
 
 uint64_t qn__histogram_quantile(const qn__histogram_snapshot_t* snapshot, unsigned permille) {

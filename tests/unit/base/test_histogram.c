@@ -121,12 +121,40 @@ static void test_threads(void** state) {
   assert_int_equal(snapshot.max, ADDITIONS - 1);
 }
 
+// A snapshot in the middle of a histogram's only addition: what it holds agrees with itself.
+enum { FRESH = 512, ONLY = 1000 };
+static qn__histogram_t fresh[FRESH];
+
+static void* add_to_each(void* arg) {
+  (void)arg;
+  for (size_t i = 0; i < FRESH; i++) qn__histogram_add(&fresh[i], ONLY);
+  return NULL;
+}
+
+static void test_partial_additions(void** state) {
+  (void)state;
+  static qn__histogram_snapshot_t snapshot;
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, add_to_each, NULL), 0);
+  for (size_t i = 0; i < FRESH; i++) {
+    do {
+      qn__histogram_read(&fresh[i], &snapshot);
+      assert_true(qn__histogram_quantile(&snapshot, 990) <= snapshot.max);
+      assert_true(snapshot.max <= snapshot.total);
+      assert_true(snapshot.count <= 1 && snapshot.total <= ONLY);
+    } while (snapshot.count == 0);
+    assert_true(snapshot.max == ONLY && snapshot.total == ONLY);
+  }
+  assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_buckets),
       cmocka_unit_test(test_quantiles),
       cmocka_unit_test(test_ends),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_partial_additions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
