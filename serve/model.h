@@ -6,22 +6,10 @@
 #ifndef SERVE_MODEL_H_
 #define SERVE_MODEL_H_
 
+#include "serve/encoder.h"
 #include "serve/metrics.h"
 #include "serve/queue.h"
 #include "serve/tokenizer.h"
-
-// Computes batches. Its functions are called by one thread at a time.
-typedef struct serve_encoder {
-  void* self;
-  size_t width;        // of a result
-  size_t max_tokens;   // of a sequence, with the special tokens
-  const char* kind;    // such as "bert"; borrowed from `self`
-  const char* device;  // such as "cpu"; borrowed from `self`
-  // Writes the results of the batch: `pooled` (the sentences, not scaled to unit length) if it
-  // has_pooled, and `tokens` if it has_tokens.
-  qn_status_t (*run)(void* self, serve_batch_t* batch);
-  void (*destroy)(void* self);
-} serve_encoder_t;
 
 typedef struct serve_model_limits {
   size_t batch_tokens;  // at least the encoder's max_tokens

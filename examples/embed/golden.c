@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "serve/bert/try.h"
+
 // Reads one array of the dtype and rank. It must have the extents of `shape` that are not negative;
 // the others are filled in.
 static qn_status_t read_array(const char* directory, const char* name, qn_dtype_t dtype,
@@ -12,7 +14,7 @@ static qn_status_t read_array(const char* directory, const char* name, qn_dtype_
   if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the path of the golden files is too long");
   }
-  TRY(npy_read(path, out_array));
+  BERT_TRY(npy_read(path, out_array));
   if (out_array->dtype != dtype || out_array->rank != rank) {
     return qn_status_make(QN_STATUS_VALUE_ERROR, "%s: expected %s of rank %d, found %s of rank %d",
                           path, qn_dtype_text(dtype), (int)rank, qn_dtype_text(out_array->dtype),
@@ -30,12 +32,13 @@ static qn_status_t read_array(const char* directory, const char* name, qn_dtype_
 
 static qn_status_t read_all(const char* directory, int64_t width, golden_t* golden) {
   int64_t shape[2] = {-1, -1};
-  TRY(read_array(directory, "ids.npy", QN_DTYPE_I64, 2, shape, &golden->arrays[0]));
+  BERT_TRY(read_array(directory, "ids.npy", QN_DTYPE_I64, 2, shape, &golden->arrays[0]));
   golden->count = shape[0];
   golden->longest = shape[1];
-  TRY(read_array(directory, "lengths.npy", QN_DTYPE_I64, 1, shape, &golden->arrays[1]));
+  golden->width = width;
+  BERT_TRY(read_array(directory, "lengths.npy", QN_DTYPE_I64, 1, shape, &golden->arrays[1]));
   shape[1] = width;
-  TRY(read_array(directory, "embeddings.npy", QN_DTYPE_F32, 2, shape, &golden->arrays[2]));
+  BERT_TRY(read_array(directory, "embeddings.npy", QN_DTYPE_F32, 2, shape, &golden->arrays[2]));
   golden->ids = golden->arrays[0].data;
   golden->lengths = golden->arrays[1].data;
   golden->embeddings = golden->arrays[2].data;

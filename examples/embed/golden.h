@@ -4,11 +4,11 @@
 #ifndef EMBED_GOLDEN_H_
 #define EMBED_GOLDEN_H_
 
-#include "common.h"
 #include "tools/cli/run/npy.h"
 
 typedef struct golden {
   int64_t count;      // sentences
+  int64_t width;      // of an embedding
   int64_t longest;    // tokens of the longest one
   int64_t* ids;       // [count, longest], padded
   int64_t* lengths;   // [count], each from 1 to longest

@@ -23,7 +23,6 @@ static const char help_text[] =
     "  --checked        kernels that check every index and division\n"
     "  --seeded         made-up weights of the same shapes; the reference is then plain C\n"
     "  --golden DIR     directory of the golden files [golden/ beside the source]\n"
-    "  --kernels DIR    directory of the kernels [kernels/ beside the source]\n"
     "  --json           report as JSON\n"
     "  --help           this text\n"
     "\n"
@@ -93,8 +92,6 @@ static bool apply(int letter, options_t* options) {
       return set_path(&options->weights_dir, optarg);
     case 'g':
       return set_path(&options->golden_dir, optarg);
-    case 'k':
-      return set_path(&options->kernels_dir, optarg);
     case 'c':
       options->is_checked = true;
       return true;
@@ -119,7 +116,6 @@ bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_
                                         {"sentences", required_argument, NULL, 'n'},
                                         {"weights", required_argument, NULL, 'w'},
                                         {"golden", required_argument, NULL, 'g'},
-                                        {"kernels", required_argument, NULL, 'k'},
                                         {"seeded", no_argument, NULL, 's'},
                                         {"json", no_argument, NULL, 'j'},
                                         {"checked", no_argument, NULL, 'c'},
@@ -129,9 +125,7 @@ bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_
   *out_options = (options_t){.target = "cpu", .batch = 4, .repeat = 5, .is_sorted = true};
   out_options->weights_dir = beside_source("../../build/embed");
   out_options->golden_dir = beside_source("golden");
-  out_options->kernels_dir = beside_source("kernels");
-  if (out_options->weights_dir == NULL || out_options->golden_dir == NULL ||
-      out_options->kernels_dir == NULL) {
+  if (out_options->weights_dir == NULL || out_options->golden_dir == NULL) {
     fprintf(stderr, "embed: no memory for paths\n");
     *out_exit_code = EXIT_MACHINE;
     return false;
@@ -160,5 +154,4 @@ bool options_parse(int argc, char** argv, options_t* out_options, int* out_exit_
 void options_free(options_t* options) {
   free(options->weights_dir);
   free(options->golden_dir);
-  free(options->kernels_dir);
 }

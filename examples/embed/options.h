@@ -12,7 +12,6 @@ typedef struct options {
   const char* target;  // borrowed from the command line
   char* weights_dir;
   char* golden_dir;
-  char* kernels_dir;
   int64_t batch;
   int64_t repeat;
   int64_t sentence_limit;  // 0: all

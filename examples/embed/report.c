@@ -12,9 +12,9 @@ static double sentence_rate(const report_t* report) {
   return (double)report->sentence_count * 1e9 / (double)report->best_pass_ns;
 }
 
-static double all_operations(const report_t* report, const kernels_t* kernels) {
+static double all_operations(const report_t* report, const bert_kernels_t* kernels) {
   double sum = 0.0;
-  for (int i = 0; i < KERNEL_COUNT; ++i) {
+  for (int i = 0; i < BERT_KERNEL_COUNT; ++i) {
     sum += kernels->all[i].operation_count;
   }
   return report->repeat_count > 0 ? sum / (double)report->repeat_count : 0.0;
@@ -24,12 +24,12 @@ static const char* reference_text(const report_t* report) {
   return report->is_seeded ? "the network in plain C" : "sentence-transformers";
 }
 
-static void print_kernels(const report_t* report, const kernels_t* kernels, FILE* file) {
+static void print_kernels(const report_t* report, const bert_kernels_t* kernels, FILE* file) {
   const bool is_timed = report->repeat_count > 0;
   fprintf(file, "%-21s%-10s%12s", "kernel", "from", "lookup ms");
   fprintf(file, is_timed ? "%9s%12s%11s\n" : "\n", "calls", "ms a pass", "GFLOP/s");
-  for (int i = 0; i < KERNEL_COUNT; ++i) {
-    const kernel_t* kernel = &kernels->all[i];
+  for (int i = 0; i < BERT_KERNEL_COUNT; ++i) {
+    const bert_kernel_t* kernel = &kernels->all[i];
     fprintf(file, "%-21s%-10s%12.3f", kernel->name, qn_source_text(kernel->info.source),
             milliseconds(kernel->info.lookup_ns));
     if (is_timed && kernel->call_ns == 0) {
@@ -46,7 +46,7 @@ static void print_kernels(const report_t* report, const kernels_t* kernels, FILE
   }
 }
 
-void report_print(const report_t* report, const kernels_t* kernels, FILE* file) {
+void report_print(const report_t* report, const bert_kernels_t* kernels, FILE* file) {
   fprintf(file, "all-MiniLM-L6-v2%s: %lld sentences of %lld to %lld tokens, batches of %lld, %s\n",
           report->is_seeded ? " (SEEDED weights, not the trained ones)" : "",
           (long long)report->sentence_count, (long long)report->shortest,
@@ -69,10 +69,10 @@ void report_print(const report_t* report, const kernels_t* kernels, FILE* file) 
           report->is_good ? "good" : "NOT within 0.9999 and 1e-4");
 }
 
-static json_t* kernels_json(const report_t* report, const kernels_t* kernels) {
+static json_t* kernels_json(const report_t* report, const bert_kernels_t* kernels) {
   json_t* list = json_array();
-  for (int i = 0; i < KERNEL_COUNT; ++i) {
-    const kernel_t* kernel = &kernels->all[i];
+  for (int i = 0; i < BERT_KERNEL_COUNT; ++i) {
+    const bert_kernel_t* kernel = &kernels->all[i];
     const int64_t passes = report->repeat_count > 0 ? report->repeat_count : 1;
     json_array_append_new(
         list,
@@ -96,7 +96,7 @@ static json_t* batches_json(const report_t* report) {
   return list;
 }
 
-qn_status_t report_print_json(const report_t* report, const kernels_t* kernels, FILE* file) {
+qn_status_t report_print_json(const report_t* report, const bert_kernels_t* kernels, FILE* file) {
   json_t* root = json_pack(
       "{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:s, s:f, s:f, s:b}",
       "model", "all-MiniLM-L6-v2", "target", report->target, "is_seeded", report->is_seeded,

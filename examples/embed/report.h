@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "kernels.h"
+#include "serve/bert/kernels.h"
 
 // The bounds that a run must keep to succeed.
 #define COSINE_BOUND 0.9999
@@ -34,8 +34,8 @@ typedef struct report {
   bool is_good;  // both within their bounds
 } report_t;
 
-void report_print(const report_t* report, const kernels_t* kernels, FILE* file);
+void report_print(const report_t* report, const bert_kernels_t* kernels, FILE* file);
 // Errors: OUT_OF_MEMORY, IO.
-qn_status_t report_print_json(const report_t* report, const kernels_t* kernels, FILE* file);
+qn_status_t report_print_json(const report_t* report, const bert_kernels_t* kernels, FILE* file);
 
 #endif  // EMBED_REPORT_H_

@@ -1,5 +1,5 @@
-// place.c: allocations and copies on one device. Read next: model.c, which uses them.
-#include "place.h"
+// serve/bert/place.c: allocations and copies on one device.
+#include "serve/bert/place.h"
 
 #include "quern/device.h"
 #include "quern/target.h"
@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/bert/try.h"
+
 static const qn_device_t host_device = {QN_DEVICE_CPU, 0};
 
-qn_status_t place_open(const qn_target_t* target, place_t* out_place) {
-  *out_place = (place_t){.device = host_device};
+qn_status_t bert_place_open(const qn_target_t* target, bert_place_t* out_place) {
+  *out_place = (bert_place_t){.device = host_device};
   const char* kind = qn_target_kind(target);
   for (size_t i = 0; i < qn_target_kind_count(); ++i) {
     const qn_target_kind_info_t* info = qn_target_kind_at(i);
@@ -25,12 +27,12 @@ qn_status_t place_open(const qn_target_t* target, place_t* out_place) {
                           kind);
   }
   qn_attribute_value_t access = {.type = QN_ATTRIBUTE_TYPE_NONE};
-  TRY(qn_device_attribute(out_place->device, QN_ATTRIBUTE_HOST_ACCESSIBLE, &access));
+  BERT_TRY(qn_device_attribute(out_place->device, QN_ATTRIBUTE_HOST_ACCESSIBLE, &access));
   out_place->is_host = access.type == QN_ATTRIBUTE_TYPE_BOOL && access.int_value != 0;
   return QN_OK;
 }
 
-void place_close(place_t* place) {
+void bert_place_close(bert_place_t* place) {
   for (size_t i = 0; i < place->block_count; ++i) {
     // A caller could do nothing about an error.
     qn_status_free(qn_device_free(place->device, place->blocks[i]));
@@ -39,18 +41,19 @@ void place_close(place_t* place) {
   memset(place, 0, sizeof *place);
 }
 
-static qn_status_t allocate(place_t* place, size_t size_bytes, void** out_memory) {
+static qn_status_t allocate(bert_place_t* place, size_t size_bytes, void** out_memory) {
   void** blocks = realloc(place->blocks, (place->block_count + 1) * sizeof *blocks);
   if (blocks == NULL) {
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the tensors");
   }
   place->blocks = blocks;
-  TRY(qn_device_allocate(place->device, size_bytes, 64, out_memory));
+  BERT_TRY(qn_device_allocate(place->device, size_bytes, 64, out_memory));
   place->blocks[place->block_count++] = *out_memory;
   return QN_OK;
 }
 
-qn_status_t place_write(const place_t* place, void* to, const void* host, size_t size_bytes) {
+qn_status_t bert_place_write(const bert_place_t* place, void* to, const void* host,
+                             size_t size_bytes) {
   const qn_copy_t copy = {.struct_size = sizeof copy,
                           .from_device = host_device,
                           .from = host,
@@ -60,19 +63,20 @@ qn_status_t place_write(const place_t* place, void* to, const void* host, size_t
   return qn_device_copy(&copy, NULL);
 }
 
-qn_status_t place_read(const place_t* place, void* host, const void* from, size_t size_bytes) {
+qn_status_t bert_place_read(const bert_place_t* place, void* host, const void* from,
+                            size_t size_bytes) {
   const qn_copy_t copy = {.struct_size = sizeof copy,
                           .from_device = place->device,
                           .from = from,
                           .to_device = host_device,
                           .to = host,
                           .size_bytes = size_bytes};
-  TRY(qn_device_copy(&copy, NULL));
+  BERT_TRY(qn_device_copy(&copy, NULL));
   return qn_stream_sync(place->device, NULL);
 }
 
-qn_status_t place_reserve(place_t* place, size_t size_bytes, void** out_memory) {
-  TRY(allocate(place, size_bytes, out_memory));
+qn_status_t bert_place_reserve(bert_place_t* place, size_t size_bytes, void** out_memory) {
+  BERT_TRY(allocate(place, size_bytes, out_memory));
   if (place->is_host) {
     memset(*out_memory, 0, size_bytes);
     return QN_OK;
@@ -81,19 +85,19 @@ qn_status_t place_reserve(place_t* place, size_t size_bytes, void** out_memory) 
   if (zeros == NULL) {
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the tensors");
   }
-  qn_status_t status = place_write(place, *out_memory, zeros, size_bytes);
+  qn_status_t status = bert_place_write(place, *out_memory, zeros, size_bytes);
   free(zeros);
   return status;
 }
 
-qn_status_t place_import(place_t* place, const void* host, size_t size_bytes,
-                         const void** out_memory) {
+qn_status_t bert_place_import(bert_place_t* place, const void* host, size_t size_bytes,
+                              const void** out_memory) {
   *out_memory = host;
   if (place->is_host) {
     return QN_OK;
   }
   void* memory = NULL;
-  TRY(allocate(place, size_bytes, &memory));
+  BERT_TRY(allocate(place, size_bytes, &memory));
   *out_memory = memory;
-  return place_write(place, memory, host, size_bytes);
+  return bert_place_write(place, memory, host, size_bytes);
 }

@@ -1,41 +1,33 @@
-// safetensors.c: the reader. It checks every number of the header before it accesses a byte of
-// data, so
-// that any file gives tensors that lie inside it, or an error.
-//
-// Read next: weights.c, which looks the tensors up.
-#include "safetensors.h"
+// serve/bert/safetensors.c: the reader. It checks every number of the header before it accesses a
+// byte of data, so that any file gives tensors that lie inside it, or an error.
+#include "serve/bert/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "serve/bert/try.h"
+
 enum {
   PREFIX_BYTES = 8,
   HEADER_LIMIT_BYTES = 100 * 1000 * 1000,  // the format's own limit
-  RANK_LIMIT = 8,
 };
 
 struct safetensors {
   char* path;
-  const uint8_t* bytes;  // the whole file, mapped read-only
+  const uint8_t* bytes;  // the whole file
   size_t size_bytes;
+  size_t mapped_bytes;       // 0: the bytes are borrowed
   size_t data_offset_bytes;  // of the data after the header
   json_t* header;
 };
 
-// One tensor of the header, all of it checked.
-typedef struct tensor_info {
-  const char* dtype;
-  size_t rank;
-  int64_t shape[RANK_LIMIT];
-  size_t begin_bytes;  // in the data
-} tensor_info_t;
+static const char metadata_name[] = "__metadata__";  // no tensor
 
 static size_t dtype_size_bytes(const char* dtype) {
   static const struct {
@@ -56,9 +48,9 @@ static qn_status_t malformed(const safetensors_t* file, const char* name, const 
   return qn_status_make(QN_STATUS_DATA_LOSS, "%s: tensor \"%s\": %s", file->path, name, what);
 }
 
-// Reads one entry of the header. `json` is the object of the tensor `name`.
+// Reads and checks one entry of the header. `json` is the object of the tensor `name`.
 static qn_status_t read_info(const safetensors_t* file, const char* name, const json_t* json,
-                             tensor_info_t* out_info) {
+                             safetensors_tensor_t* out_info) {
   const json_t* dtype = json_object_get(json, "dtype");
   const json_t* shape = json_object_get(json, "shape");
   const json_t* offsets = json_object_get(json, "data_offsets");
@@ -71,7 +63,7 @@ static qn_status_t read_info(const safetensors_t* file, const char* name, const 
     return malformed(file, name, "unknown dtype");
   }
   out_info->rank = json_array_size(shape);
-  if (out_info->rank > RANK_LIMIT) {
+  if (out_info->rank > SAFETENSORS_MAX_RANK) {
     return malformed(file, name, "more than 8 dimensions");
   }
   const size_t data_bytes = file->size_bytes - file->data_offset_bytes;
@@ -94,10 +86,12 @@ static qn_status_t read_info(const safetensors_t* file, const char* name, const 
   if ((uint64_t)json_integer_value(end) > data_bytes) {
     return malformed(file, name, "data beyond the end of the file; is it cut short?");
   }
-  out_info->begin_bytes = (size_t)json_integer_value(begin);
-  if ((size_t)json_integer_value(end) - out_info->begin_bytes != size_bytes) {
+  const size_t begin_bytes = (size_t)json_integer_value(begin);
+  if ((size_t)json_integer_value(end) - begin_bytes != size_bytes) {
     return malformed(file, name, "data_offsets disagree with dtype and shape");
   }
+  out_info->size_bytes = size_bytes;
+  out_info->data = file->bytes + file->data_offset_bytes + begin_bytes;
   return QN_OK;
 }
 
@@ -113,16 +107,14 @@ static qn_status_t map_file(safetensors_t* file) {
     status = qn_status_make(QN_STATUS_IO, "%s: %s", file->path, strerror(errno));
   } else if (!S_ISREG(info.st_mode)) {
     status = qn_status_make(QN_STATUS_IO, "%s: not a regular file", file->path);
-  } else if (info.st_size < PREFIX_BYTES) {
-    status = qn_status_make(QN_STATUS_DATA_LOSS, "%s: %lld bytes are too few for safetensors",
-                            file->path, (long long)info.st_size);
-  } else {
+  } else if (info.st_size > 0) {  // an empty file cannot be mapped
     void* bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
     if (bytes == MAP_FAILED) {
       status = qn_status_make(QN_STATUS_IO, "%s: cannot map: %s", file->path, strerror(errno));
     } else {
       file->bytes = bytes;
       file->size_bytes = (size_t)info.st_size;
+      file->mapped_bytes = file->size_bytes;
     }
   }
   close(descriptor);
@@ -130,6 +122,10 @@ static qn_status_t map_file(safetensors_t* file) {
 }
 
 static qn_status_t read_header(safetensors_t* file) {
+  if (file->size_bytes < PREFIX_BYTES) {
+    return qn_status_make(QN_STATUS_DATA_LOSS, "%s: %zu bytes are too few for safetensors",
+                          file->path, file->size_bytes);
+  }
   uint64_t header_bytes = 0;
   for (size_t i = 0; i < PREFIX_BYTES; ++i) {
     header_bytes |= (uint64_t)file->bytes[i] << (8 * i);
@@ -153,31 +149,51 @@ static qn_status_t read_header(safetensors_t* file) {
   for (void* at = json_object_iter(file->header); at != NULL;
        at = json_object_iter_next(file->header, at)) {
     const char* name = json_object_iter_key(at);
-    if (strcmp(name, "__metadata__") != 0) {
-      tensor_info_t info;
-      TRY(read_info(file, name, json_object_iter_value(at), &info));
+    if (strcmp(name, metadata_name) != 0) {
+      safetensors_tensor_t info;
+      BERT_TRY(read_info(file, name, json_object_iter_value(at), &info));
     }
   }
   return QN_OK;
 }
 
-qn_status_t safetensors_open(const char* path, safetensors_t** out_file) {
-  *out_file = NULL;
+static qn_status_t create(const char* path, safetensors_t** out_file) {
   safetensors_t* file = calloc(1, sizeof *file);
   if (file == NULL || (file->path = strdup(path)) == NULL) {
     free(file);
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "%s: no memory for the reader", path);
   }
-  qn_status_t status = map_file(file);
+  *out_file = file;
+  return QN_OK;
+}
+
+static qn_status_t finish(safetensors_t* file, qn_status_t status, safetensors_t** out_file) {
   if (qn_ok(status)) {
     status = read_header(file);
   }
-  if (!qn_ok(status)) {
+  if (qn_ok(status)) {
+    *out_file = file;
+  } else {
     safetensors_close(file);
-    return status;
   }
-  *out_file = file;
-  return QN_OK;
+  return status;
+}
+
+qn_status_t safetensors_open(const char* path, safetensors_t** out_file) {
+  safetensors_t* file = NULL;
+  *out_file = NULL;
+  BERT_TRY(create(path, &file));
+  return finish(file, map_file(file), out_file);
+}
+
+qn_status_t safetensors_read(const char* path, const void* bytes, size_t size_bytes,
+                             safetensors_t** out_file) {
+  safetensors_t* file = NULL;
+  *out_file = NULL;
+  BERT_TRY(create(path, &file));
+  file->bytes = bytes;
+  file->size_bytes = size_bytes;
+  return finish(file, QN_OK, out_file);
 }
 
 void safetensors_close(safetensors_t* file) {
@@ -185,48 +201,36 @@ void safetensors_close(safetensors_t* file) {
     return;
   }
   json_decref(file->header);
-  if (file->bytes != NULL) {
+  if (file->mapped_bytes > 0) {
     // munmap wants a pointer to non-const, but the mapping was never writable.
-    munmap((void*)(uintptr_t)file->bytes, file->size_bytes);
+    munmap((void*)(uintptr_t)file->bytes, file->mapped_bytes);
   }
   free(file->path);
   free(file);
 }
 
-// Writes "[384, 1536]" for messages, cut when it does not fit.
-static void format_shape(size_t rank, const int64_t* shape, char* text, size_t size) {
-  int used = snprintf(text, size, "[");
-  for (size_t i = 0; i < rank && used > 0 && (size_t)used < size; ++i) {
-    used += snprintf(text + used, size - (size_t)used, "%s%lld", i > 0 ? ", " : "",
-                     (long long)shape[i]);
-  }
-  if (used > 0 && (size_t)used < size) {
-    snprintf(text + used, size - (size_t)used, "]");
-  }
+const char* safetensors_path(const safetensors_t* file) {
+  return file->path;
 }
 
-qn_status_t safetensors_f32(const safetensors_t* file, const char* name, size_t rank,
-                            const int64_t* shape, const float** out_data) {
-  *out_data = NULL;
+bool safetensors_get(const safetensors_t* file, const char* name,
+                     safetensors_tensor_t* out_tensor) {
   const json_t* json = json_object_get(file->header, name);
-  if (json == NULL) {
-    return qn_status_make(QN_STATUS_NOT_FOUND, "%s: no tensor \"%s\"", file->path, name);
+  if (json == NULL || strcmp(name, metadata_name) == 0) {
+    return false;
   }
-  tensor_info_t info;
-  TRY(read_info(file, name, json, &info));
-  if (strcmp(info.dtype, "F32") != 0 || info.rank != rank ||
-      memcmp(info.shape, shape, rank * sizeof *shape) != 0) {
-    char expected[96];
-    char found[192];
-    format_shape(rank, shape, expected, sizeof expected);
-    format_shape(info.rank, info.shape, found, sizeof found);
-    return qn_status_make(QN_STATUS_VALUE_ERROR, "%s: tensor \"%s\": expected F32 %s, found %s %s",
-                          file->path, name, expected, info.dtype, found);
+  // It was checked when the file was opened, so this cannot fail.
+  qn_status_t status = read_info(file, name, json, out_tensor);
+  const bool is_good = qn_ok(status);
+  qn_status_free(status);
+  return is_good;
+}
+
+const char* safetensors_next(const safetensors_t* file, const char* name) {
+  void* at = name != NULL ? json_object_iter_at(file->header, name) : NULL;
+  at = name != NULL ? json_object_iter_next(file->header, at) : json_object_iter(file->header);
+  if (at != NULL && strcmp(json_object_iter_key(at), metadata_name) == 0) {
+    at = json_object_iter_next(file->header, at);
   }
-  const uint8_t* data = file->bytes + file->data_offset_bytes + info.begin_bytes;
-  if ((uintptr_t)data % sizeof(float) != 0) {
-    return malformed(file, name, "the data is not aligned to its elements");
-  }
-  *out_data = (const float*)(const void*)data;
-  return QN_OK;
+  return at != NULL ? json_object_iter_key(at) : NULL;
 }
