@@ -7,11 +7,12 @@
 // Computes batches. Its functions are called by one thread at a time.
 typedef struct serve_encoder {
   void* self;
-  size_t width;        // of a result
-  size_t max_tokens;   // of a sequence, with the special tokens
-  size_t vocabulary;   // one more than the largest id; 0: any id
-  const char* kind;    // such as "bert"; borrowed from `self`
-  const char* device;  // such as "cpu"; borrowed from `self`
+  size_t width;         // of a result
+  size_t max_tokens;    // of a sequence, with the special tokens
+  size_t vocabulary;    // one more than the largest id; 0: any id
+  const char* kind;     // such as "bert"; borrowed from `self`
+  const char* device;   // such as "cpu"; borrowed from `self`
+  const char* pooling;  // "mean" or "cls"; NULL: "mean"; borrowed from `self`
   // Writes the results of the batch: `pooled` (the sentences, not scaled to unit length) if it
   // has_pooled, and `tokens` if it has_tokens.
   qn_status_t (*run)(void* self, serve_batch_t* batch);

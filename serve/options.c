@@ -287,6 +287,45 @@ static bool has_word(int count, char** arguments, const char* word) {
   return false;
 }
 
+// ------------------------------------------------------------------------------------ bounds
+
+// Numbers that the rest of the program could not use.
+static const struct {
+  size_t index;
+  uint64_t least;
+  uint64_t most;
+} bounds[] = {
+    {SERVE_OPTION_port, 0, 65535},
+    {SERVE_OPTION_admin_port, 0, 65535},
+    {SERVE_OPTION_http_threads, 1, 256},
+    {SERVE_OPTION_max_connections, 1, 1000000},
+    {SERVE_OPTION_max_client_connections, 0, 1000000},
+    {SERVE_OPTION_max_body, 1, UINT64_C(1) << 40},
+    {SERVE_OPTION_max_texts, 1, 1000000},
+    {SERVE_OPTION_max_text_tokens, 0, 1 << 20},
+    {SERVE_OPTION_queue_tokens, 1, UINT64_C(1) << 40},
+    {SERVE_OPTION_batch_tokens, 1, 1 << 20},
+    {SERVE_OPTION_batch_texts, 1, 1 << 16},
+    {SERVE_OPTION_special_budget, 0, 100},
+    {SERVE_OPTION_special_limit, 0, 4096},
+    {SERVE_OPTION_threads, 0, 1024},
+};
+
+static qn_status_t check_bounds(const serve_options_t* options) {
+  for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; ++i) {
+    const option_t* option = &setting_table[bounds[i].index];
+    const char* field = (const char*)options + option->offset;
+    const uint64_t value = *(const serve_option_number_t*)(const void*)field;
+    if (value >= bounds[i].least && value <= bounds[i].most) continue;
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "--%s: %llu is not from %llu to %llu",
+                          option->flag, (unsigned long long)value,
+                          (unsigned long long)bounds[i].least, (unsigned long long)bounds[i].most);
+  }
+  return QN_OK;
+}
+
+// ------------------------------------------------------------------------------------ all
+
 qn_status_t serve_options_read(int count, char** arguments, serve_options_t* out_options) {
   *out_options = (serve_options_t){.model_count = 0};
   set_defaults(out_options);
@@ -298,6 +337,7 @@ qn_status_t serve_options_read(int count, char** arguments, serve_options_t* out
   if (qn_ok(status) && path) status = read_file(out_options, path);
   if (qn_ok(status)) status = read_environment(out_options);
   if (qn_ok(status)) status = read_arguments(out_options, count, arguments);
+  if (qn_ok(status)) status = check_bounds(out_options);
   return status;
 }
 
@@ -311,16 +351,26 @@ void serve_options_free(serve_options_t* options) {
 void serve_options_print_help(FILE* out) {
   (void)fprintf(
       out,
-      "usage: quern-serve MODEL_DIR... [--OPTION VALUE]...\n"
+      "usage: quern-serve MODEL... [--OPTION VALUE]...\n"
       "\n"
       "Serves sentence embeddings of BERT-like models from folders in the layout of\n"
       "Hugging Face, over the Open Inference Protocol, and as text-embeddings-inference\n"
       "and OpenAI do.\n"
       "\n"
+      "  quern-serve all-MiniLM-L6-v2           one model, named as its folder\n"
+      "  quern-serve small=DIR large=DIR        several; the first is the default\n"
       "  curl localhost:8080/embed -d '{\"inputs\": \"a sentence\"}'\n"
       "\n"
       "An option is also read from the environment (QUERN_SERVE_BATCH_TOKENS) and from a\n"
       "JSON file ({\"batch_tokens\": 4096}); flags win, then the environment, the file.\n"
+      "Kernels come from the cache directory (QUERN_CACHE_DIR), from --bundle, or are\n"
+      "compiled before the server is ready; requests compile nothing. Options of the\n"
+      "engine are read from the environment: quern config lists them.\n"
+      "\n"
+      "SIGTERM and SIGINT: ready answers 503, --drain-delay passes, then what is under\n"
+      "way may take --drain-timeout. A second signal ends it at once. Exit codes: 0 all\n"
+      "requests were answered, 1 a model cannot be loaded or requests were cut off,\n"
+      "2 usage, 3 the machine lacks something.\n"
       "\n");
   for (size_t i = 0; i < SERVE_OPTION_COUNT; ++i) {
     char head[60];

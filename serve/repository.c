@@ -17,6 +17,7 @@ typedef struct named_model {
 struct serve_repository {
   serve_load_t load;
   void* load_self;
+  void (*print_metrics)(void* self, serve_buffer_t* out);  // NULL: nothing
   pthread_mutex_t mutex;
   named_model_t* items;  // in the order in which they were added
 };
@@ -30,6 +31,15 @@ qn_status_t serve_repository_create(serve_load_t load, void* load_self,
   repository->load_self = load_self;
   (void)pthread_mutex_init(&repository->mutex, NULL);
   return QN_OK;
+}
+
+void serve_repository_set_metrics(serve_repository_t* repository,
+                                  void (*print)(void* self, serve_buffer_t* out)) {
+  repository->print_metrics = print;
+}
+
+void serve_repository_print_metrics(serve_repository_t* repository, serve_buffer_t* out) {
+  if (repository->print_metrics) repository->print_metrics(repository->load_self, out);
 }
 
 void serve_repository_destroy(serve_repository_t* repository) {

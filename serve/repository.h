@@ -28,6 +28,11 @@ typedef struct serve_listing {
 // `load_self` is borrowed. Errors: OUT_OF_MEMORY. Owned: serve_repository_destroy.
 QN_MUST_USE qn_status_t serve_repository_create(serve_load_t load, void* load_self,
                                                 serve_repository_t** out_repository);
+// Sets what is printed with the metrics of models, before other threads use the repository. `self`
+// is that of `load`.
+void serve_repository_set_metrics(serve_repository_t* repository,
+                                  void (*print)(void* self, serve_buffer_t* out));
+void serve_repository_print_metrics(serve_repository_t* repository, serve_buffer_t* out);
 // Releases all models. NULL is ignored.
 void serve_repository_destroy(serve_repository_t* repository);
 

@@ -2,7 +2,7 @@
 #include "serve/json.h"
 #include "serve/protocols.h"
 
-// Metrics of the models that serve.
+// Metrics of the models that serve, and of what loads them.
 static bool handle_metrics(serve_visit_t* visit, serve_buffer_t* out) {
   serve_model_t* models[SERVE_MAX_MODELS];
   serve_metrics_source_t sources[SERVE_MAX_MODELS];
@@ -19,6 +19,7 @@ static bool handle_metrics(serve_visit_t* visit, serve_buffer_t* out) {
   }
   serve_metrics_print(sources, count, out);
   while (count > 0) serve_model_release(models[--count]);
+  serve_repository_print_metrics(repository, out);
   visit->type = "text/plain; version=0.0.4";
   return true;
 }

@@ -350,12 +350,12 @@ static bool handle_info(serve_visit_t* visit, serve_buffer_t* out) {
   serve_buffer_format(
       out,
       ",\"model_sha\":null,\"model_dtype\":\"float32\",\"model_type\":{\"embedding\":{\"pooling\":"
-      "\"mean\"}},\"max_concurrent_requests\":%llu,\"max_input_length\":%zu,\"max_batch_tokens\":%"
+      "\"%s\"}},\"max_concurrent_requests\":%llu,\"max_input_length\":%zu,\"max_batch_tokens\":%"
       "llu,"
       "\"max_batch_requests\":%llu,\"max_client_batch_size\":%llu,\"auto_truncate\":%s,"
       "\"tokenization_workers\":%llu,\"version\":\"%s\"}",
-      (unsigned long long)options->max_connections, longest,
-      (unsigned long long)options->batch_tokens, (unsigned long long)options->batch_texts,
+      encoder->pooling ? encoder->pooling : "mean", (unsigned long long)options->max_connections,
+      longest, (unsigned long long)options->batch_tokens, (unsigned long long)options->batch_texts,
       (unsigned long long)options->max_texts, options->auto_truncate ? "true" : "false",
       (unsigned long long)options->http_threads, qn_version());
   serve_model_release(model);

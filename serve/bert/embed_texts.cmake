@@ -2,7 +2,7 @@
 # compilers bound the length of string literals.
 string(REPLACE "|" ";" TEXTS "${TEXTS}")
 set(arrays "// Made by the build of serve/bert/kernels/*.qn.\n")
-set(table "static const text_t texts[] = {\n")
+set(table "static const bert_text_t texts[] = {\n")
 foreach(file ${TEXTS})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} bytes HEX)

@@ -1,50 +1,39 @@
 // serve/bert/encoder.c: files, weights and kernels of one encoder.
 #include "serve/bert/encoder.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "quern/device.h"
 #include "quern/target.h"
 #include "serve/bert/try.h"
 
-typedef struct encoder {
+typedef struct bert_encoder {
   bert_weights_t weights;
   bert_model_t model;
-} encoder_t;
+} bert_encoder_t;
 
 static qn_status_t run(void* self, serve_batch_t* batch) {
-  encoder_t* encoder = self;
+  bert_encoder_t* encoder = self;
   return bert_model_run(&encoder->model, batch);
 }
 
 static void destroy(void* self) {
-  encoder_t* encoder = self;
+  bert_encoder_t* encoder = self;
   bert_model_close(&encoder->model);
   bert_weights_free(&encoder->weights);
   free(encoder);
 }
 
-static void describe_origins(const bert_kernels_t* kernels, bert_origins_t* out_origins) {
-  *out_origins = (bert_origins_t){.compiled_count = 0};
-  size_t used = 0;
-  for (int source = QN_SOURCE_COMPILED; source <= QN_SOURCE_REMOTE; ++source) {
-    size_t count = 0;
-    for (int i = 0; i < BERT_KERNEL_COUNT; ++i)
-      count += kernels->all[i].info.source == (qn_source_t)source;
-    if (source == QN_SOURCE_COMPILED) out_origins->compiled_count = count;
-    if (count == 0) continue;
-    const int size =
-        snprintf(out_origins->text + used, sizeof out_origins->text - used, "%s%zu %s%s",
-                 used > 0 ? ", " : "", count, source == QN_SOURCE_COMPILED ? "" : "from ",
-                 qn_source_text((qn_source_t)source));
-    used += (size_t)size;
+static void count_origins(const bert_kernels_t* kernels, bert_origins_t* out_origins) {
+  *out_origins = (bert_origins_t){.counts = {0}};
+  for (int i = 0; i < BERT_KERNEL_COUNT; ++i) {
+    const qn_source_t source = kernels->all[i].info.source;
+    if (source <= QN_SOURCE_REMOTE) ++out_origins->counts[source];
   }
 }
 
 // Runs a batch of one short sentence, whatever its words are.
-static qn_status_t run_first(encoder_t* encoder, size_t max_tokens) {
+static qn_status_t run_first(bert_encoder_t* encoder, size_t max_tokens) {
   const size_t count = max_tokens < 8 ? max_tokens : 8;
   serve_batch_t* batch = NULL;
   BERT_TRY(serve_batch_create(count, 1, (size_t)encoder->weights.config.width, &batch));
@@ -61,7 +50,7 @@ static qn_status_t run_first(encoder_t* encoder, size_t max_tokens) {
 }
 
 static qn_status_t open(const bert_model_options_t* options, const char* folder,
-                        encoder_t* encoder) {
+                        bert_encoder_t* encoder) {
   bert_config_t config;
   BERT_TRY(bert_config_read(folder, &config));
   BERT_TRY(bert_weights_load(folder, &config, &encoder->weights));
@@ -73,14 +62,14 @@ static qn_status_t open(const bert_model_options_t* options, const char* folder,
 
 qn_status_t bert_encoder_open(const bert_model_options_t* options, const char* folder,
                               serve_encoder_t* out_encoder, bert_origins_t* out_origins) {
-  encoder_t* encoder = calloc(1, sizeof *encoder);
+  bert_encoder_t* encoder = calloc(1, sizeof *encoder);
   if (!encoder) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for an encoder");
   qn_status_t status = open(options, folder, encoder);
   if (!qn_ok(status)) {
     destroy(encoder);
     return status;
   }
-  describe_origins(&encoder->model.kernels, out_origins);
+  count_origins(&encoder->model.kernels, out_origins);
   const bert_config_t* config = &encoder->weights.config;
   *out_encoder = (serve_encoder_t){
       .self = encoder,
@@ -89,6 +78,7 @@ qn_status_t bert_encoder_open(const bert_model_options_t* options, const char* f
       .vocabulary = (size_t)config->vocabulary,
       .kind = "bert",
       .device = qn_device_type_text(encoder->model.place.device.type),
+      .pooling = bert_pooling_text(config->pooling),
       .run = run,
       .destroy = destroy,
   };

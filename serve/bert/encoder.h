@@ -5,10 +5,9 @@
 #include "serve/bert/model.h"
 #include "serve/encoder.h"
 
-// Where the kernels of an encoder came from.
+// How many kernels of an encoder came from each qn_source_t.
 typedef struct bert_origins {
-  char text[128];  // "6 from disk", "2 from disk, 4 compiled"
-  size_t compiled_count;
+  size_t counts[QN_SOURCE_REMOTE + 1];
 } bert_origins_t;
 
 // Reads a folder (config.h, weights.h), looks the kernels up and runs a first batch, so that memory

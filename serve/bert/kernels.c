@@ -11,11 +11,11 @@
 #include "serve/bert/try.h"
 #include "serve/clock.h"
 
-typedef struct text {
+typedef struct bert_text {
   const char* name;
   const char* data;
   size_t size;
-} text_t;
+} bert_text_t;
 
 // The build makes this table, `texts`, of kernels/*.qn.
 #include "bert_kernels.inc"
@@ -40,14 +40,14 @@ static void name_all(const bert_config_t* config, bert_kernels_t* kernels) {
   all[BERT_KERNEL_POOL].name = pooling_names[config->pooling];
 }
 
-static const text_t* find_text(const char* name) {
-  const text_t* text = texts;
+static const bert_text_t* find_text(const char* name) {
+  const bert_text_t* text = texts;
   while (strcmp(text->name, name) != 0) ++text;
   return text;
 }
 
 // The lookups of all kernels, which several threads share: one thread runs one compile.
-typedef struct lookup {
+typedef struct bert_lookup {
   bert_kernels_t* kernels;
   qn_engine_t* engine;
   qn_target_t* target;
@@ -55,11 +55,11 @@ typedef struct lookup {
   const bert_config_t* config;
   atomic_int next;
   qn_status_t statuses[BERT_KERNEL_COUNT];
-} lookup_t;
+} bert_lookup_t;
 
-static qn_status_t load_kernel(const lookup_t* lookup, bert_kernel_id_t id) {
+static qn_status_t load_kernel(const bert_lookup_t* lookup, bert_kernel_id_t id) {
   bert_kernel_t* kernel = &lookup->kernels->all[id];
-  const text_t* text = find_text(kernel->name);
+  const bert_text_t* text = find_text(kernel->name);
   const int64_t start_ns = serve_now_ns();
   // The loops over a head have a constant length: the code is faster, and each call is checked.
   char set[32];
@@ -84,7 +84,7 @@ static qn_status_t load_kernel(const lookup_t* lookup, bert_kernel_id_t id) {
 }
 
 static void* look_up(void* self) {
-  lookup_t* lookup = self;
+  bert_lookup_t* lookup = self;
   int id = 0;
   while ((id = atomic_fetch_add(&lookup->next, 1)) < BERT_KERNEL_COUNT) {
     lookup->statuses[id] = load_kernel(lookup, (bert_kernel_id_t)id);
@@ -97,11 +97,11 @@ qn_status_t bert_kernels_load(qn_engine_t* engine, qn_target_t* target,
                               bert_kernels_t* out_kernels) {
   *out_kernels = (bert_kernels_t){.is_timed = false};
   name_all(config, out_kernels);
-  lookup_t lookup = {.kernels = out_kernels,
-                     .engine = engine,
-                     .target = target,
-                     .options = options,
-                     .config = config};
+  bert_lookup_t lookup = {.kernels = out_kernels,
+                          .engine = engine,
+                          .target = target,
+                          .options = options,
+                          .config = config};
   pthread_t threads[BERT_KERNEL_COUNT];
   int thread_count = 0;
   // The caller is one of them, and does all the work if no other can be started.

@@ -16,7 +16,7 @@
 enum { HIDDEN, SUMMED, QUERY, KEY, VALUE, CONTEXT, INNER, BUFFER_COUNT, RANK_LIMIT = 3 };
 
 // A batch, where the kernels see it.
-typedef struct inputs {
+typedef struct bert_inputs {
   int64_t sequence_count;
   int64_t token_count;
   int64_t longest;
@@ -24,7 +24,7 @@ typedef struct inputs {
   const int64_t* ids;
   const int64_t* positions;
   const int64_t* offsets;
-} inputs_t;
+} bert_inputs_t;
 
 // A tensor with its shape in one place.
 typedef struct tensor {
@@ -73,7 +73,7 @@ static double product_operations(int64_t rows, const bert_matrix_t* matrix) {
   return 2.0 * (double)rows * (double)matrix->inputs * (double)matrix->outputs;
 }
 
-static qn_status_t entrance(bert_model_t* model, const inputs_t* inputs, float* y) {
+static qn_status_t entrance(bert_model_t* model, const bert_inputs_t* inputs, float* y) {
   const bert_config_t* config = &model->weights.config;
   const bert_embeddings_t* weights = &model->weights.embeddings;
   const int64_t width = config->width;
@@ -110,7 +110,7 @@ static qn_status_t query_key_value(bert_model_t* model, int64_t rows, const floa
                            3.0 * product_operations(rows, &layer->query));
 }
 
-static qn_status_t attention(bert_model_t* model, const inputs_t* inputs, float* y) {
+static qn_status_t attention(bert_model_t* model, const bert_inputs_t* inputs, float* y) {
   const bert_config_t* config = &model->weights.config;
   const int64_t width = config->width;
   const int64_t rows = inputs->token_count;
@@ -156,7 +156,7 @@ static qn_status_t activation(bert_model_t* model, int64_t rows, const float* x,
 }
 
 // Computes one vector for each sentence.
-static qn_status_t pool(bert_model_t* model, const inputs_t* inputs, const float* hidden,
+static qn_status_t pool(bert_model_t* model, const bert_inputs_t* inputs, const float* hidden,
                         float* embeddings) {
   const int64_t width = model->weights.config.width;
   tensor_t tensors[3];
@@ -220,7 +220,7 @@ void bert_model_close(bert_model_t* model) {
 }
 
 // Copies the numbers of a batch to the memory of the kernels.
-static qn_status_t import_inputs(bert_model_t* model, inputs_t* inputs) {
+static qn_status_t import_inputs(bert_model_t* model, bert_inputs_t* inputs) {
   const bert_place_t* place = &model->place;
   const size_t rows = (size_t)inputs->token_count;
   BERT_TRY(bert_place_write(place, model->ids, inputs->ids, rows * sizeof *inputs->ids));
@@ -235,7 +235,7 @@ static qn_status_t import_inputs(bert_model_t* model, inputs_t* inputs) {
 }
 
 // Computes the rows of all layers, which end in the buffer HIDDEN.
-static qn_status_t run_layers(bert_model_t* model, const inputs_t* inputs) {
+static qn_status_t run_layers(bert_model_t* model, const bert_inputs_t* inputs) {
   const int64_t rows = inputs->token_count;
   float* hidden = model->buffers[HIDDEN];
   float* summed = model->buffers[SUMMED];
@@ -256,12 +256,12 @@ static qn_status_t run_layers(bert_model_t* model, const inputs_t* inputs) {
 }
 
 static qn_status_t run(bert_model_t* model, serve_batch_t* batch) {
-  inputs_t inputs = {.sequence_count = (int64_t)batch->sequence_count,
-                     .token_count = (int64_t)batch->token_count,
-                     .longest = (int64_t)batch->longest,
-                     .ids = batch->ids,
-                     .positions = batch->positions,
-                     .offsets = batch->offsets};
+  bert_inputs_t inputs = {.sequence_count = (int64_t)batch->sequence_count,
+                          .token_count = (int64_t)batch->token_count,
+                          .longest = (int64_t)batch->longest,
+                          .ids = batch->ids,
+                          .positions = batch->positions,
+                          .offsets = batch->offsets};
   for (size_t i = 0; i < batch->sequence_count; ++i) {
     const int64_t length = batch->offsets[i + 1] - batch->offsets[i];
     inputs.square_count += length * length;

@@ -20,16 +20,16 @@ struct bert_storage {
 
 typedef enum extent { NONE, WIDTH, INNER, VOCABULARY, POSITIONS, TYPES } extent_t;
 
-typedef struct row {
+typedef struct bert_row {
   const char* name;
   size_t offset;  // of the field
   extent_t rows;  // NONE: the tensor is a vector
   extent_t columns;
-} row_t;
+} bert_row_t;
 
 #define EMBEDDING(name, field, rows) \
   {"embeddings." name, offsetof(bert_embeddings_t, field), rows, WIDTH}
-static const row_t embedding_rows[] = {
+static const bert_row_t embedding_rows[] = {
     EMBEDDING("word_embeddings.weight", words, VOCABULARY),
     EMBEDDING("position_embeddings.weight", positions, POSITIONS),
     EMBEDDING("token_type_embeddings.weight", types, TYPES),
@@ -46,7 +46,7 @@ static const row_t embedding_rows[] = {
   {name ".LayerNorm.weight", offsetof(bert_layer_t, field.gamma), NONE, WIDTH}, { \
     name ".LayerNorm.bias", offsetof(bert_layer_t, field.beta), NONE, WIDTH       \
   }
-static const row_t layer_rows[] = {
+static const bert_row_t layer_rows[] = {
     MATRIX("attention.self.query", query, WIDTH, WIDTH),
     MATRIX("attention.self.key", key, WIDTH, WIDTH),
     MATRIX("attention.self.value", value, WIDTH, WIDTH),
@@ -91,7 +91,7 @@ bool bert_weights_tensor(bert_weights_t* weights, size_t index, char name[NAME_B
   if (index >= tensor_count(&weights->config)) return false;
   const bool is_embedding = index < EMBEDDING_COUNT;
   const size_t layer = is_embedding ? 0 : (index - EMBEDDING_COUNT) / LAYER_COUNT;
-  const row_t* row =
+  const bert_row_t* row =
       is_embedding ? &embedding_rows[index] : &layer_rows[(index - EMBEDDING_COUNT) % LAYER_COUNT];
   char* base = is_embedding ? (char*)&weights->embeddings : (char*)&weights->layers[layer];
   if (is_embedding) {
@@ -238,7 +238,7 @@ static void copy_bf16(const void* from, size_t count, float* to) {
 static const struct {
   const char* text;
   void (*copy)(const void* from, size_t count, float* to);
-} dtypes[] = {{"F32", copy_f32}, {"F16", copy_f16}, {"BF16", copy_bf16}};
+} weight_dtypes[] = {{"F32", copy_f32}, {"F16", copy_f16}, {"BF16", copy_bf16}};
 
 // Writes "[384, 1536]" for messages, cut where it does not fit.
 static void format_shape(size_t rank, const int64_t* shape, char* text, size_t size) {
@@ -288,15 +288,15 @@ static qn_status_t take(bert_storage_t* storage, const char* prefix, const bert_
                           "%s: tensor \"%s\" has shape %s, expected %s, as config.json says", path,
                           full, text, expected);
   }
-  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; ++i) {
-    if (strcmp(dtypes[i].text, found.dtype) != 0) continue;
-    if (dtypes[i].copy == copy_f32 && (uintptr_t)found.data % sizeof(float) == 0) {
+  for (size_t i = 0; i < sizeof weight_dtypes / sizeof weight_dtypes[0]; ++i) {
+    if (strcmp(weight_dtypes[i].text, found.dtype) != 0) continue;
+    if (weight_dtypes[i].copy == copy_f32 && (uintptr_t)found.data % sizeof(float) == 0) {
       *tensor->data = found.data;
       return QN_OK;
     }
     float* data = NULL;
     BERT_TRY(make(storage, tensor, &data));
-    dtypes[i].copy(found.data, count_of(tensor), data);
+    weight_dtypes[i].copy(found.data, count_of(tensor), data);
     return QN_OK;
   }
   return qn_status_make(QN_STATUS_UNSUPPORTED,
