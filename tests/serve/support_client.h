@@ -7,6 +7,8 @@
 
 // Connects to a port of this machine. Owned: close.
 int client_connect(uint16_t port);
+// The same; returns -1 if nothing listens there.
+int client_try_connect(uint16_t port);
 void client_send(int client, const char* text);
 // Reads one answer: the headers and as much body as they say, with a zero at the end. Returns its
 // status; 0: the connection was closed before.
