@@ -1,6 +1,8 @@
 // tests/serve/test_command.c: the program quern-serve from start to signal, as a process, with a
 // made-up model; and reloads under load.
 //
+// ctest-labels: tsan
+//
 // The models run on the interpreter, whose code is cached as that of other targets is.
 #include <setjmp.h>
 #include <stdarg.h>
