@@ -98,6 +98,10 @@ bool qn__target_has_masked_memory(const qn_target_t* target) {
          qn__features_has(target->arch, target->features, "avx512vl");
 }
 
+bool qn__target_has_masked_words(const qn_target_t* target) {
+  return target->arch && qn__features_has(target->arch, target->features, "avx2");
+}
+
 bool qn__target_has_fma(const qn_target_t* target) {
   return target->arch && (strcmp(target->arch->name, "x86_64") != 0 ||
                           qn__features_has(target->arch, target->features, "fma"));

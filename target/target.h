@@ -164,6 +164,8 @@ uint32_t qn__target_vector_bytes(const qn_target_t* target);
 uint32_t qn__target_wide_multiplies(const qn_target_t* target);
 // True when masked loads and stores of every element size are single instructions.
 bool qn__target_has_masked_memory(const qn_target_t* target);
+// True when those of 4 and 8 bytes are.
+bool qn__target_has_masked_words(const qn_target_t* target);
 // True when fused multiply-add is an instruction.
 bool qn__target_has_fma(const qn_target_t* target);
 // Returns the ISA options in canonical JSON: what an artifact needs.

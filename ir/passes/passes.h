@@ -58,6 +58,7 @@
 typedef struct qn__pass_options {
   uint32_t vector_bytes;   // width of the target's vectors: 16, 32, 64
   bool has_masked_memory;  // masked loads and stores are cheap (AVX-512)
+  bool has_masked_words;   // those of 4 and 8 bytes are instructions (AVX2)
   bool is_checked;         // keep every check possible: no speculation of loads
   bool has_blocks;         // CPU: passes whose code is longer: blocks of products, strips
   uint32_t l1_bytes;       // caches of a core, for blocks of products; 0: unknown

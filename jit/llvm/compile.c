@@ -72,6 +72,7 @@ static void set_pass_options(job_t* job) {
   job->pass_options = (qn__pass_options_t){
       .vector_bytes = qn__target_vector_bytes(job->target),
       .has_masked_memory = qn__target_has_masked_memory(job->target),
+      .has_masked_words = qn__target_has_masked_words(job->target),
       .has_fma = qn__target_has_fma(job->target),
       .wide_multiplies = qn__target_wide_multiplies(job->target),
       .dots = qn__emit_dot_ops(qn__emit_dot_rows(job->target)),

@@ -141,8 +141,10 @@ static LLVMValueRef load_one_by_one(qn__llvm_emit_t* e, const qn__llvm_address_t
 // Where masks are cheap, a few masked loads and shuffles are several times as fast as a gather. No
 // element beyond the last lane is touched.
 static int64_t spread_step(const qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
-  if (!e->options->has_avx512 || element_bytes(address->buffer) < 2) return 0;
-  for (int64_t step = 2; step <= MAX_SPREAD_STEP; ++step) {
+  bool has_words = e->options->has_avx2 && element_bytes(address->buffer) == 4;
+  if (!(e->options->has_avx512 && element_bytes(address->buffer) >= 2) && !has_words) return 0;
+  int64_t most = e->options->has_avx512 ? MAX_SPREAD_STEP : 2;
+  for (int64_t step = 2; step <= most; ++step) {
     bool is_short = step * e->fn->lanes <= QN__EMIT_MAX_LANES;
     if (is_short && has_step(address, step)) return step;
   }

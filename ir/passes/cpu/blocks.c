@@ -28,6 +28,7 @@ enum {
   max_rows = 516,            // of a task; a multiple of all heights
   max_rows_gathered = 264,   // of a task whose packed columns belong to several loops
   max_words = 256,           // of a packed line
+  min_panels = 4,            // of a task whose packed columns belong to several loops
   many_rows = 128,           // more have no tiles of few rows at the edge
   max_stack_bytes = 131072,  // of the packed columns of a task
   max_task_bytes = 229376,   // of these and of its sums
@@ -52,11 +53,11 @@ static int64_t round_up(int64_t extent, int64_t step) {
 // Returns true if the kernel reads the rows where they are in memory: contiguous along the steps,
 // and no value is computed from what is loaded.
 static bool has_direct_rows(const qn__product_t* product) {
-  if (product->step_count > 1) return false;
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     const qn__product_operand_t* operand = &product->operands[o];
     if (operand->side != QN__PRODUCT_ROW) continue;
     if (!operand->runs_along_step || operand->value->kind != QN__EXPR_LOAD) return false;
+    if (product->step_count > 1 && !operand->is_flat) return false;
   }
   return true;
 }
@@ -75,8 +76,10 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
   bool has_dot = qn__blocks_find_dot(product, &shape->dot);
   uint32_t factors = product->operand_count - product->is_guarded;
   bool is_large = qn__product_summand_size(product) > max_summand || factors > 2;
+  // With 32 registers a tile of a convolution has twelve rows, whose addresses do not fit.
+  bool is_gathered = product->step_count > 1 || is_several(product->side_dims[QN__PRODUCT_COLUMN]);
   shape->has_direct_rows = !is_large && !has_dot && !product->is_guarded &&
-                           !is_several(product->side_dims[QN__PRODUCT_COLUMN]) &&
+                           (!is_gathered || options->vector_bytes == 32) &&
                            has_direct_rows(product);
   shape->height = is_large ? 4 : has_many_registers ? 12 : 6;
   // Each product of a guarded row has a vector of its own for the row's value.
@@ -142,14 +145,18 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
     int64_t even = blocks > 1 ? steps / blocks + (steps % blocks > 0) : steps;
     shape->depth = round_up(even, 8);
   }
+  // Rows that are read where they are come from memory for each task.
+  int64_t panels = is_gathered && shape->has_direct_rows ? min_panels : 1;
   shape->columns =
-      at_least(part / share / (shape->depth * packed_size), shape->width, shape->width);
+      at_least(part / share / (shape->depth * packed_size), panels * shape->width, shape->width);
   shape->columns = at_most(shape->columns, round_up(columns, shape->width));
   shape->depth = at_most(shape->depth, round_up(steps, 8));
   shape->words = shape->depth / shape->dot.group;
   // More rows use each packed column more often. The sums of a task take the rest of its stack.
   int64_t most = is_gathered ? max_rows_gathered : max_rows;
-  int64_t sums = is_gathered ? part : max_task_bytes - shape->columns * shape->depth * packed_size;
+  int64_t sums = is_gathered && !shape->has_direct_rows
+                     ? part
+                     : max_task_bytes - shape->columns * shape->depth * packed_size;
   shape->rows = at_least(sums / (shape->columns * size), shape->height, shape->height);
   shape->rows = at_most(at_most(shape->rows, most), round_up(rows, shape->height));
   return true;
@@ -162,11 +169,12 @@ static void turn_windows(qn__product_t* product) {
   int64_t window = qn__const_trips(last->reduce.begin, last->reduce.end);
   bool has_window = product->step_count > 1 && window >= 0 && window < min_window;
   bool has_image = is_several(product->side_dims[QN__PRODUCT_COLUMN]);
-  if (!has_window || !has_image || !product->pb->options->has_masked_memory) return;
+  if (!has_window || !has_image) return;
   for (uint32_t o = 0; o < product->operand_count; ++o) {
     qn__product_operand_t* operand = &product->operands[o];
     bool is_small = qn_dtype_size_bytes(operand->value->dtype) < 4;
-    if (operand->side == QN__PRODUCT_COLUMN && !operand->is_flat && !is_small) {
+    if (operand->side == QN__PRODUCT_COLUMN && !operand->is_flat && !is_small &&
+        qn__blocks_can_mask(product, operand)) {
       operand->runs_along_step = false;
     }
   }

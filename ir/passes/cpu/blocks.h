@@ -150,8 +150,9 @@ bool qn__blocks_inside(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_
 
 // ---- blocks_masked.c
 
-// Packs the part of a panel that belongs to a run, for all steps, where the target has masked loads
-// and stores.
+// Returns true if the target has the masked loads and stores for that.
+bool qn__blocks_can_mask(const qn__product_t* product, const qn__product_operand_t* operand);
+// Packs the part of a panel that belongs to a run, for all steps.
 void qn__blocks_pack_masked(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
                             const qn__blocks_steps_t* steps, uint32_t o,
                             const qn__blocks_run_t* run);

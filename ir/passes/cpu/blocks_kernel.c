@@ -20,6 +20,7 @@ typedef struct kernel {
   const qn__blocks_tile_t* tile;
   qn__ir_buffer_t* sums;
   qn__ir_expr_t* rows[max_height][qn__max_nest];  // values of the row loops, if they are needed
+  qn__ir_buffer_t* flat[qn__product_max_operands][max_height];  // rows over several steps' loops
 } kernel_t;
 
 static qn__ir_stmt_t* vector_loop(kernel_t* self, const char* name) {
@@ -129,6 +130,11 @@ static qn__ir_expr_t* row_value(kernel_t* self, qn__ir_block_t* out, uint32_t o,
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   const qn__product_operand_t* operand = &product->operands[o];
+  if (self->flat[o][u]) {
+    qn__ir_expr_t* first = qn__pb_copy(pb, self->tile->steps->first);
+    return qn__pb_load(pb, self->flat[o][u], qn__pb_op(pb, QN_OP_ADD, first, qn__pb_use(pb, p)),
+                       NULL);
+  }
   if (w->shape->has_direct_rows) {
     const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
     qn__product_set(product, rows, self->rows[u]);
@@ -147,7 +153,8 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
   const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
-  if (qn__product_names_step(product) || w->shape->has_direct_rows) {
+  bool is_flat = product->step_count > 1;
+  if (qn__product_names_step(product) || (w->shape->has_direct_rows && !is_flat)) {
     qn__ir_expr_t* step =
         qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->steps->first), qn__pb_use(pb, p));
     qn__product_set_step(product, out, step);
@@ -198,6 +205,20 @@ static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   qn__block_append(out, loop);
 }
 
+// Appends views of row `u`, whose loops are set, where its steps belong to several loops.
+static void write_flat(kernel_t* self, qn__ir_block_t* out, int64_t u) {
+  qn__blocks_writer_t* w = self->w;
+  qn__product_t* product = w->product;
+  const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
+  for (uint32_t o = 0; o < product->operand_count; ++o) {
+    const qn__product_operand_t* operand = &product->operands[o];
+    bool is_direct = w->shape->has_direct_rows && product->step_count > 1;
+    if (operand->side != QN__PRODUCT_ROW || !is_direct) continue;
+    qn__product_write_lets(product, out, operand->is_needed, rows, QN__PRODUCT_STEP);
+    self->flat[o][u] = qn__blocks_flat(w, out, operand);
+  }
+}
+
 void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
                              const qn__blocks_tile_t* tile) {
   qn__pass_builder_t* pb = w->pb;
@@ -212,6 +233,7 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
       for (uint32_t d = 0; d < w->product->nest->count; ++d) {
         self.rows[u][d] = w->product->names[d].now;
       }
+      write_flat(&self, out, u);
     }
   }
   if (qn__pb_stopped(pb)) return;

@@ -16,6 +16,9 @@
 //
 // The masks are the same for all iterations of the innermost loop over steps, so that it only loads
 // and stores. It is the longest loop of the reduction among those that leave the padding alone.
+//
+// AVX2 masks loads of words, and masked stores are slow. There all lanes are stored: those of other
+// runs keep what is packed.
 #include "ir/passes/cpu/blocks.h"
 #include "ir/passes/products_write.h"
 
@@ -83,7 +86,7 @@ static void write_lines(masked_t* self, qn__ir_block_t* out, qn__ir_expr_t* step
   i = qn__pb_op(pb, QN_OP_ADD, copy(self, along->loop.begin), i);
   product->names[self->run->fastest].now = qn__pb_named(pb, body, along->loop.var->name, i);
   bool is_needed[qn__product_max_names] = {false};
-  bool is_split = self->inside != NULL;
+  bool is_split = self->inside != NULL, is_blended = !pb->options->has_masked_memory;
   qn__ir_expr_t* value = is_split ? NULL : self->operand->value;
   if (value) qn__product_needs(product, value, is_needed);
   for (uint32_t a = 1; is_split && a < 3; ++a) {
@@ -91,15 +94,24 @@ static void write_lines(masked_t* self, qn__ir_block_t* out, qn__ir_expr_t* step
   }
   qn__product_write_lets(product, &own, is_needed,
                          product->side_dims[self->panel->side] | QN__PRODUCT_STEP, 0);
+  qn__ir_expr_t* is_own = is_between(self, l, self->from, self->to);
+  qn__ir_expr_t* other =
+      is_blended ? qn__pb_load(pb, self->packed, copy(self, step), qn__pb_use(pb, l)) : NULL;
   if (is_split) {
+    qn__ir_expr_t* padding = qn__product_copy(product, self->choice->args[2]);
+    if (is_blended) padding = qn__pb_cond(pb, is_own, padding, other);
     value = qn__pb_cond(pb, is_between(self, l, self->inside, self->outside),
-                        qn__product_copy(product, self->choice->args[1]),
-                        qn__product_copy(product, self->choice->args[2]));
+                        qn__product_copy(product, self->choice->args[1]), padding);
   } else {
     value = qn__product_copy(product, value);
+    if (is_blended) value = qn__pb_cond(pb, is_own, value, other);
   }
   qn__pb_append(&own, qn__pb_store(pb, self->packed, step, qn__pb_use(pb, l), value));
-  qn__pb_append(body, qn__pb_if(pb, is_between(self, l, self->from, self->to), own));
+  if (is_blended) {
+    qn__block_splice(body, &own);
+  } else {
+    qn__pb_append(body, qn__pb_if(pb, is_own, own));
+  }
   qn__block_append(out, loop);
 }
 
@@ -192,6 +204,22 @@ static void write_steps(masked_t* self, qn__ir_block_t* out, uint32_t inner) {
                              qn__pb_op(pb, QN_OP_ADD, copy(self, step->begin), t));
   }
   if (!qn__pb_stopped(pb)) write_inner(self, out, inner, strides[inner], base);
+}
+
+bool qn__blocks_can_mask(const qn__product_t* product, const qn__product_operand_t* operand) {
+  const qn__pass_options_t* options = product->pb->options;
+  if (options->has_masked_memory) return true;
+  if (!options->has_masked_words || options->is_checked) return false;
+  // Lanes of other runs compute no more than an index.
+  for (uint32_t i = 0; i < product->name_count; ++i) {
+    const qn__product_name_t* name = &product->names[i];
+    if (operand->is_needed[i] && name->let && (name->mask & QN__PRODUCT_LOADS)) return false;
+  }
+  const qn__ir_expr_t* choice = qn__blocks_choice(product, operand->value);
+  const qn__ir_expr_t* value = choice ? choice->args[1] : operand->value;
+  bool is_padded =
+      !choice || choice->args[2]->kind == QN__EXPR_FLOAT || choice->args[2]->kind == QN__EXPR_INT;
+  return is_padded && value->kind == QN__EXPR_LOAD && qn_dtype_size_bytes(value->dtype) >= 4;
 }
 
 void qn__blocks_pack_masked(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,

@@ -334,7 +334,7 @@ static void write_runs(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__bl
   first = qn__pb_named(pb, out, "first", first);
   qn__blocks_run_t run;
   if (!count || !first || !qn__blocks_open_run(w, out, panel->side, first, count, &run)) return;
-  if (pb->options->has_masked_memory) {
+  if (qn__blocks_can_mask(product, operand)) {
     qn__blocks_pack_masked(w, panel, steps, o, &run);
     write_beyond(w, out, panel, steps, o, count);
     return;

@@ -19,11 +19,16 @@
 static uint64_t first_seed = 1;
 static uint64_t seed_count = IS_SANITIZED ? 40 : 200;
 
-// Two processors with small caches, one with large vectors, and one GPU.
+// Three processors with small caches, one with large vectors, and one GPU.
 static const qn__pass_options_t targets[] = {
     {.vector_bytes = 16, .has_blocks = true, .l1_bytes = 1024, .l2_bytes = 8192},
     {.vector_bytes = 32, .has_blocks = true, .l1_bytes = 4096, .l2_bytes = 16384},
     {.vector_bytes = 64, .has_blocks = true, .has_masked_memory = true},
+    {.vector_bytes = 32,
+     .has_blocks = true,
+     .has_masked_words = true,
+     .l1_bytes = 4096,
+     .l2_bytes = 16384},
     {.warp_size = 8, .max_threads = 128, .preferred_threads = 64, .max_shared_bytes = 4096},
 };
 
@@ -153,6 +158,13 @@ static void padding_costs_no_condition(void** state) {
                                       "in ceildiv(skipped, 9)..ceildiv(skipped + count, 9) {",
                                       NULL};
   expect_parts(text, &targets[2], masks, "r < 56");
+  // Where only loads have masks, whole vectors are stored: lanes of other runs keep what is packed.
+  // The weights are read where they are.
+  qn__pass_options_t words = {.vector_bytes = 32, .has_blocks = true, .has_masked_words = true};
+  static const char* const blended[] = {"l >= inside_1 && l < outside_1 ? x[c,",
+                                        "l < end ? 0.0 : packed_columns[", "= k[o, 0, 0, 0];",
+                                        NULL};
+  expect_parts(text, &words, blended, "packed_rows");
 }
 
 // Along the window there are three neighbours, along the image as many as a vector has, two
@@ -172,6 +184,8 @@ static void strided_columns_are_packed_across(void** state) {
   static const char* const masks[] = {"vector l in 0..32 {",
                                       "l >= inside_1 && l < outside_1 ? x[c,", NULL};
   expect_parts(text, &targets[2], masks, "r < 56");
+  static const char* const words[] = {"l >= inside_1 && l < outside_1 ? x[c,", NULL};
+  expect_parts(text, &targets[3], words, "r < 56");
 }
 
 // The guard is packed as a mask, so that no factor of a padded element counts.
