@@ -286,6 +286,7 @@ struct qn__ir_func {
   const char* signature;  // made by qn__module_finish
   qn__ir_loc_t loc;
   bool is_fast;
+  bool has_tiles;  // a pass wrote tiles of products: only a hint for generators, not encoded
   size_t param_count;
   qn__ir_param_t* params;
   size_t symbol_count;

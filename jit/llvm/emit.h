@@ -24,6 +24,8 @@
 
 // The attribute of a function that launches and has no loop of its own: it runs once a call.
 #define QN__EMIT_RUNS_ONCE "quern-runs-once"
+// The attribute of the functions of a kernel with tiles of products.
+#define QN__EMIT_HAS_TILES "quern-has-tiles"
 
 typedef struct qn__llvm_emit_options {
   LLVMContextRef context;        // borrowed until the module is disposed

@@ -23,6 +23,7 @@ static void add_attributes(qn__llvm_emit_t* e, LLVMValueRef function, bool is_in
   qn__llvm_add_text_attribute(function, "min-legal-vector-width", width);
   // LLVM must not replace loops by calls of memset, memcpy or libm.
   qn__llvm_add_text_attribute(function, "no-builtins", "");
+  if (e->function->has_tiles) qn__llvm_add_text_attribute(function, QN__EMIT_HAS_TILES, "");
   qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, "nounwind");
   // Has one direct call. The address of a body is taken; a part exists to be compiled alone.
   if (is_inner) qn__llvm_add_attribute(function, QN__LLVM_OF_FUNCTION, "noinline");

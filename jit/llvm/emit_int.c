@@ -56,6 +56,14 @@ static LLVMValueRef divide_by_power(qn__llvm_emit_t* e, bool is_mod, int64_t div
   return LLVMBuildAShr(e->fn->builder, a, qn__llvm_int(type, shift), "");
 }
 
+// Emits ceil(a / b) for a power of two: the floor, and one if a bit is shifted out.
+static LLVMValueRef divide_up_by_power(qn__llvm_emit_t* e, int64_t divisor, LLVMValueRef a) {
+  LLVMBuilderRef builder = e->fn->builder;
+  LLVMValueRef rest = divide_by_power(e, true, divisor, a);
+  LLVMValueRef step = LLVMBuildZExt(builder, nonzero(e, rest), LLVMTypeOf(a), "");
+  return LLVMBuildAdd(builder, divide_by_power(e, false, divisor, a), step, "");
+}
+
 static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t rounding,
                                   divisor_t known, bool is_dividend_nonnegative, LLVMValueRef a,
                                   LLVMValueRef b) {
@@ -63,9 +71,9 @@ static LLVMValueRef divide_signed(qn__llvm_emit_t* e, bool is_mod, rounding_t ro
   LLVMTypeRef type = LLVMTypeOf(a);
   LLVMValueRef zero = LLVMConstNull(type);
   LLVMValueRef one = qn__llvm_int(type, 1);
-  if (known.is_constant && known.constant > 0 && (known.constant & (known.constant - 1)) == 0 &&
-      rounding == FLOOR) {
-    return divide_by_power(e, is_mod, known.constant, a);
+  if (known.is_constant && known.constant > 0 && (known.constant & (known.constant - 1)) == 0) {
+    if (rounding == FLOOR) return divide_by_power(e, is_mod, known.constant, a);
+    if (rounding == CEIL) return divide_up_by_power(e, known.constant, a);
   }
   // Divides by 1 instead of by 0 or -1, which never traps.
   LLVMValueRef is_minus_one = NULL;

@@ -58,7 +58,7 @@ qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine
   LLVMErrorRef error = LLVMRunPasses(module, pipeline, machine, options);
   LLVMDisposePassBuilderOptions(options);
   mark_once(module);
-  if (tier != QN_TIER_FAST) qn__llvm_make_bases_opaque(module);
+  if (tier != QN_TIER_FAST) qn__llvm_make_loops_opaque(module);
   if (!error) return QN_OK;
   char* message = LLVMGetErrorMessage(error);
   qn_status_t status = qn_status_make(QN_STATUS_INTERNAL, "LLVM's passes failed: %s", message);

@@ -1,4 +1,4 @@
-// jit/llvm/opaque.c: hides from LLVM how the first address of a loop is computed.
+// jit/llvm/opaque.c: hides from LLVM how addresses of loops are computed.
 //
 // The code generator rewrites the addresses of innermost loops (loop strength reduction). It
 // expands each to a sum over all that it is computed from, and tries every way to split the sum
@@ -11,11 +11,18 @@
 //   loop:      %at = getelementptr float, ptr %0, i64 %p     ; was: ptr %row
 //
 // Addresses a constant apart stay as they were: the code generator gives them one register.
+//
+// Loops around others get nothing from the rewriting but addresses that live across the inner
+// loop. Around tiles their counters are frozen after each step, so that they are no induction
+// variables.
 #include "jit/llvm/opaque.h"
 
 #include <llvm-c/Core.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "jit/llvm/build.h"
+#include "jit/llvm/emit.h"
 
 static bool is_address(LLVMValueRef value) {
   return LLVMIsAInstruction(value) && LLVMGetInstructionOpcode(value) == LLVMGetElementPtr &&
@@ -73,12 +80,38 @@ static void visit(LLVMBuilderRef builder, LLVMBasicBlockRef block) {
   }
 }
 
-void qn__llvm_make_bases_opaque(LLVMModuleRef module) {
+// Freezes the next value of each counter of a loop around others that begins with `block`.
+static void hide_counters(LLVMBuilderRef builder, LLVMBasicBlockRef block) {
+  if (find_preheader(block)) return;
+  LLVMValueRef phi = LLVMGetFirstInstruction(block);
+  for (; phi && LLVMIsAPHINode(phi); phi = LLVMGetNextInstruction(phi)) {
+    if (LLVMGetTypeKind(LLVMTypeOf(phi)) != LLVMIntegerTypeKind) continue;
+    for (unsigned i = 0; i < LLVMCountIncoming(phi); ++i) {
+      LLVMValueRef next = LLVMGetIncomingValue(phi, i);
+      if (!LLVMIsAInstruction(next) || LLVMGetInstructionOpcode(next) != LLVMAdd ||
+          LLVMGetOperand(next, 0) != phi) {
+        continue;
+      }
+      LLVMPositionBuilderBefore(builder, LLVMGetNextInstruction(next));
+      LLVMValueRef frozen = LLVMBuildFreeze(builder, next, "");
+      LLVMReplaceAllUsesWith(next, frozen);
+      LLVMSetOperand(frozen, 0, next);
+    }
+  }
+}
+
+void qn__llvm_make_loops_opaque(LLVMModuleRef module) {
+  static const char key[] = QN__EMIT_HAS_TILES;
   LLVMBuilderRef builder = LLVMCreateBuilderInContext(LLVMGetModuleContext(module));
   LLVMValueRef function = LLVMGetFirstFunction(module);
   for (; function; function = LLVMGetNextFunction(function)) {
+    bool has_tiles =
+        LLVMGetStringAttributeAtIndex(function, QN__LLVM_OF_FUNCTION, key, sizeof key - 1) != NULL;
     LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(function);
-    for (; block; block = LLVMGetNextBasicBlock(block)) visit(builder, block);
+    for (; block; block = LLVMGetNextBasicBlock(block)) {
+      visit(builder, block);
+      if (has_tiles) hide_counters(builder, block);
+    }
   }
   LLVMDisposeBuilder(builder);
 }

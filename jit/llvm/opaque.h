@@ -4,8 +4,9 @@
 
 #include <llvm-c/Types.h>
 
-// Freezes the addresses that loops of a single block step from. Call it after LLVM's passes, which
-// would move or drop the instructions.
-void qn__llvm_make_bases_opaque(LLVMModuleRef module);
+// Freezes the addresses that loops of a single block step from, and in functions with tiles
+// (QN__EMIT_HAS_TILES) the counters of other loops. Call it after LLVM's passes, which would move
+// or drop the instructions.
+void qn__llvm_make_loops_opaque(LLVMModuleRef module);
 
 #endif  // QN_JIT_LLVM_OPAQUE_H_

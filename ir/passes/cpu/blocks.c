@@ -311,6 +311,7 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
     choose_known(pb, qn__columns_test(product), form, &all);
   }
   *out = all;
+  pb->function->has_tiles = true;
   return !qn__pb_stopped(pb);
 }
 

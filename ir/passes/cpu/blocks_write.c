@@ -37,21 +37,37 @@ static qn__ir_expr_t* copy(const qn__blocks_writer_t* w, const qn__ir_expr_t* ex
 
 // ---- the task's part of the result
 
-// Appends the first line and the number of lines of a task. `rest` is the task's number, from
-// which this takes its part. Tasks of a side have nearly equal sizes.
-static void write_side(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
-                       qn__ir_var_t** rest) {
+// How the lines of a side are divided among tasks.
+typedef struct division {
+  qn__ir_expr_t* tasks;
+  qn__ir_expr_t* lines;  // of a task, but the last one
+} division_t;
+
+// Appends the division of a side into tasks of nearly equal sizes. It stands before the loop over
+// tasks, in the function that launches them.
+static division_t write_division(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                 qn__product_side_t side) {
   qn__pass_builder_t* pb = w->pb;
   bool is_row = side == QN__PRODUCT_ROW;
   int64_t tile = is_row ? w->shape->height : w->shape->width;
   qn__ir_expr_t* extent = w->extent[side];
-  // At least one, as these divisions may move out of the loop over tasks.
   qn__ir_expr_t* tasks = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, w->most[side]));
   tasks = qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
                        qn__pb_op_int(pb, QN_OP_MAX, tasks, 1));
   qn__ir_expr_t* lines = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, tasks));
   lines = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, QN_OP_CEILDIV, lines, tile), tile);
-  lines = qn__pb_named(pb, out, is_row ? "rows" : "columns", lines);
+  return (division_t){tasks, qn__pb_named(pb, out, is_row ? "rows" : "columns", lines)};
+}
+
+// Appends the first line and the number of lines of a task. `rest` is the task's number, from
+// which this takes its part.
+static void write_side(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
+                       division_t division, qn__ir_var_t** rest) {
+  qn__pass_builder_t* pb = w->pb;
+  bool is_row = side == QN__PRODUCT_ROW;
+  qn__ir_expr_t* extent = w->extent[side];
+  qn__ir_expr_t* tasks = division.tasks;
+  qn__ir_expr_t* lines = division.lines;
   qn__ir_expr_t* own = qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_use(pb, *rest), copy(w, tasks));
   qn__ir_expr_t* quotient = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_use(pb, *rest), tasks);
   *rest = qn__pb_let(pb, out, "rest", quotient);
@@ -129,19 +145,19 @@ static qn__ir_expr_t* write_narrow(qn__blocks_writer_t* w, qn__ir_block_t* out,
 }
 
 // Appends a loop over panels with kernels of `height` rows: one at `line` of the tile that begins
-// at `row`, or as many as `left` rows need.
+// at `row`, or as many as `left` rows need; at most one if `left` is NULL.
 static void write_kernels(qn__blocks_writer_t* w, qn__ir_block_t* out, int64_t height,
                           qn__ir_expr_t* row, qn__ir_expr_t* panels, qn__ir_expr_t* left,
                           const qn__blocks_steps_t* steps) {
   qn__pass_builder_t* pb = w->pb;
   qn__blocks_tile_t tile = {.height = height, .width = w->shape->width, .row = row, .steps = steps};
   bool is_whole = height == w->shape->height;
-  if (is_whole) tile.line = qn__pb_int(pb, 0);
+  if (is_whole || !left) tile.line = qn__pb_int(pb, 0);
   if (is_whole && w->shape->edge_width) panels = write_narrow(w, out, tile);
   qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "panel", copy(w, panels));
   if (!across) return;
   tile.panel = qn__pb_use(pb, across->loop.var);
-  if (is_whole) {
+  if (tile.line) {
     qn__blocks_write_kernel(w, &across->loop.body, &tile);
   } else {
     qn__ir_stmt_t* down = qn__pb_count_loop(
@@ -183,7 +199,8 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
   if (few > 0) {
     qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), few), kernels);
     if (!test) return;
-    write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels, left, steps);
+    write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels,
+                  few > shape->edge_height ? left : NULL, steps);
     kernels = (qn__ir_block_t){test, test};
   }
   if (w->least) {
@@ -282,12 +299,14 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
     tasks = qn__pb_op(pb, QN_OP_MUL, tasks,
                       qn__pb_op(pb, QN_OP_CEILDIV, copy(w, w->extent[s]), copy(w, w->most[s])));
   }
+  division_t across = write_division(w, out, QN__PRODUCT_COLUMN);
+  division_t down = write_division(w, out, QN__PRODUCT_ROW);
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "task", tasks);
   if (!loop) return;
   qn__ir_block_t* body = &loop->loop.body;
   qn__ir_var_t* rest = loop->loop.var;
-  write_side(w, body, QN__PRODUCT_COLUMN, &rest);
-  write_side(w, body, QN__PRODUCT_ROW, &rest);
+  write_side(w, body, QN__PRODUCT_COLUMN, across, &rest);
+  write_side(w, body, QN__PRODUCT_ROW, down, &rest);
   if (!rest || qn__pb_stopped(pb)) return;
   qn__product_place(product, body, qn__product_batch(product), rest);
   w->steps = qn__product_write_bounds(product, body);
