@@ -6,11 +6,9 @@
 
 #include "serve/clock.h"
 
-serve_call_t* serve_call_create(serve_model_t* model, int64_t start_ns) {
+serve_call_t* serve_call_create(int64_t start_ns) {
   serve_call_t* call = calloc(1, sizeof *call);
   if (!call) return NULL;
-  serve_model_retain(model);
-  call->model = model;
   call->start_ns = start_ns;
   call->truncates = true;
   call->normalizes = true;
@@ -190,6 +188,12 @@ static bool allocate_results(serve_call_t* call, serve_error_t* error) {
   return true;
 }
 
+static void count_failure(const serve_call_t* call, serve_counter_t reason) {
+  serve_metrics_t* metrics = serve_model_metrics(call->model);
+  serve_metrics_add(metrics, reason, 1);
+  serve_metrics_add(metrics, SERVE_COUNTER_FAILURE_NS, (uint64_t)(serve_now_ns() - call->start_ns));
+}
+
 static bool enqueue(serve_call_t* call, serve_error_t* error) {
   serve_queue_t* queue = serve_model_queue(call->model);
   serve_queue_state_t state;
@@ -246,7 +250,7 @@ bool serve_call_submit(serve_call_t* call, const serve_call_limits_t* limits,
   }
   if (!is_good) {
     const bool is_rejected = error->status == SERVE_TOO_MANY || error->status == SERVE_UNAVAILABLE;
-    serve_metrics_add(metrics, is_rejected ? SERVE_COUNTER_REJECTED : SERVE_COUNTER_OTHER, 1);
+    count_failure(call, is_rejected ? SERVE_COUNTER_REJECTED : SERVE_COUNTER_OTHER);
   }
   return is_good;
 }
@@ -267,36 +271,36 @@ static void count_times(const serve_call_t* call) {
   const uint64_t whole_ns = (uint64_t)(request->done_ns - call->start_ns);
   const uint64_t queue_ns = (uint64_t)(request->taken_ns - request->queued_ns);
   serve_metrics_add(metrics, SERVE_COUNTER_SUCCESS, 1);
-  serve_metrics_add(metrics, SERVE_COUNTER_REQUEST_US, whole_ns / 1000);
-  serve_metrics_add(metrics, SERVE_COUNTER_QUEUE_US, queue_ns / 1000);
-  serve_metrics_add(metrics, SERVE_COUNTER_INPUT_US, (uint64_t)call->encode_ns / 1000);
-  serve_metrics_add(metrics, SERVE_COUNTER_INFER_US, (uint64_t)request->compute_ns / 1000);
+  atomic_store_explicit(&metrics->last_time_ms, (int64_t)time(NULL) * 1000, memory_order_relaxed);
+  serve_metrics_add(metrics, SERVE_COUNTER_REQUEST_NS, whole_ns);
+  serve_metrics_add(metrics, SERVE_COUNTER_QUEUE_NS, queue_ns);
+  serve_metrics_add(metrics, SERVE_COUNTER_INPUT_NS, (uint64_t)call->encode_ns);
+  serve_metrics_add(metrics, SERVE_COUNTER_INFER_NS, (uint64_t)request->compute_ns);
   serve_metrics_note(metrics, SERVE_HISTOGRAM_REQUEST, whole_ns);
   serve_metrics_note(metrics, SERVE_HISTOGRAM_QUEUE, queue_ns);
 }
 
 bool serve_call_complete(serve_call_t* call, serve_error_t* error) {
   serve_request_t* request = &call->request;
-  serve_metrics_t* metrics = serve_model_metrics(call->model);
-  (void)atomic_fetch_sub(&metrics->pending, 1);
+  (void)atomic_fetch_sub(&serve_model_metrics(call->model)->pending, 1);
   switch (request->outcome) {
     case SERVE_OUTCOME_OK:
       break;
     case SERVE_OUTCOME_DEADLINE:
-      serve_metrics_add(metrics, SERVE_COUNTER_CANCELED, 1);
+      count_failure(call, SERVE_COUNTER_CANCELED);
       return serve_error_set(error, SERVE_GATEWAY_TIMEOUT, "the deadline of %lld ms passed",
                              (long long)((request->deadline_ns - call->start_ns) / 1000000));
     case SERVE_OUTCOME_GONE:
-      serve_metrics_add(metrics, SERVE_COUNTER_CANCELED, 1);
+      count_failure(call, SERVE_COUNTER_CANCELED);
       return serve_error_set(error, SERVE_BAD_REQUEST, "the client closed the connection");
     case SERVE_OUTCOME_STOPPED:
-      serve_metrics_add(metrics, SERVE_COUNTER_REJECTED, 1);
+      count_failure(call, SERVE_COUNTER_REJECTED);
       error->retry_after_s = 1;
       return serve_error_set(error, SERVE_UNAVAILABLE, "model '%s' was unloaded",
                              serve_model_name(call->model));
     case SERVE_OUTCOME_NONE:
     case SERVE_OUTCOME_FAILED:
-      serve_metrics_add(metrics, SERVE_COUNTER_BACKEND, 1);
+      count_failure(call, SERVE_COUNTER_BACKEND);
       return serve_error_set(error, SERVE_INTERNAL, "the model failed: %s",
                              qn_status_message(request->status));
   }

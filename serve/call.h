@@ -16,7 +16,7 @@ typedef struct serve_call_limits {
 
 typedef struct serve_call {
   serve_request_t request;
-  serve_model_t* model;  // retained
+  serve_model_t* model;  // retained; NULL until the protocol has chosen it
 
   // Inputs: texts, or ids if `has_ids`.
   serve_buffer_t texts;  // one after another
@@ -37,9 +37,9 @@ typedef struct serve_call {
   size_t truncated_count;  // inputs that were cut
 } serve_call_t;
 
-// Makes an empty call of a model, which it retains. NULL without memory. Owned:
+// Makes an empty call, which needs a model before it is submitted. NULL without memory. Owned:
 // serve_call_destroy.
-serve_call_t* serve_call_create(serve_model_t* model, int64_t start_ns);
+serve_call_t* serve_call_create(int64_t start_ns);
 void serve_call_destroy(serve_call_t* call);
 
 // Ends an input: what was appended to `texts` or `ids` since the last one. Returns false with an

@@ -212,10 +212,16 @@ static enum MHD_Result send_answer(exchange_t* exchange) {
   return is_good;
 }
 
-static void answer_text(exchange_t* exchange, uint32_t status, const char* text) {
-  serve_buffer_t body = {.data = NULL};
-  serve_buffer_text(&body, text);
-  serve_exchange_answer(&exchange->shown, status, "text/plain", &body);
+static void refuse(exchange_t* exchange, uint32_t status, const char* message) {
+  const serve_http_handler_t* handler = &exchange->http->handler;
+  handler->refuse(handler->self, &exchange->shown, status, message);
+}
+
+static void refuse_size(exchange_t* exchange) {
+  char message[96];
+  (void)snprintf(message, sizeof message, "the body has more than %zu bytes",
+                 exchange->http->options.max_body_bytes);
+  refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, message);
 }
 
 // Adds a piece of the body, or answers that it is too large.
@@ -224,19 +230,18 @@ static void take_piece(exchange_t* exchange, const char* data, size_t size) {
   serve_buffer_t* body = &exchange->shown.body;
   if (exchange->is_answered) return;  // refused: the rest is dropped
   if (size > http->options.max_body_bytes - body->size) {
-    answer_text(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
+    refuse_size(exchange);
     return;
   }
   const size_t before = atomic_fetch_add(&http->bodies_bytes, size);
   exchange->counted_bytes += size;
   if (before > http->options.max_bodies_bytes - size) {
-    serve_exchange_add_header(&exchange->shown, "Retry-After", "1");
-    answer_text(exchange, MHD_HTTP_TOO_MANY_REQUESTS, "too many large requests are under way\n");
+    refuse(exchange, MHD_HTTP_TOO_MANY_REQUESTS, "too many large requests are under way");
     return;
   }
   serve_buffer_append(body, data, size);
   if (body->is_exhausted) {
-    answer_text(exchange, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory for the body\n");
+    refuse(exchange, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory for the body");
   }
 }
 
@@ -286,7 +291,7 @@ static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, 
     http->handler.begin(http->handler.self, &exchange->shown);
     const uint64_t size = announced_bytes(exchange);
     if (!exchange->is_answered && size > http->options.max_body_bytes) {
-      answer_text(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too large\n");
+      refuse_size(exchange);
     }
     const bool is_refused = exchange->is_answered;
     return is_refused && size > MAX_DROPPED_BYTES ? send_answer(exchange) : MHD_YES;

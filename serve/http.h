@@ -36,6 +36,8 @@ typedef struct serve_http_handler {
   void (*handle)(void* self, serve_exchange_t* exchange);
   // A kept exchange was resumed. Answers.
   void (*resume)(void* self, serve_exchange_t* exchange);
+  // The body is too large (413), all bodies are (429), or there is no memory for it (500). Answers.
+  void (*refuse)(void* self, serve_exchange_t* exchange, uint32_t status, const char* message);
   // The exchange ends: frees `user`. Also called if the client went before handle().
   void (*end)(void* self, serve_exchange_t* exchange);
   // Reports an error of the library that concerns no exchange.

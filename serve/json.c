@@ -265,6 +265,22 @@ bool serve_json_i64(serve_json_t* json, int64_t* out_value) {
   return true;
 }
 
+size_t serve_json_i64s(serve_json_t* json, int64_t* out_values, size_t capacity) {
+  for (size_t count = 0; count < capacity;) {
+    if (!serve_json_i64(json, &out_values[count])) return 0;
+    ++count;
+    const bool has_more = next(json) == ',';
+    if (!has_more || count == capacity) return count;
+    const size_t comma = json->at++;
+    const char c = next(json);
+    if (c != '-' && (c < '0' || c > '9')) {
+      json->at = comma;  // what follows is not for us
+      return count;
+    }
+  }
+  return 0;
+}
+
 bool serve_json_f64(serve_json_t* json, double* out_value) {
   if (json->problem) return false;
   (void)next(json);

@@ -66,6 +66,9 @@ bool serve_json_leaf(serve_json_t* json, uint32_t* inout_nest);
 // without memory, `out` is exhausted and the value is read.
 bool serve_json_string(serve_json_t* json, serve_buffer_t* out);
 bool serve_json_i64(serve_json_t* json, int64_t* out_value);
+// Reads an integer and those that follow it in the same array, up to `capacity` in all. Call it
+// after serve_json_element or serve_json_leaf returned true. Returns how many; 0 after an error.
+size_t serve_json_i64s(serve_json_t* json, int64_t* out_values, size_t capacity);
 bool serve_json_f64(serve_json_t* json, double* out_value);
 bool serve_json_bool(serve_json_t* json, bool* out_value);
 bool serve_json_null(serve_json_t* json);

@@ -6,12 +6,13 @@ typedef enum bound_unit { UNIT_SECONDS, UNIT_COUNT } bound_unit_t;
 typedef struct family {
   const char* name;
   const char* labels;
+  uint64_t divisor;  // of the value: 1000 for times
   const char* help;
 } family_t;
 
 static const family_t counter_families[] = {
-#define SERVE_COUNTER(id, name, labels, help) {name, labels, help},
-#define SERVE_TIME(id, name, help) {name, "", help},
+#define SERVE_COUNTER(id, name, labels, help) {name, labels, 1, help},
+#define SERVE_TIME(id, name, help) {name, "", 1000, help},
 #define SERVE_HISTOGRAM(id, name, unit, help)
 #include "serve/metrics.inc"
 #undef SERVE_COUNTER
@@ -101,8 +102,8 @@ static void print_counter(const serve_metrics_source_t* sources, size_t count,
   }
   for (size_t i = 0; i < count; ++i) {
     print_name(family->name, "", &sources[i], out);
-    serve_buffer_format(out, "%s} %llu\n", family->labels,
-                        (unsigned long long)serve_metrics_get(sources[i].metrics, counter));
+    const uint64_t value = serve_metrics_get(sources[i].metrics, counter) / family->divisor;
+    serve_buffer_format(out, "%s} %llu\n", family->labels, (unsigned long long)value);
   }
 }
 

@@ -41,7 +41,8 @@ typedef struct serve_bins {
 typedef struct serve_metrics {
   atomic_uint_fast64_t counters[SERVE_COUNTER_COUNT];
   serve_bins_t histograms[SERVE_HISTOGRAM_COUNT];
-  atomic_int_fast64_t pending;  // requests that wait for a batch
+  atomic_int_fast64_t pending;       // requests that wait for a batch
+  atomic_int_fast64_t last_time_ms;  // of the last success, since 1970; 0: none
 } serve_metrics_t;
 
 void serve_metrics_add(serve_metrics_t* metrics, serve_counter_t counter, uint64_t value);

@@ -20,6 +20,9 @@ typedef struct serve_model_limits {
 
 typedef struct serve_model serve_model_t;
 
+// Of every model, in protocols that have versions. perf_analyzer wants a number.
+#define SERVE_MODEL_VERSION "1"
+
 // Starts a model under a name, which is copied. `tokenizer` and `encoder` are consumed, also on
 // failure. Errors: OUT_OF_MEMORY, UNAVAILABLE without a thread. `*out_model` is retained:
 // serve_model_release.

@@ -10,6 +10,10 @@ extern const size_t serve_all_routes_count;
 // Returns the protocol in whose shape errors of a path are, also where there is no such route.
 const serve_protocol_t* serve_protocol_of_path(const char* path);
 
+extern const serve_protocol_t serve_oip;
+extern const serve_routes_t serve_oip_routes;
+extern const serve_protocol_t serve_openai;
+extern const serve_routes_t serve_openai_routes;
 extern const serve_protocol_t serve_tei;
 extern const serve_routes_t serve_tei_routes;
 

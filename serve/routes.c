@@ -14,8 +14,8 @@ static bool handle_metrics(serve_visit_t* visit, serve_buffer_t* out) {
     serve_model_t* model = serve_repository_find(repository, listing.name);
     if (!model) continue;
     models[count] = model;
-    sources[count++] =
-        (serve_metrics_source_t){serve_model_metrics(model), serve_model_name(model), "1"};
+    sources[count++] = (serve_metrics_source_t){serve_model_metrics(model), serve_model_name(model),
+                                                SERVE_MODEL_VERSION};
   }
   serve_metrics_print(sources, count, out);
   while (count > 0) serve_model_release(models[--count]);
@@ -29,10 +29,20 @@ static const serve_route_t routes[] = {
 };
 static const serve_routes_t own_routes = {routes, sizeof routes / sizeof routes[0]};
 
-const serve_routes_t* const serve_all_routes[] = {&own_routes, &serve_tei_routes};
+const serve_routes_t* const serve_all_routes[] = {&own_routes, &serve_oip_routes,
+                                                  &serve_openai_routes, &serve_tei_routes};
 const size_t serve_all_routes_count = sizeof serve_all_routes / sizeof serve_all_routes[0];
 
 const serve_protocol_t* serve_protocol_of_path(const char* path) {
-  (void)path;
+  static const struct {
+    const char* beginning;  // of whole segments
+    const serve_protocol_t* protocol;
+  } protocols[] = {{"/v2", &serve_oip}, {"/v1", &serve_openai}, {"/embeddings", &serve_openai}};
+  for (size_t i = 0; i < sizeof protocols / sizeof protocols[0]; ++i) {
+    const size_t size = strlen(protocols[i].beginning);
+    const bool is_whole = strncmp(path, protocols[i].beginning, size) == 0 &&
+                          (path[size] == '/' || path[size] == '\0');
+    if (is_whole) return protocols[i].protocol;
+  }
   return &serve_tei;
 }

@@ -18,6 +18,7 @@ static const char json_type[] = "application/json";
 
 // Matches a path, and writes what the stars match.
 static bool matches(const char* pattern, const char* path, char parameters[][128]) {
+  for (size_t i = 0; i < SERVE_MAX_PARAMETERS; ++i) parameters[i][0] = '\0';
   size_t star = 0;
   while (*pattern) {
     if (*pattern != '*') {
@@ -194,11 +195,26 @@ static void resume(void* self, serve_exchange_t* exchange) {
   (void)self;
   serve_visit_t* visit = exchange->user;
   serve_buffer_t body = {.data = NULL};
+  if (!visit->call) {  // the work of serve_visit_work
+    if (visit->error.status == 0) (void)visit->route->write(visit, &body);
+    answer(visit, &body);
+    return;
+  }
   const int64_t start_ns = serve_now_ns();
-  if (serve_call_complete(visit->call, &visit->error)) (void)visit->route->write(visit, &body);
-  serve_metrics_add(serve_model_metrics(visit->call->model), SERVE_COUNTER_OUTPUT_US,
-                    (uint64_t)(serve_now_ns() - start_ns) / 1000);
+  if (serve_call_complete(visit->call, &visit->error)) {
+    (void)visit->route->write(visit, &body);
+    serve_metrics_add(serve_model_metrics(visit->call->model), SERVE_COUNTER_OUTPUT_NS,
+                      (uint64_t)(serve_now_ns() - start_ns));
+  }
   answer(visit, &body);
+}
+
+static void refuse(void* self, serve_exchange_t* exchange, uint32_t status, const char* message) {
+  (void)self;
+  serve_visit_t* visit = exchange->user;
+  if (status == SERVE_TOO_MANY) visit->error.retry_after_s = 1;
+  (void)serve_error_set(&visit->error, status, "%s", message);
+  answer(visit, &(serve_buffer_t){.data = NULL});
 }
 
 static void log_visit(const serve_visit_t* visit) {
@@ -241,60 +257,6 @@ static void log_library(void* self, const char* message) {
   serve_log(SERVE_LOG_WARNING, "http", &field, 1);
 }
 
-// ------------------------------------------------------------------------------------ calls
-
-serve_model_t* serve_visit_model(serve_visit_t* visit, const char* name) {
-  serve_model_t* model = serve_repository_find(visit->server->repository, name);
-  if (model) return model;
-  serve_listing_t listing;
-  for (size_t i = 0; serve_repository_list(visit->server->repository, i, &listing); ++i) {
-    if (name && strcmp(listing.name, name) != 0) continue;
-    visit->error.retry_after_s = 1;
-    (void)serve_error_set(&visit->error, SERVE_UNAVAILABLE, "model '%s' is not ready%s%s",
-                          listing.name, listing.reason[0] ? ": " : "", listing.reason);
-    return NULL;
-  }
-  (void)serve_error_set(&visit->error, SERVE_NOT_FOUND, "there is no model '%.150s'",
-                        name ? name : "");
-  return NULL;
-}
-
-bool serve_visit_begin_call(serve_visit_t* visit, serve_model_t* model) {
-  visit->call = serve_call_create(model, visit->exchange->start_ns);
-  serve_model_release(model);
-  if (!visit->call) return serve_error_set(&visit->error, SERVE_INTERNAL, "no memory for the call");
-  visit->call->truncates = visit->server->options->auto_truncate;
-  // Clients take turns by address.
-  char client[64];
-  serve_exchange_client(visit->exchange, client, sizeof client);
-  uint64_t digest = UINT64_C(0xcbf29ce484222325);
-  for (const char* at = client; *at; ++at)
-    digest = (digest ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-  visit->call->request.client = digest;
-  return true;
-}
-
-static bool is_gone(const serve_request_t* request) {
-  const serve_visit_t* visit = request->user;
-  return serve_exchange_is_gone(visit->exchange);
-}
-
-static void on_done(serve_request_t* request) {
-  const serve_visit_t* visit = request->user;
-  serve_exchange_resume(visit->exchange);
-}
-
-bool serve_visit_submit(serve_visit_t* visit) {
-  serve_call_t* call = visit->call;
-  call->request.user = visit;
-  call->request.is_gone = is_gone;
-  visit->is_kept = true;
-  // From here on, the visit may end at any time once the exchange is kept.
-  if (serve_call_submit(call, &visit->server->limits, on_done, &visit->error)) return true;
-  visit->is_kept = false;
-  return false;
-}
-
 // ------------------------------------------------------------------------------------ the server
 
 // Reads a file whole, as a text. Owned: free.
@@ -330,6 +292,7 @@ static qn_status_t start_http(serve_server_t* server, const char* key, const cha
                                   .begin = begin,
                                   .handle = handle,
                                   .resume = resume,
+                                  .refuse = refuse,
                                   .end = end,
                                   .log = log_library};
   qn_status_t status = serve_http_start(&options, &handler, &server->http);
@@ -349,6 +312,9 @@ qn_status_t serve_server_start(const serve_options_t* options, serve_repository_
   server->options = options;
   server->repository = repository;
   server->start_ns = serve_now_ns();
+  server->start_time = time(NULL);
+  (void)pthread_mutex_init(&server->mutex, NULL);
+  (void)pthread_cond_init(&server->is_idle, NULL);
   server->limits = (serve_call_limits_t){.max_texts = options->max_texts,
                                          .max_text_tokens = options->max_text_tokens,
                                          .timeout_ns = options->request_timeout};
@@ -398,8 +364,13 @@ bool serve_server_finish(serve_server_t* server, int64_t timeout_ns) {
 
 void serve_server_stop(serve_server_t* server) {
   if (!server) return;
+  (void)pthread_mutex_lock(&server->mutex);
+  while (server->work_count > 0) (void)pthread_cond_wait(&server->is_idle, &server->mutex);
+  (void)pthread_mutex_unlock(&server->mutex);
   serve_http_stop(server->http);
   serve_http_stop(server->admin);
+  (void)pthread_cond_destroy(&server->is_idle);
+  (void)pthread_mutex_destroy(&server->mutex);
   free(server->keys);
   free(server);
 }

@@ -6,8 +6,11 @@
 #ifndef SERVE_SERVER_H_
 #define SERVE_SERVER_H_
 
+#include <pthread.h>
+
 #include "serve/call.h"
 #include "serve/http.h"
+#include "serve/json.h"
 #include "serve/options.h"
 #include "serve/repository.h"
 
@@ -34,10 +37,10 @@ typedef struct serve_route {
   const char* pattern;  // segments; "*" matches one and becomes a parameter
   serve_access_t access;
   const serve_protocol_t* protocol;
-  // Appends the answer to `out`; or queues a call by serve_visit_submit. Returns false with
-  // `visit->error` set.
+  // Appends the answer to `out`; or keeps the exchange by serve_visit_submit or serve_visit_work.
+  // Returns false with `visit->error` set.
   bool (*handle)(serve_visit_t* visit, serve_buffer_t* out);
-  // Appends the answer of a call that went well. NULL: the route makes no calls.
+  // Appends the answer of a call or of work that went well. NULL: the route keeps no exchanges.
   bool (*write)(serve_visit_t* visit, serve_buffer_t* out);
 } serve_route_t;
 
@@ -59,7 +62,8 @@ struct serve_visit {
   const char* type;  // of the answer; JSON unless the route says otherwise
   uint32_t status;   // of the answer; 200 unless the route says otherwise
   bool is_kept;
-  void* state;  // of the protocol; owned
+  bool (*work)(serve_visit_t* visit);  // of serve_visit_work
+  void* state;                         // of the protocol; owned
   void (*free_state)(void* state);
 };
 
@@ -69,10 +73,14 @@ struct serve_server {
   serve_repository_t* repository;  // borrowed
   serve_call_limits_t limits;
   int64_t start_ns;
+  int64_t start_time;  // seconds since 1970
   atomic_bool is_draining;
   serve_http_t* http;
   serve_http_t* admin;  // NULL: no management
   char* keys;           // of clients: the text of the file; NULL: none are needed
+  pthread_mutex_t mutex;
+  pthread_cond_t is_idle;
+  size_t work_count;  // threads of serve_visit_work
 };
 
 // Starts listening. `options` and `repository` are borrowed until serve_server_stop. Errors: those
@@ -88,14 +96,24 @@ void serve_server_begin_drain(serve_server_t* server);
 // Accepts no more connections, and waits for exchanges that are under way, at most this long.
 // Returns false if some are left.
 bool serve_server_finish(serve_server_t* server, int64_t timeout_ns);
-// Every exchange must have been resumed: stop the models before. NULL is ignored.
+// Every exchange with a call must have been resumed: stop the models before. Waits for loads that
+// are under way, which use the repository. NULL is ignored.
 void serve_server_stop(serve_server_t* server);
 
 // Returns the model of a name (NULL: the first), retained; sets an error if there is none.
 serve_model_t* serve_visit_model(serve_visit_t* visit, const char* name);
-// Creates `visit->call` for a model, which is consumed. False with an error without memory.
-bool serve_visit_begin_call(serve_visit_t* visit, serve_model_t* model);
+// Reads the first `size` bytes of the body as an object: calls `read` for each member, before its
+// value. False with an error of `read`, or with that of the JSON.
+bool serve_visit_read(serve_visit_t* visit, size_t size,
+                      bool (*read)(serve_json_t* json, void* self), void* self);
+// Creates `visit->call`, without a model so far. False with an error without memory.
+bool serve_visit_begin_call(serve_visit_t* visit);
+// Gives the call the model of a name (NULL: the first). False with an error if there is none.
+bool serve_visit_choose_model(serve_visit_t* visit, const char* name);
 // Submits `visit->call` and keeps the exchange.
 bool serve_visit_submit(serve_visit_t* visit);
+// Runs `work` on a thread of its own and keeps the exchange until it returns. For what blocks, such
+// as loading a model. `work` may set `visit->error`, and touches the exchange no more.
+bool serve_visit_work(serve_visit_t* visit, bool (*work)(serve_visit_t* visit));
 
 #endif  // SERVE_SERVER_H_

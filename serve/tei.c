@@ -4,7 +4,7 @@
 // Inputs are a text, a list of ids, or a list of these. Errors are {"error", "error_type"}.
 #include <stdlib.h>
 
-#include "serve/json.h"
+#include "serve/inputs.h"
 #include "serve/number.h"
 #include "serve/protocols.h"
 
@@ -33,42 +33,9 @@ const serve_protocol_t serve_tei = {"tei", write_error};
 
 // ------------------------------------------------------------------------------------ reading
 
-// Reads an input: a text, or a list of ids.
-static bool read_input(serve_json_t* json, serve_visit_t* visit) {
-  serve_call_t* call = visit->call;
-  const bool is_list = serve_json_peek(json) == SERVE_JSON_ARRAY;
-  if (serve_call_count(call) > 0 && is_list != call->has_ids) {
-    return serve_json_fail(json, call->has_ids ? "a list of ids, as before" : "a text, as before");
-  }
-  call->has_ids = is_list;
-  if (!is_list) {
-    if (!serve_json_string(json, &call->texts)) return false;
-  } else if (serve_json_array(json)) {
-    int64_t id = 0;
-    while (serve_json_element(json) && serve_json_i64(json, &id)) {
-      if (id < 0 || id > INT32_MAX) return serve_json_fail(json, "an id of the vocabulary");
-      serve_buffer_append(&call->ids, &(int32_t){(int32_t)id}, sizeof(int32_t));
-    }
-    if (json->problem) return false;
-  }
-  return serve_call_end_input(call, &visit->server->limits, &visit->error);
-}
-
-// Reads one input or a list of inputs. A list of numbers is one input of ids.
+// Reads 'inputs', or 'ids' of /decode.
 static bool read_inputs(serve_json_t* json, serve_visit_t* visit) {
-  if (serve_call_count(visit->call) > 0) return serve_json_fail(json, "'inputs' once");
-  if (serve_json_peek(json) == SERVE_JSON_STRING) return read_input(json, visit);
-  const serve_json_t before = *json;
-  if (!serve_json_array(json)) return false;
-  bool is_good = true;
-  for (bool is_first = true; is_good && serve_json_element(json); is_first = false) {
-    if (is_first && serve_json_peek(json) == SERVE_JSON_NUMBER) {
-      *json = before;
-      return read_input(json, visit);
-    }
-    is_good = read_input(json, visit);
-  }
-  return is_good && !json->problem;
+  return serve_inputs_read(json, visit->call, &visit->server->limits, &visit->error);
 }
 
 static bool read_direction(serve_json_t* json, serve_truncation_t* out_direction) {
@@ -95,36 +62,21 @@ static bool read_member(serve_json_t* json, void* self) {
   if (strcmp(key, "truncate") == 0) return serve_json_bool(json, &call->truncates);
   if (strcmp(key, "truncation_direction") == 0) return read_direction(json, &call->direction);
   if (strcmp(key, "normalize") == 0) return serve_json_bool(json, &call->normalizes);
-  if (strcmp(key, "dimensions") == 0) {
-    int64_t dimensions = 0;
-    if (!serve_json_i64(json, &dimensions)) return false;
-    if (dimensions <= 0) return serve_json_fail(json, "a positive number of dimensions");
-    call->dimensions = (size_t)dimensions;
-    return true;
-  }
+  if (strcmp(key, "dimensions") == 0) return serve_inputs_read_dimensions(json, call);
   // A prompt would change the text; a server that has none must not leave it out silently.
   if (strcmp(key, "prompt_name") == 0)
     return serve_json_fail(json, "no prompt: the model has none");
   return serve_json_skip(json);
 }
 
-// Reads the body, an object, member by member.
-static bool read_body(serve_visit_t* visit, bool (*read)(serve_json_t* json, void* self),
-                      void* self) {
-  const serve_buffer_t* body = &visit->exchange->body;
-  serve_json_t json;
-  serve_json_init(&json, body->data, body->size);
-  bool is_good = serve_json_object(&json);
-  while (is_good && serve_json_member(&json)) is_good = read(&json, self);
-  if (visit->error.status != 0) return false;
-  (void)serve_json_end(&json);
-  return serve_error_from(&visit->error, SERVE_BAD_REQUEST, serve_json_status(&json, "the body"));
-}
-
 // Begins a call of the first model.
 static bool begin_call(serve_visit_t* visit) {
-  serve_model_t* model = serve_visit_model(visit, NULL);
-  return model && serve_visit_begin_call(visit, model);
+  return serve_visit_begin_call(visit) && serve_visit_choose_model(visit, NULL);
+}
+
+static bool read_body(serve_visit_t* visit, bool (*read)(serve_json_t* json, void* self),
+                      void* self) {
+  return serve_visit_read(visit, visit->exchange->body.size, read, self);
 }
 
 static bool read_call(serve_visit_t* visit) {

@@ -67,6 +67,13 @@ static void handle(void* self, serve_exchange_t* exchange) {
   (void)pthread_mutex_unlock(&service.mutex);
 }
 
+static void refuse(void* self, serve_exchange_t* exchange, uint32_t status, const char* message) {
+  (void)self;
+  serve_buffer_t body = {.data = NULL};
+  serve_buffer_text(&body, message);
+  serve_exchange_answer(exchange, status, "text/plain", &body);
+}
+
 static void end(void* self, serve_exchange_t* exchange) {
   (void)self;
   assert_ptr_equal(exchange->user, exchange);
@@ -86,8 +93,12 @@ static void start(int64_t receive_limit_ns) {
                                         .max_body_bytes = MAX_BODY,
                                         .max_bodies_bytes = 5 * MAX_BODY,
                                         .receive_limit_ns = receive_limit_ns};
-  const serve_http_handler_t handler = {
-      .begin = begin, .handle = handle, .resume = answer, .end = end, .log = quiet};
+  const serve_http_handler_t handler = {.begin = begin,
+                                        .handle = handle,
+                                        .resume = answer,
+                                        .refuse = refuse,
+                                        .end = end,
+                                        .log = quiet};
   service.kept_count = 0;
   atomic_store(&service.begun, 0);
   atomic_store(&service.ended, 0);
@@ -171,7 +182,7 @@ static void test_too_large(void** state) {
   start(INT64_C(60000000000));
   int client = connect_client();
   client_send(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n");
-  client_expect(client, 413, "too large");
+  client_expect(client, 413, "the body has more than 1000 bytes");
   (void)close(client);
   // In chunks, nothing announces the size.
   client = connect_client();
@@ -181,7 +192,7 @@ static void test_too_large(void** state) {
     client_send(client, piece);
   }
   client_send(client, "0\r\n\r\n");
-  client_expect(client, 413, "too large");
+  client_expect(client, 413, "the body has more than 1000 bytes");
   (void)close(client);
   wait_until(has_ended, 2);
   stop();
@@ -202,7 +213,7 @@ static void test_all_bodies(void** state) {
     client_send(clients[i], body);
     if (i < CLIENTS - 1) wait_until(is_kept, i + 1);
   }
-  client_expect(clients[CLIENTS - 1], 429, "Retry-After: 1");
+  client_expect(clients[CLIENTS - 1], 429, "too many large requests");
   for (size_t i = 0; i + 1 < CLIENTS; ++i) {
     resume_kept(i);
     client_expect(clients[i], 200, "POST /keep 1000");
@@ -332,8 +343,12 @@ static void test_rubbish(void** state) {
 
 static void test_refused_options(void** state) {
   (void)state;
-  const serve_http_handler_t handler = {
-      .begin = begin, .handle = handle, .resume = answer, .end = end, .log = quiet};
+  const serve_http_handler_t handler = {.begin = begin,
+                                        .handle = handle,
+                                        .resume = answer,
+                                        .refuse = refuse,
+                                        .end = end,
+                                        .log = quiet};
   serve_http_options_t options = {.address = "localhost", .thread_count = 1, .max_connections = 4};
   serve_http_t* http = NULL;
   qn_status_t status = serve_http_start(&options, &handler, &http);

@@ -15,197 +15,85 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "serve/server.h"
 #include "tests/serve/support_client.h"
+#include "tests/serve/support_server.h"
 #include "tests/support/must.h"
-#include "tests/support/tempdir.h"
-
-enum { WIDTH = 3, MAX_TOKENS = 8 };
-
-static char folder[QN_TEST_PATH_SIZE];  // a tokenizer of seven tokens
-
-static void write_file(const char* name, const char* text) {
-  char path[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-  assert_true(qn_test_write_file(path, text, strlen(text)));
-}
 
 static int make_folder(void** state) {
   (void)state;
-  assert_true(qn_test_tempdir_make(folder));
-  write_file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\n##c\n");
+  server_make_folder();
   return 0;
 }
 
 static int remove_folder(void** state) {
   (void)state;
-  qn_test_tempdir_remove(folder);
+  server_remove_folder();
   return 0;
-}
-
-// ------------------------------------------------------------------------------------ the encoder
-
-// Results are {3, 4, tokens} for a sentence and {id, position, 0} for a token.
-typedef struct fake {
-  atomic_bool is_blocked;
-  atomic_bool fails;
-  atomic_int batches;
-} fake_t;
-
-static fake_t fake;
-
-static qn_status_t run_fake(void* self, serve_batch_t* batch) {
-  fake_t* me = self;
-  (void)atomic_fetch_add(&me->batches, 1);
-  while (atomic_load(&me->is_blocked)) {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  }
-  if (atomic_load(&me->fails)) return qn_status_make(QN_STATUS_DEVICE_ERROR, "the device is lost");
-  for (size_t i = 0; i < batch->sequence_count; ++i) {
-    float* row = batch->pooled + i * WIDTH;
-    row[0] = 3;
-    row[1] = 4;
-    row[2] = (float)(batch->offsets[i + 1] - batch->offsets[i]);
-  }
-  for (size_t i = 0; i < batch->token_count; ++i) {
-    float* row = batch->tokens + i * WIDTH;
-    row[0] = (float)batch->ids[i];
-    row[1] = (float)batch->positions[i];
-    row[2] = 0;
-  }
-  return QN_OK;
-}
-
-static void destroy_fake(void* self) {
-  (void)self;
-}
-
-static qn_status_t load_fake(void* self, const char* from, const char* name,
-                             serve_model_t** out_model) {
-  *out_model = NULL;
-  if (strcmp(from, "broken") == 0) return qn_status_make(QN_STATUS_NOT_FOUND, "no such folder");
-  serve_tokenizer_t* tokenizer = NULL;
-  qn_status_t status = serve_tokenizer_open(from, NULL, &tokenizer);
-  if (!qn_ok(status)) return status;
-  const serve_encoder_t encoder = {.self = self,
-                                   .width = WIDTH,
-                                   .max_tokens = MAX_TOKENS,
-                                   .kind = "fake",
-                                   .device = "cpu",
-                                   .run = run_fake,
-                                   .destroy = destroy_fake};
-  const serve_model_limits_t limits = {
-      .batch_tokens = 32, .batch_sequences = 4, .queue_tokens = 24};
-  return serve_model_create(name, tokenizer, &encoder, &limits, out_model);
-}
-
-// ------------------------------------------------------------------------------------ the server
-
-typedef struct fixture {
-  serve_options_t options;
-  serve_repository_t* repository;
-  serve_server_t* server;
-  uint16_t port;
-} fixture_t;
-
-static void start_with(fixture_t* fixture, int count, char** arguments) {
-  atomic_store(&fake.is_blocked, false);
-  atomic_store(&fake.fails, false);
-  must(serve_options_read(count, arguments, &fixture->options));
-  must(serve_repository_create(load_fake, &fake, &fixture->repository));
-  must(serve_repository_add(fixture->repository, "mini", folder));
-  must(serve_repository_load(fixture->repository, "mini"));
-  must(serve_server_start(&fixture->options, fixture->repository, &fixture->server));
-  fixture->port = serve_http_port(fixture->server->http);
-}
-
-static void start(fixture_t* fixture) {
-  char* arguments[] = {"--port=0", "--max-texts=3"};
-  start_with(fixture, 2, arguments);
-}
-
-static void stop(fixture_t* fixture) {
-  assert_true(serve_server_finish(fixture->server, INT64_C(60000000000)));
-  serve_server_stop(fixture->server);
-  serve_repository_destroy(fixture->repository);
-  serve_options_free(&fixture->options);
-}
-
-// Asks and returns the body of the answer.
-static const char* ask(const fixture_t* fixture, int status, const char* method, const char* path,
-                       const char* body) {
-  static char text[1 << 16];
-  const int got = client_ask(fixture->port, method, path, body, text, sizeof text);
-  if (got != status) fail_msg("%s %s: %d instead of %d: %s", method, path, got, status, text);
-  return strstr(text, "\r\n\r\n") + 4;
-}
-
-static const char* post(const fixture_t* fixture, int status, const char* path, const char* body) {
-  return ask(fixture, status, "POST", path, body);
 }
 
 // ------------------------------------------------------------------------------------ tests
 
 static void test_embed(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
+  server_fixture_t f;
+  server_start(&f);
   // [CLS] a b [SEP] are four tokens; the length of {3, 4, 4} is the square root of 41.
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":\"a b\",\"normalize\":false}"),
+  assert_string_equal(server_post(&f, 200, "/embed", "{\"inputs\":\"a b\",\"normalize\":false}"),
                       "[[3,4,4]]");
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":\"a b\"}"),
+  assert_string_equal(server_post(&f, 200, "/embed", "{\"inputs\":\"a b\"}"),
                       "[[0.4685213,0.62469506,0.62469506]]");
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":[\"a\",\"\"],\"normalize\":false}"),
-                      "[[3,4,3],[3,4,2]]");
+  assert_string_equal(
+      server_post(&f, 200, "/embed", "{\"inputs\":[\"a\",\"\"],\"normalize\":false}"),
+      "[[3,4,3],[3,4,2]]");
   // Of two dimensions {3, 4} the length is 5.
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":\"a\",\"dimensions\":2}"),
+  assert_string_equal(server_post(&f, 200, "/embed", "{\"inputs\":\"a\",\"dimensions\":2}"),
                       "[[0.6,0.8]]");
   // Ids are used as they are.
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":[[5,4,4,5]],\"normalize\":false}"),
-                      "[[3,4,4]]");
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":[5,4],\"normalize\":false}"),
+  assert_string_equal(
+      server_post(&f, 200, "/embed", "{\"inputs\":[[5,4,4,5]],\"normalize\":false}"), "[[3,4,4]]");
+  assert_string_equal(server_post(&f, 200, "/embed", "{\"inputs\":[5,4],\"normalize\":false}"),
                       "[[3,4,2]]");
   // Long texts are cut to eight tokens.
   assert_string_equal(
-      post(&f, 200, "/embed", "{\"inputs\":\"a a a a a a a a a a\",\"normalize\":false}"),
+      server_post(&f, 200, "/embed", "{\"inputs\":\"a a a a a a a a a a\",\"normalize\":false}"),
       "[[3,4,8]]");
-  stop(&f);
+  server_stop(&f);
 }
 
 static void test_embed_all(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
-  assert_string_equal(post(&f, 200, "/embed_all", "{\"inputs\":[\"b\",\"\"]}"),
+  server_fixture_t f;
+  server_start(&f);
+  assert_string_equal(server_post(&f, 200, "/embed_all", "{\"inputs\":[\"b\",\"\"]}"),
                       "[[[2,0,0],[5,1,0],[3,2,0]],[[2,0,0],[3,1,0]]]");
-  stop(&f);
+  server_stop(&f);
 }
 
 static void test_tokens(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
+  server_fixture_t f;
+  server_start(&f);
   assert_string_equal(
-      post(&f, 200, "/tokenize", "{\"inputs\":\"A b\"}"),
+      server_post(&f, 200, "/tokenize", "{\"inputs\":\"A b\"}"),
       "[[{\"id\":2,\"text\":\"[CLS]\",\"special\":true,\"start\":null,\"stop\":null},"
       "{\"id\":4,\"text\":\"A\",\"special\":false,\"start\":0,\"stop\":1},"
       "{\"id\":5,\"text\":\"b\",\"special\":false,\"start\":2,\"stop\":3},"
       "{\"id\":3,\"text\":\"[SEP]\",\"special\":true,\"start\":null,\"stop\":null}]]");
   assert_string_equal(
-      post(&f, 200, "/tokenize", "{\"inputs\":[\"b\"],\"add_special_tokens\":false}"),
+      server_post(&f, 200, "/tokenize", "{\"inputs\":[\"b\"],\"add_special_tokens\":false}"),
       "[[{\"id\":5,\"text\":\"b\",\"special\":false,\"start\":0,\"stop\":1}]]");
-  assert_string_equal(post(&f, 200, "/decode", "{\"ids\":[2,4,6,5,3]}"), "[\"ac b\"]");
+  assert_string_equal(server_post(&f, 200, "/decode", "{\"ids\":[2,4,6,5,3]}"), "[\"ac b\"]");
   assert_string_equal(
-      post(&f, 200, "/decode", "{\"ids\":[[2,4],[5]],\"skip_special_tokens\":false}"),
+      server_post(&f, 200, "/decode", "{\"ids\":[[2,4],[5]],\"skip_special_tokens\":false}"),
       "[\"[CLS] a\",\"b\"]");
-  stop(&f);
+  server_stop(&f);
 }
 
 // Every refusal has its status and says what, where and what was expected.
 static void test_errors(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
+  server_fixture_t f;
+  server_start(&f);
   static const struct {
     int status;
     const char* path;
@@ -219,7 +107,7 @@ static void test_errors(void** state) {
       {400, "/embed", "{\"inputs\":[]}", "there is no input"},
       {400, "/embed", "{\"inputs\":[[]]}", "input 0 has no tokens"},
       {400, "/embed", "{\"inputs\":[\"a\",[1]]}", "expected a text, as before"},
-      {400, "/embed", "{\"inputs\":\"a\",\"inputs\":\"b\"}", "expected 'inputs' once"},
+      {400, "/embed", "{\"inputs\":\"a\",\"inputs\":\"b\"}", "expected the inputs once"},
       {400, "/embed", "{\"inputs\":\"\xff\"}", "expected UTF-8"},
       {400, "/embed", "{\"inputs\":\"a\",\"truncation_direction\":\"up\"}",
        "expected \\\"Left\\\" or"},
@@ -236,31 +124,31 @@ static void test_errors(void** state) {
       {405, "/info", "{}", "POST is no method of /info"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
-    const char* body = post(&f, cases[i].status, cases[i].path, cases[i].body);
+    const char* body = server_post(&f, cases[i].status, cases[i].path, cases[i].body);
     if (!strstr(body, cases[i].part)) fail_msg("no '%s' in %s", cases[i].part, body);
     assert_non_null(strstr(body, "\"error_type\":\"Validation\""));
   }
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":\"a\",\"normalize\":false}"),
+  assert_string_equal(server_post(&f, 200, "/embed", "{\"inputs\":\"a\",\"normalize\":false}"),
                       "[[3,4,3]]");
-  stop(&f);
+  server_stop(&f);
 }
 
 static void test_failure(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
-  atomic_store(&fake.fails, true);
-  const char* body = post(&f, 500, "/embed", "{\"inputs\":\"a\"}");
+  server_fixture_t f;
+  server_start(&f);
+  atomic_store(&server_fake.fails, true);
+  const char* body = server_post(&f, 500, "/embed", "{\"inputs\":\"a\"}");
   assert_non_null(strstr(body, "the model failed: the device is lost"));
   assert_non_null(strstr(body, "\"error_type\":\"Backend\""));
-  atomic_store(&fake.fails, false);
-  assert_string_equal(post(&f, 200, "/embed", "{\"inputs\":\"a\",\"normalize\":false}"),
+  atomic_store(&server_fake.fails, false);
+  assert_string_equal(server_post(&f, 200, "/embed", "{\"inputs\":\"a\",\"normalize\":false}"),
                       "[[3,4,3]]");
-  stop(&f);
+  server_stop(&f);
 }
 
 typedef struct asker {
-  const fixture_t* fixture;
+  const server_fixture_t* fixture;
   char text[4096];
   int status;
 } asker_t;
@@ -272,37 +160,21 @@ static void* ask_later(void* self) {
   return NULL;
 }
 
-static void wait_for_batch(int before) {
-  while (atomic_load(&fake.batches) == before) {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  }
-}
-
-static void wait_for_queue(const fixture_t* f, size_t requests) {
-  serve_model_t* model = serve_repository_find(f->repository, NULL);
-  serve_queue_state_t queue;
-  do {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    serve_queue_get_state(serve_model_queue(model), &queue);
-  } while (queue.request_count < requests);
-  serve_model_release(model);
-}
-
 // The queue holds 24 tokens: three requests of eight. The fourth is refused at once.
 static void test_overload(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
-  atomic_store(&fake.is_blocked, true);
-  const int before = atomic_load(&fake.batches);
+  server_fixture_t f;
+  server_start(&f);
+  atomic_store(&server_fake.is_blocked, true);
+  const int before = atomic_load(&server_fake.batches);
   asker_t askers[4];
   pthread_t threads[4];
   for (int i = 0; i < 4; ++i) {
     askers[i] = (asker_t){.fixture = &f};
     assert_int_equal(pthread_create(&threads[i], NULL, ask_later, &askers[i]), 0);
     // The first is in the model; the others wait.
-    wait_for_batch(before);
-    wait_for_queue(&f, (size_t)i);
+    server_wait_for_batch(before);
+    server_wait_for_queue(&f, (size_t)i);
   }
   char text[4096];
   assert_int_equal(client_ask(f.port, "POST", "/embed", "{\"inputs\":\"a\"}", text, sizeof text),
@@ -314,40 +186,40 @@ static void test_overload(void** state) {
                               "\"a a a a a a\"]}",
                               text, sizeof text),
                    429);
-  atomic_store(&fake.is_blocked, false);
+  atomic_store(&server_fake.is_blocked, false);
   for (int i = 0; i < 4; ++i) {
     (void)pthread_join(threads[i], NULL);
     assert_int_equal(askers[i].status, 200);
   }
-  stop(&f);
+  server_stop(&f);
 }
 
 static void test_deadline(void** state) {
   (void)state;
-  fixture_t f;
+  server_fixture_t f;
   char* arguments[] = {"--port=0", "--request-timeout=3"};
-  start_with(&f, 2, arguments);
-  atomic_store(&fake.is_blocked, true);
-  const int before = atomic_load(&fake.batches);
+  server_start_with(&f, 2, arguments);
+  atomic_store(&server_fake.is_blocked, true);
+  const int before = atomic_load(&server_fake.batches);
   asker_t first = {.fixture = &f};
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, ask_later, &first), 0);
-  wait_for_batch(before);
-  const char* body = post(&f, 504, "/embed", "{\"inputs\":\"a\"}");
+  server_wait_for_batch(before);
+  const char* body = server_post(&f, 504, "/embed", "{\"inputs\":\"a\"}");
   assert_non_null(strstr(body, "the deadline of 3000 ms passed"));
-  atomic_store(&fake.is_blocked, false);
+  atomic_store(&server_fake.is_blocked, false);
   (void)pthread_join(thread, NULL);
-  stop(&f);
+  server_stop(&f);
 }
 
 static void test_keys(void** state) {
   (void)state;
-  write_file("keys", "# of clients\nsecret-one\r\nsecret-two\n");
+  server_write_file("keys", "# of clients\nsecret-one\r\nsecret-two\n");
   char path[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(path, sizeof path, "--keys=%s/keys", folder);
-  fixture_t f;
+  (void)snprintf(path, sizeof path, "--keys=%s/keys", server_folder);
+  server_fixture_t f;
   char* arguments[] = {"--port=0", path};
-  start_with(&f, 2, arguments);
+  server_start_with(&f, 2, arguments);
   static const struct {
     int status;
     const char* header;
@@ -370,18 +242,18 @@ static void test_keys(void** state) {
                   cases[i].status == 200 ? "\"mini\"" : "WWW-Authenticate");
     (void)close(client);
   }
-  (void)ask(&f, 200, "GET", "/health", NULL);
-  stop(&f);
+  (void)server_ask(&f, 200, "GET", "/health", NULL);
+  server_stop(&f);
 }
 
 // A reload swaps the model under load; an unloaded one is 503, and the others go on.
 static void test_models(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
-  must_fail(serve_repository_add(f.repository, "mini", folder), QN_STATUS_INVALID_ARGUMENT,
+  server_fixture_t f;
+  server_start(&f);
+  must_fail(serve_repository_add(f.repository, "mini", server_folder), QN_STATUS_INVALID_ARGUMENT,
             "there are two models 'mini'");
-  must_fail(serve_repository_add(f.repository, "a/b", folder), QN_STATUS_INVALID_ARGUMENT,
+  must_fail(serve_repository_add(f.repository, "a/b", server_folder), QN_STATUS_INVALID_ARGUMENT,
             "no name for a model");
   must_fail(serve_repository_load(f.repository, "other"), QN_STATUS_NOT_FOUND,
             "there is no model 'other'");
@@ -399,36 +271,36 @@ static void test_models(void** state) {
   assert_string_equal(listing.name, "bad");
   assert_int_equal(listing.state, SERVE_MODEL_FAILED);
   assert_non_null(strstr(listing.reason, "no such folder"));
-  (void)ask(&f, 503, "GET", "/health", NULL);
+  (void)server_ask(&f, 503, "GET", "/health", NULL);
   must(serve_repository_unload(f.repository, "bad"));
-  (void)ask(&f, 200, "GET", "/health", NULL);
+  (void)server_ask(&f, 200, "GET", "/health", NULL);
   must(serve_repository_unload(f.repository, "mini"));
   assert_non_null(
-      strstr(post(&f, 503, "/embed", "{\"inputs\":\"a\"}"), "model 'mini' is not ready"));
+      strstr(server_post(&f, 503, "/embed", "{\"inputs\":\"a\"}"), "model 'mini' is not ready"));
   must(serve_repository_load(f.repository, "mini"));
-  (void)post(&f, 200, "/embed", "{\"inputs\":\"a\"}");
-  stop(&f);
+  (void)server_post(&f, 200, "/embed", "{\"inputs\":\"a\"}");
+  server_stop(&f);
 }
 
 static void test_drain(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
-  (void)ask(&f, 200, "GET", "/ping", NULL);
+  server_fixture_t f;
+  server_start(&f);
+  (void)server_ask(&f, 200, "GET", "/ping", NULL);
   serve_server_begin_drain(f.server);
-  assert_non_null(strstr(ask(&f, 503, "GET", "/health", NULL), "\"Unhealthy\""));
-  (void)post(&f, 200, "/embed", "{\"inputs\":\"a\"}");
-  stop(&f);
+  assert_non_null(strstr(server_ask(&f, 503, "GET", "/health", NULL), "\"Unhealthy\""));
+  (void)server_post(&f, 200, "/embed", "{\"inputs\":\"a\"}");
+  server_stop(&f);
 }
 
 static void test_metrics(void** state) {
   (void)state;
-  fixture_t f;
-  start(&f);
-  (void)post(&f, 200, "/embed", "{\"inputs\":[\"a\",\"a b\"]}");
-  (void)post(&f, 200, "/embed", "{\"inputs\":[\"b\",\"b a\"]}");
-  (void)post(&f, 422, "/embed", "{\"inputs\":\"a\",\"dimensions\":9}");
-  const char* text = ask(&f, 200, "GET", "/metrics", NULL);
+  server_fixture_t f;
+  server_start(&f);
+  (void)server_post(&f, 200, "/embed", "{\"inputs\":[\"a\",\"a b\"]}");
+  (void)server_post(&f, 200, "/embed", "{\"inputs\":[\"b\",\"b a\"]}");
+  (void)server_post(&f, 422, "/embed", "{\"inputs\":\"a\",\"dimensions\":9}");
+  const char* text = server_ask(&f, 200, "GET", "/metrics", NULL);
   static const char* const lines[] = {
       "nv_inference_request_success{model=\"mini\",version=\"1\"} 2\n",
       "nv_inference_request_failure{model=\"mini\",version=\"1\",reason=\"OTHER\"} 1\n",
@@ -446,17 +318,18 @@ static void test_metrics(void** state) {
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; ++i) {
     if (!strstr(text, lines[i])) fail_msg("no '%s' in %s", lines[i], text);
   }
-  stop(&f);
+  server_stop(&f);
 }
 
 static void test_options(void** state) {
   (void)state;
   serve_options_t options;
-  write_file("settings.json",
-             "{\"port\": 81, \"batch_tokens\": 128, \"log_json\": true, \"batch_delay\": 0.5, "
-             "\"name\": \"x\"}");
+  server_write_file(
+      "settings.json",
+      "{\"port\": 81, \"batch_tokens\": 128, \"log_json\": true, \"batch_delay\": 0.5, "
+      "\"name\": \"x\"}");
   char config[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(config, sizeof config, "--config=%s/settings.json", folder);
+  (void)snprintf(config, sizeof config, "--config=%s/settings.json", server_folder);
   assert_int_equal(setenv("QUERN_SERVE_BATCH_TOKENS", "256", 1), 0);
   char* good[] = {config, "--port", "82", "dir", "--max-body=2M", "--", "--dir"};
   must(serve_options_read(7, good, &options));

@@ -1,0 +1,138 @@
+// tests/serve/support_server.c: the encoder, the fixture and waiting for it.
+#include "tests/serve/support_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/serve/support_client.h"
+#include "tests/support/must.h"
+
+enum { WIDTH = 3, MAX_TOKENS = 8 };
+
+server_fake_t server_fake;
+char server_folder[QN_TEST_PATH_SIZE];
+
+void server_write_file(const char* name, const char* text) {
+  char path[QN_TEST_PATH_SIZE + 64];
+  (void)snprintf(path, sizeof path, "%s/%s", server_folder, name);
+  assert_true(qn_test_write_file(path, text, strlen(text)));
+}
+
+void server_make_folder(void) {
+  assert_true(qn_test_tempdir_make(server_folder));
+  server_write_file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\n##c\n");
+}
+
+void server_remove_folder(void) {
+  qn_test_tempdir_remove(server_folder);
+}
+
+// ------------------------------------------------------------------------------------ the encoder
+
+static qn_status_t run_fake(void* self, serve_batch_t* batch) {
+  server_fake_t* me = self;
+  (void)atomic_fetch_add(&me->batches, 1);
+  while (atomic_load(&me->is_blocked)) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  if (atomic_load(&me->fails)) return qn_status_make(QN_STATUS_DEVICE_ERROR, "the device is lost");
+  for (size_t i = 0; i < batch->sequence_count; ++i) {
+    float* row = batch->pooled + i * WIDTH;
+    row[0] = 3;
+    row[1] = 4;
+    row[2] = (float)(batch->offsets[i + 1] - batch->offsets[i]);
+  }
+  for (size_t i = 0; i < batch->token_count; ++i) {
+    float* row = batch->tokens + i * WIDTH;
+    row[0] = (float)batch->ids[i];
+    row[1] = (float)batch->positions[i];
+    row[2] = 0;
+  }
+  return QN_OK;
+}
+
+static void destroy_fake(void* self) {
+  (void)self;
+}
+
+qn_status_t server_load_fake(void* self, const char* from, const char* name,
+                             serve_model_t** out_model) {
+  *out_model = NULL;
+  if (strcmp(from, "broken") == 0) return qn_status_make(QN_STATUS_NOT_FOUND, "no such folder");
+  serve_tokenizer_t* tokenizer = NULL;
+  qn_status_t status = serve_tokenizer_open(from, NULL, &tokenizer);
+  if (!qn_ok(status)) return status;
+  const serve_encoder_t encoder = {.self = self,
+                                   .width = WIDTH,
+                                   .max_tokens = MAX_TOKENS,
+                                   .kind = "fake",
+                                   .device = "cpu",
+                                   .run = run_fake,
+                                   .destroy = destroy_fake};
+  const serve_model_limits_t limits = {
+      .batch_tokens = 32, .batch_sequences = 4, .queue_tokens = 24};
+  return serve_model_create(name, tokenizer, &encoder, &limits, out_model);
+}
+
+// ------------------------------------------------------------------------------------ the server
+
+void server_start_with(server_fixture_t* fixture, int count, char** arguments) {
+  atomic_store(&server_fake.is_blocked, false);
+  atomic_store(&server_fake.fails, false);
+  must(serve_options_read(count, arguments, &fixture->options));
+  must(serve_repository_create(server_load_fake, &server_fake, &fixture->repository));
+  must(serve_repository_add(fixture->repository, "mini", server_folder));
+  must(serve_repository_load(fixture->repository, "mini"));
+  must(serve_server_start(&fixture->options, fixture->repository, &fixture->server));
+  fixture->port = serve_http_port(fixture->server->http);
+  fixture->admin_port = fixture->server->admin ? serve_http_port(fixture->server->admin) : 0;
+}
+
+void server_start(server_fixture_t* fixture) {
+  char* arguments[] = {"--port=0", "--max-texts=3"};
+  server_start_with(fixture, 2, arguments);
+}
+
+void server_stop(server_fixture_t* fixture) {
+  assert_true(serve_server_finish(fixture->server, INT64_C(60000000000)));
+  serve_server_stop(fixture->server);
+  serve_repository_destroy(fixture->repository);
+  serve_options_free(&fixture->options);
+}
+
+const char* server_ask(const server_fixture_t* fixture, int status, const char* method,
+                       const char* path, const char* body) {
+  static char text[1 << 16];
+  const int got = client_ask(fixture->port, method, path, body, text, sizeof text);
+  if (got != status) fail_msg("%s %s: %d instead of %d: %s", method, path, got, status, text);
+  return strstr(text, "\r\n\r\n") + 4;
+}
+
+const char* server_post(const server_fixture_t* fixture, int status, const char* path,
+                        const char* body) {
+  return server_ask(fixture, status, "POST", path, body);
+}
+
+void server_wait_for_batch(int before) {
+  while (atomic_load(&server_fake.batches) == before) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+}
+
+void server_wait_for_queue(const server_fixture_t* fixture, size_t requests) {
+  serve_model_t* model = serve_repository_find(fixture->repository, NULL);
+  serve_queue_state_t queue;
+  do {
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    serve_queue_get_state(serve_model_queue(model), &queue);
+  } while (queue.request_count < requests);
+  serve_model_release(model);
+}

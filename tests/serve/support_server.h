@@ -1,0 +1,57 @@
+// tests/serve/support_server.h: a server with a made-up vocabulary and an encoder whose results
+// tell which tokens it got.
+//
+// Results are {3, 4, tokens} for a sentence and {id, position, 0} for a token. The vocabulary is
+// [PAD] [UNK] [CLS] [SEP] a b ##c. Failures fail the test.
+#ifndef QUERN_TESTS_SERVE_SUPPORT_SERVER_H_
+#define QUERN_TESTS_SERVE_SUPPORT_SERVER_H_
+
+#include <stdatomic.h>
+
+#include "serve/server.h"
+#include "tests/support/tempdir.h"
+
+// Of the encoder: tests change it while it runs.
+typedef struct server_fake {
+  atomic_bool is_blocked;
+  atomic_bool fails;
+  atomic_int batches;  // that it began
+} server_fake_t;
+
+extern server_fake_t server_fake;
+extern char server_folder[QN_TEST_PATH_SIZE];  // of the tokenizer
+
+void server_make_folder(void);
+void server_remove_folder(void);
+// Writes a file into the folder.
+void server_write_file(const char* name, const char* text);
+
+typedef struct server_fixture {
+  serve_options_t options;
+  serve_repository_t* repository;
+  serve_server_t* server;
+  uint16_t port;
+  uint16_t admin_port;  // 0: none
+} server_fixture_t;
+
+// Loads a model of the fake encoder; a folder "broken" is an error.
+qn_status_t server_load_fake(void* self, const char* from, const char* name,
+                             serve_model_t** out_model);
+// Starts a server with one model, "mini", of the folder. `arguments` are those of quern-serve.
+void server_start_with(server_fixture_t* fixture, int count, char** arguments);
+// The same on any free port, with at most 3 texts in a request.
+void server_start(server_fixture_t* fixture);
+void server_stop(server_fixture_t* fixture);
+
+// Asks for a path and returns the body of the answer, which must have the status. Valid until the
+// next call.
+const char* server_ask(const server_fixture_t* fixture, int status, const char* method,
+                       const char* path, const char* body);
+const char* server_post(const server_fixture_t* fixture, int status, const char* path,
+                        const char* body);
+
+// Waits until the encoder has begun another batch than the `before` ones; until so many wait.
+void server_wait_for_batch(int before);
+void server_wait_for_queue(const server_fixture_t* fixture, size_t requests);
+
+#endif  // QUERN_TESTS_SERVE_SUPPORT_SERVER_H_
