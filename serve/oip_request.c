@@ -270,9 +270,9 @@ static bool read_length(serve_visit_t* visit, size_t* out_size, bool* out_is_raw
   *out_size = body_size;
   *out_is_raw = false;
   if (!text) return true;
-  int64_t value = -1;
+  int64_t value = 0;
   const size_t length = strlen(text);
-  if (length == 0 || serve_i64_read(text, length, &value) != length || value < 0) {
+  if (text[0] == '-' || length == 0 || serve_i64_read(text, length, &value) != length) {
     return serve_error_set(&visit->error, SERVE_BAD_REQUEST, "%s: '%.40s' is not a number of bytes",
                            header, text);
   }

@@ -35,14 +35,18 @@ int client_connect(uint16_t port) {
   return client;
 }
 
-void client_send(int client, const char* text) {
-  size_t size = strlen(text);
+void client_send_bytes(int client, const void* data, size_t size) {
+  const char* at = data;
   while (size > 0) {
-    const ssize_t count = send(client, text, size, MSG_NOSIGNAL);
+    const ssize_t count = send(client, at, size, MSG_NOSIGNAL);
     assert_true(count > 0);
-    text += count;
+    at += count;
     size -= (size_t)count;
   }
+}
+
+void client_send(int client, const char* text) {
+  client_send_bytes(client, text, strlen(text));
 }
 
 int client_receive(int client, char* out_text, size_t capacity) {
@@ -50,8 +54,8 @@ int client_receive(int client, char* out_text, size_t capacity) {
   for (;;) {
     out_text[size] = '\0';
     const char* body = strstr(out_text, "\r\n\r\n");
-    const char* length = strstr(out_text, "Content-Length: ");
-    if (body && length && size >= (size_t)(body + 4 - out_text) + strtoul(length + 16, NULL, 10)) {
+    const char* length = strstr(out_text, "\nContent-Length: ");
+    if (body && length && size >= (size_t)(body + 4 - out_text) + strtoul(length + 17, NULL, 10)) {
       return atoi(out_text + 9);
     }
     assert_true(size + 1 < capacity);
@@ -70,15 +74,40 @@ void client_expect(int client, int status, const char* part) {
   if (!strstr(text, part)) fail_msg("no '%s' in: %s", part, text);
 }
 
-int client_ask(uint16_t port, const char* method, const char* path, const char* body,
-               char* out_text, size_t capacity) {
+int client_exchange(uint16_t port, const client_request_t* request, char* out_text,
+                    size_t capacity) {
   const int client = client_connect(port);
-  char head[512];
-  (void)snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n",
-                 method, path, body ? strlen(body) : 0);
+  char head[1024];
+  const int length =
+      snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n",
+               request->method, request->path, request->headers, request->size);
+  assert_true(length > 0 && (size_t)length < sizeof head);
   client_send(client, head);
-  if (body) client_send(client, body);
+  client_send_bytes(client, request->body, request->size);
   const int status = client_receive(client, out_text, capacity);
   (void)close(client);
   return status;
+}
+
+int client_ask(uint16_t port, const char* method, const char* path, const char* body,
+               char* out_text, size_t capacity) {
+  const client_request_t request = {method, path, "", body, body ? strlen(body) : 0};
+  return client_exchange(port, &request, out_text, capacity);
+}
+
+const char* client_body(const char* text, size_t* out_size) {
+  const char* length = strstr(text, "\nContent-Length: ");
+  assert_non_null(length);
+  *out_size = strtoul(length + 17, NULL, 10);
+  return strstr(text, "\r\n\r\n") + 4;
+}
+
+uint16_t client_free_port(void) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof name;
+  assert_int_equal(bind(listener, (struct sockaddr*)&name, size), 0);
+  assert_int_equal(getsockname(listener, (struct sockaddr*)&name, &size), 0);
+  (void)close(listener);
+  return ntohs(name.sin_port);
 }

@@ -84,21 +84,44 @@ qn_status_t server_load_fake(void* self, const char* from, const char* name,
 
 // ------------------------------------------------------------------------------------ the server
 
-void server_start_with(server_fixture_t* fixture, int count, char** arguments) {
+static qn_status_t try_start(server_fixture_t* fixture, int count, char** arguments) {
+  *fixture = (server_fixture_t){.port = 0};
   atomic_store(&server_fake.is_blocked, false);
   atomic_store(&server_fake.fails, false);
   must(serve_options_read(count, arguments, &fixture->options));
   must(serve_repository_create(server_load_fake, &server_fake, &fixture->repository));
   must(serve_repository_add(fixture->repository, "mini", server_folder));
   must(serve_repository_load(fixture->repository, "mini"));
-  must(serve_server_start(&fixture->options, fixture->repository, &fixture->server));
+  qn_status_t status = serve_server_start(&fixture->options, fixture->repository, &fixture->server);
+  if (!qn_ok(status)) return status;
   fixture->port = serve_http_port(fixture->server->http);
   fixture->admin_port = fixture->server->admin ? serve_http_port(fixture->server->admin) : 0;
+  return QN_OK;
+}
+
+void server_start_with(server_fixture_t* fixture, int count, char** arguments) {
+  must(try_start(fixture, count, arguments));
 }
 
 void server_start(server_fixture_t* fixture) {
   char* arguments[] = {"--port=0", "--max-texts=3"};
   server_start_with(fixture, 2, arguments);
+}
+
+// The option takes no "any free port", so another program may take the port that was found free.
+void server_start_with_admin(server_fixture_t* fixture) {
+  enum { ATTEMPTS = 20 };
+  char admin[32];
+  char* arguments[] = {"--port=0", "--max-texts=3", admin};
+  for (int i = 0; i < ATTEMPTS; ++i) {
+    (void)snprintf(admin, sizeof admin, "--admin-port=%u", (unsigned)client_free_port());
+    qn_status_t status = try_start(fixture, 3, arguments);
+    if (qn_ok(status)) return;
+    assert_int_equal(qn_status_consume(status), QN_STATUS_UNAVAILABLE);
+    serve_repository_destroy(fixture->repository);
+    serve_options_free(&fixture->options);
+  }
+  fail_msg("no free port");
 }
 
 void server_stop(server_fixture_t* fixture) {

@@ -41,6 +41,8 @@ qn_status_t server_load_fake(void* self, const char* from, const char* name,
 void server_start_with(server_fixture_t* fixture, int count, char** arguments);
 // The same on any free port, with at most 3 texts in a request.
 void server_start(server_fixture_t* fixture);
+// The same with an address for management.
+void server_start_with_admin(server_fixture_t* fixture);
 void server_stop(server_fixture_t* fixture);
 
 // Asks for a path and returns the body of the answer, which must have the status. Valid until the
