@@ -414,8 +414,10 @@ static qn_status_t start_daemon(serve_http_t* http) {
   struct MHD_OptionItem items[16];
   size_t count = 0;
   items[count++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, http->listener, NULL};
-  items[count++] =
-      (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)options->thread_count, NULL};
+  if (options->thread_count > 1) {  // the library warns of a pool of one
+    items[count++] =
+        (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)options->thread_count, NULL};
+  }
   items[count++] = (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT,
                                            (intptr_t)options->max_connections, NULL};
   items[count++] = (struct MHD_OptionItem){MHD_OPTION_PER_IP_CONNECTION_LIMIT,

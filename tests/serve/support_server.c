@@ -1,4 +1,4 @@
-// tests/serve/support_server.c: the encoder, the fixture and waiting for it.
+// tests/serve/support_server.c: the fixture and waiting for it.
 #include "tests/serve/support_server.h"
 
 #include <setjmp.h>
@@ -15,9 +15,11 @@
 #include "tests/serve/support_client.h"
 #include "tests/support/must.h"
 
-enum { WIDTH = 3, MAX_TOKENS = 8 };
-
-server_fake_t server_fake;
+fake_t server_fake = {
+    .width = 3,
+    .max_tokens = 8,
+    .limits = {.batch_tokens = 32, .batch_sequences = 4, .queue_tokens = 24},
+};
 char server_folder[QN_TEST_PATH_SIZE];
 
 void server_write_file(const char* name, const char* text) {
@@ -35,51 +37,10 @@ void server_remove_folder(void) {
   qn_test_tempdir_remove(server_folder);
 }
 
-// ------------------------------------------------------------------------------------ the encoder
-
-static qn_status_t run_fake(void* self, serve_batch_t* batch) {
-  server_fake_t* me = self;
-  (void)atomic_fetch_add(&me->batches, 1);
-  while (atomic_load(&me->is_blocked)) {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  }
-  if (atomic_load(&me->fails)) return qn_status_make(QN_STATUS_DEVICE_ERROR, "the device is lost");
-  for (size_t i = 0; i < batch->sequence_count; ++i) {
-    float* row = batch->pooled + i * WIDTH;
-    row[0] = 3;
-    row[1] = 4;
-    row[2] = (float)(batch->offsets[i + 1] - batch->offsets[i]);
-  }
-  for (size_t i = 0; i < batch->token_count; ++i) {
-    float* row = batch->tokens + i * WIDTH;
-    row[0] = (float)batch->ids[i];
-    row[1] = (float)batch->positions[i];
-    row[2] = 0;
-  }
-  return QN_OK;
-}
-
-static void destroy_fake(void* self) {
-  (void)self;
-}
-
-qn_status_t server_load_fake(void* self, const char* from, const char* name,
-                             serve_model_t** out_model) {
+static qn_status_t load(void* self, const char* from, const char* name, serve_model_t** out_model) {
+  if (strcmp(from, "broken") != 0) return fake_load(self, from, name, out_model);
   *out_model = NULL;
-  if (strcmp(from, "broken") == 0) return qn_status_make(QN_STATUS_NOT_FOUND, "no such folder");
-  serve_tokenizer_t* tokenizer = NULL;
-  qn_status_t status = serve_tokenizer_open(from, NULL, &tokenizer);
-  if (!qn_ok(status)) return status;
-  const serve_encoder_t encoder = {.self = self,
-                                   .width = WIDTH,
-                                   .max_tokens = MAX_TOKENS,
-                                   .kind = "fake",
-                                   .device = "cpu",
-                                   .run = run_fake,
-                                   .destroy = destroy_fake};
-  const serve_model_limits_t limits = {
-      .batch_tokens = 32, .batch_sequences = 4, .queue_tokens = 24};
-  return serve_model_create(name, tokenizer, &encoder, &limits, out_model);
+  return qn_status_make(QN_STATUS_NOT_FOUND, "no such folder");
 }
 
 // ------------------------------------------------------------------------------------ the server
@@ -89,7 +50,7 @@ static qn_status_t try_start(server_fixture_t* fixture, int count, char** argume
   atomic_store(&server_fake.is_blocked, false);
   atomic_store(&server_fake.fails, false);
   must(serve_options_read(count, arguments, &fixture->options));
-  must(serve_repository_create(server_load_fake, &server_fake, &fixture->repository));
+  must(serve_repository_create(load, &server_fake, &fixture->repository));
   must(serve_repository_add(fixture->repository, "mini", server_folder));
   must(serve_repository_load(fixture->repository, "mini"));
   qn_status_t status = serve_server_start(&fixture->options, fixture->repository, &fixture->server);

@@ -1,24 +1,16 @@
-// tests/serve/support_server.h: a server with a made-up vocabulary and an encoder whose results
-// tell which tokens it got.
+// tests/serve/support_server.h: a server of the fake encoder, with results of 3 numbers, texts of
+// at most 8 tokens, and a queue of 24.
 //
-// Results are {3, 4, tokens} for a sentence and {id, position, 0} for a token. The vocabulary is
-// [PAD] [UNK] [CLS] [SEP] a b ##c. Failures fail the test.
+// The vocabulary is [PAD] [UNK] [CLS] [SEP] a b ##c. A folder "broken" is an error of the load.
+// Failures fail the test.
 #ifndef QUERN_TESTS_SERVE_SUPPORT_SERVER_H_
 #define QUERN_TESTS_SERVE_SUPPORT_SERVER_H_
 
-#include <stdatomic.h>
-
 #include "serve/server.h"
+#include "tests/serve/support_fake.h"
 #include "tests/support/tempdir.h"
 
-// Of the encoder: tests change it while it runs.
-typedef struct server_fake {
-  atomic_bool is_blocked;
-  atomic_bool fails;
-  atomic_int batches;  // that it began
-} server_fake_t;
-
-extern server_fake_t server_fake;
+extern fake_t server_fake;
 extern char server_folder[QN_TEST_PATH_SIZE];  // of the tokenizer
 
 void server_make_folder(void);
@@ -34,9 +26,6 @@ typedef struct server_fixture {
   uint16_t admin_port;  // 0: none
 } server_fixture_t;
 
-// Loads a model of the fake encoder; a folder "broken" is an error.
-qn_status_t server_load_fake(void* self, const char* from, const char* name,
-                             serve_model_t** out_model);
 // Starts a server with one model, "mini", of the folder. `arguments` are those of quern-serve.
 void server_start_with(server_fixture_t* fixture, int count, char** arguments);
 // The same on any free port, with at most 3 texts in a request.
