@@ -22,8 +22,8 @@ void serve_buffer_free(serve_buffer_t* buffer);
 // Empties the buffer and keeps its memory.
 void serve_buffer_clear(serve_buffer_t* buffer);
 
-// Makes room for `size` bytes and returns the place, which becomes part of the buffer. Returns NULL
-// without memory. The place is valid until the next append.
+// Makes room for `size` bytes, at least one, and returns the place, which becomes part of the
+// buffer. Returns NULL without memory. The place is valid until the next append.
 void* serve_buffer_extend(serve_buffer_t* buffer, size_t size);
 // Gives the last `size` bytes back.
 void serve_buffer_shrink(serve_buffer_t* buffer, size_t size);

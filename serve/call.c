@@ -59,7 +59,8 @@ const char* serve_call_text(const serve_call_t* call, size_t index, size_t* out_
 const int32_t* serve_call_ids(const serve_call_t* call, size_t index, size_t* out_count) {
   const size_t begin = index > 0 ? ends_of(call)[index - 1] : 0;
   *out_count = ends_of(call)[index] - begin;
-  return (const int32_t*)(const void*)call->ids.data + begin;
+  // An empty buffer has no memory.
+  return *out_count > 0 ? (const int32_t*)(const void*)call->ids.data + begin : NULL;
 }
 
 // ------------------------------------------------------------------------------------ tokens

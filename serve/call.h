@@ -50,7 +50,7 @@ size_t serve_call_count(const serve_call_t* call);
 // Returns an input's text. Not terminated.
 const char* serve_call_text(const serve_call_t* call, size_t index, size_t* out_size);
 
-// Returns the ids of an input that was given as ids.
+// Returns the ids of an input that was given as ids; NULL if there are none.
 const int32_t* serve_call_ids(const serve_call_t* call, size_t index, size_t* out_count);
 
 // Tokenises, checks the inputs, and queues the request; `done` is called once if this returns true.

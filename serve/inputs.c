@@ -14,6 +14,7 @@ static bool read_ids(inputs_reader_t* self) {
   if (!serve_json_array(self->json)) return false;
   while (serve_json_element(self->json)) {
     const size_t count = serve_json_i64s(self->json, block, BLOCK);
+    if (count == 0) return false;
     int32_t* place = serve_buffer_extend(&self->call->ids, count * sizeof *place);
     for (size_t i = 0; i < count && place; ++i) {
       if (block[i] < 0 || block[i] > INT32_MAX) {

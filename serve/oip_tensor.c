@@ -171,7 +171,7 @@ static bool take_ids(serve_oip_infer_t* infer) {
       return serve_error_set(&visit->error, SERVE_UNPROCESSABLE,
                              "input 'attention_mask', row %zu: expected ones, then zeros", row);
     }
-    int32_t* place = serve_buffer_extend(&call->ids, length * sizeof *place);
+    int32_t* place = length > 0 ? serve_buffer_extend(&call->ids, length * sizeof *place) : NULL;
     for (size_t i = 0; i < length && place; ++i) {
       const int64_t id = ids[row * width + i];
       if (id < 0 || id > INT32_MAX) {
