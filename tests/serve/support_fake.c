@@ -4,12 +4,14 @@
 #include <string.h>
 #include <time.h>
 
+static void wait_while(const atomic_bool* flag) {
+  while (atomic_load(flag)) (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 static qn_status_t run_fake(void* self, serve_batch_t* batch) {
   fake_t* me = self;
   (void)atomic_fetch_add(&me->batches, 1);
-  while (atomic_load(&me->is_blocked)) {
-    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  }
+  wait_while(&me->is_blocked);
   if (atomic_load(&me->fails)) return qn_status_make(QN_STATUS_DEVICE_ERROR, "the device is lost");
   memset(batch->pooled, 0, batch->sequence_count * me->width * sizeof(float));
   for (size_t i = 0; i < batch->sequence_count; ++i) {
@@ -35,6 +37,7 @@ static void destroy_fake(void* self) {
 qn_status_t fake_load(void* self, const char* folder, const char* name, serve_model_t** out_model) {
   fake_t* me = self;
   *out_model = NULL;
+  wait_while(&me->holds_load);
   serve_tokenizer_t* tokenizer = NULL;
   qn_status_t status = serve_tokenizer_open(folder, NULL, &tokenizer);
   if (!qn_ok(status)) return status;

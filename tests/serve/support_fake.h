@@ -14,6 +14,7 @@ typedef struct fake {
   serve_model_limits_t limits;
   // Tests change and read these while it runs.
   atomic_bool is_blocked;
+  atomic_bool holds_load;  // a load waits until it is false
   atomic_bool fails;
   atomic_int batches;  // that it began
 } fake_t;

@@ -735,6 +735,38 @@ static void test_repository(void** state) {
   server_stop(&f);
 }
 
+static void* load_later(void* self) {
+  asker_t* me = self;
+  me->status = client_ask(me->fixture->admin_port, "POST", "/v2/repository/models/mini/load", NULL,
+                          me->text, sizeof me->text);
+  return NULL;
+}
+
+// While a load takes its time, the old model serves, and the address for management answers.
+static void test_long_load(void** state) {
+  (void)state;
+  server_fixture_t f;
+  server_start_with_admin(&f);
+  atomic_store(&server_fake.holds_load, true);
+  asker_t asker = {.fixture = &f};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, load_later, &asker), 0);
+  while (!strstr(ask_admin(&f, 200, "/v2/repository/index", NULL), "\"LOADING\"")) continue;
+  (void)server_post(&f, 200, INFER, long_request);
+  char text[4096];
+  assert_int_equal(
+      client_ask(f.admin_port, "POST", "/v2/repository/models/mini/load", NULL, text, sizeof text),
+      503);
+  expect(text, "Retry-After: 1");
+  expect(text, "model 'mini' is being loaded");
+  (void)ask_admin(&f, 503, "/v2/repository/models/mini/unload", NULL);
+  atomic_store(&server_fake.holds_load, false);
+  (void)pthread_join(thread, NULL);
+  assert_int_equal(asker.status, 200);
+  (void)server_post(&f, 200, INFER, long_request);
+  server_stop(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_metadata),     cmocka_unit_test(test_health),
@@ -744,6 +776,7 @@ int main(void) {
       cmocka_unit_test(test_chunks),       cmocka_unit_test(test_large_body),
       cmocka_unit_test(test_busy),         cmocka_unit_test(test_keys),
       cmocka_unit_test(test_statistics),   cmocka_unit_test(test_repository),
+      cmocka_unit_test(test_long_load),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
