@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Returns a port that no program listens at now.
-uint16_t client_free_port(void);
 // Connects to a port of this machine. Owned: close.
 int client_connect(uint16_t port);
 // The same; returns -1 if nothing listens there.
@@ -35,5 +33,8 @@ int client_exchange(uint16_t port, const client_request_t* request, char* out_te
                     size_t capacity);
 // Returns the body of an answer, and its size by Content-Length.
 const char* client_body(const char* text, size_t* out_size);
+
+// Returns a port that no program listens at now.
+uint16_t client_free_port(void);
 
 #endif  // QUERN_TESTS_SERVE_SUPPORT_CLIENT_H_
