@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/fs.h"
@@ -117,6 +118,21 @@ static int64_t read_clock(clockid_t clock) {
   struct timespec now = {0, 0};
   (void)QN_NEVER(clock_gettime(clock, &now) != 0);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void qn__thread_lower_priority(void) {
+#if defined(__linux__)
+  const struct sched_param none = {0};
+  if (sched_setscheduler(0, SCHED_IDLE, &none) == 0) return;
+#endif
+  // On Linux 0 means the calling thread.
+  (void)setpriority(PRIO_PROCESS, 0, 19);
+}
+
+int64_t qn__thread_cpu_ns(void) {
+  struct timespec time;
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return 0;
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 int64_t qn__now_ns(void) {

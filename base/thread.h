@@ -36,6 +36,12 @@ void qn__sem_wait(qn__sem_t* sem);
 qn_status_t qn__thread_start(pthread_t* out_thread, const char* name, size_t stack_bytes,
                              void* (*run)(void*), void* arg);
 
+// Gives the calling thread the lowest priority for good, and the threads that it starts:
+// SCHED_IDLE, or the highest nice value where the system refuses that.
+void qn__thread_lower_priority(void);
+// Returns the processor time of the calling thread in nanoseconds.
+int64_t qn__thread_cpu_ns(void);
+
 // Returns CLOCK_MONOTONIC in nanoseconds.
 int64_t qn__now_ns(void);
 // Returns CLOCK_REALTIME in nanoseconds.

@@ -2,7 +2,9 @@
 //
 // It calls the same kernel with three tensors of four elements and a scalar through the pointer of
 // its entry, with words made before (the floor), and through qn_function_call with every check. It
-// also counts the allocations of a million calls.
+// also counts the allocations of a million calls. The same is measured for an adaptive function
+// without variants, and for calls of the last of its four variants; there every function runs the
+// same generic kernel, so that only the choice differs.
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,9 @@
 
 #include "bench/harness.h"
 #include "devices/cpu/cpu.h"
+#include "jit/call/dispatch.h"
 #include "jit/call/executable.h"
+#include "quern/adaptive.h"
 #include "quern/backend.h"
 #include "quern/quern.h"
 
@@ -64,6 +68,21 @@ static void call_packed(void* self, int64_t iterations) {
   }
 }
 
+// Makes an adaptive function, with `count` cases of which the last one takes `n`. Each case is the
+// generic function itself.
+static qn_function_t* make_adaptive(qn_function_t* generic, uint32_t count, uint64_t n) {
+  const uint32_t word = 4;  // the symbol, behind the four parameters
+  qn__dispatch_t* dispatch;
+  qn_function_t* function;
+  bench_must(qn__dispatch_create(generic, &word, 1, &dispatch));
+  for (uint32_t i = 0; i < count; i++) {
+    const uint64_t value = i + 1 < count ? 1000 + i : n;
+    bench_must(qn__dispatch_set(dispatch, i, &value, generic, false));
+  }
+  bench_must(qn__function_create_adaptive(dispatch, &function));
+  return function;
+}
+
 int main(int argc, char** argv) {
   bench_report_t report = bench_begin(
       "packed call against a call through a pointer",
@@ -97,17 +116,32 @@ int main(int argc, char** argv) {
   subject.words[4] = 4;
   subject.entry = atomic_load(&subject.function->variant)->entry;
 
-  void (*bodies[])(void*, int64_t) = {call_pointer_shared_table, call_pointer, call_packed};
-  void* selves[] = {&subject, &subject, &subject};
-  double ns[3];
-  bench_compare_ns(3, bodies, selves, 0, 301, ns);
-  allocation_count = 0;
-  call_packed(&subject, 1000000);
+  subject_t generic = subject, special = subject;
+  generic.function = make_adaptive(subject.function, 0, 0);
+  special.function = make_adaptive(subject.function, 4, 4);
+
+  void (*bodies[])(void*, int64_t) = {call_pointer_shared_table, call_pointer, call_packed,
+                                      call_packed, call_packed};
+  void* selves[] = {&subject, &subject, &subject, &generic, &special};
+  double ns[5];
+  bench_compare_ns(5, bodies, selves, 0, 301, ns);
   bench_row(&report, "call through a pointer", ns[0], "ns", 0, 0);
   bench_row(&report, "call through a pointer, own table per call", ns[1], "ns", ns[0], 0);
   bench_row(&report, "packed call, every check", ns[2], "ns", ns[0], 0);
   bench_row(&report, "packed call over the pointer", ns[2] - ns[0], "ns", 0, 12);
+  bench_row(&report, "adaptive function over a plain one, no variant", ns[3] - ns[2], "ns", 0, 0);
+  bench_row(&report, "adaptive function over a plain one, fourth variant", ns[4] - ns[2], "ns", 0,
+            0);
+  allocation_count = 0;
+  call_packed(&subject, 1000000);
   bench_row(&report, "allocations in a million packed calls", (double)allocation_count, "", 0, 0);
+  allocation_count = 0;
+  call_packed(&generic, 1000000);
+  call_packed(&special, 1000000);
+  bench_row(&report, "allocations in two million calls of adaptive functions",
+            (double)allocation_count, "", 0, 0);
+  qn_function_release(generic.function);
+  qn_function_release(special.function);
   qn_function_release(subject.function);
   qn_target_release(target);
   qn_module_release(module);

@@ -26,57 +26,8 @@
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "devices/cpu/cpu.h"
-#include "jit/call/executable.h"
-#include "jit/call/plan.h"
-
-// The words of a call, and QN__MAX_WORDS after each word of a tensor its end: one pointer serves
-// both.
-typedef struct words {
-  uint64_t words[2 * QN__MAX_WORDS];
-} words_t;
-
-#define LIKELY(x) __builtin_expect((x), 1)
-#define UNLIKELY(x) __builtin_expect((x), 0)
-
-// Binds a symbol or compares; expressions come later.
-static inline bool bind_dim(const qn__plan_dim_t* dim, int64_t value, uint64_t* symbols) {
-  // The order, and the hint, keep the usual way through a call free of jumps.
-  if (LIKELY(dim->kind == QN__DIM_SYMBOL)) return symbols[dim->symbol] == (uint64_t)value;
-  if (dim->kind == QN__DIM_BIND) {
-    symbols[dim->symbol] = (uint64_t)value;
-    return true;
-  }
-  return dim->kind == QN__DIM_EXPR || dim->value == value;
-}
-
-// Returns 0 when the tensor has the parameter's rank and dtype and is on the plan's device.
-static inline uint64_t type_difference(const qn__plan_arg_t* arg, uint64_t plan_device,
-                                       const qn_tensor_t* tensor) {
-  uint64_t device, ndim_and_dtype;
-  memcpy(&device, &tensor->device, sizeof device);
-  memcpy(&ndim_and_dtype, &tensor->ndim, sizeof ndim_and_dtype);
-  return (device ^ plan_device) | (ndim_and_dtype ^ arg->ndim_and_dtype);
-}
-
-// Binds the extents of a tensor; gives their product.
-static inline bool bind_shape(const qn__plan_arg_t* arg, const int64_t* shape, uint64_t* symbols,
-                              int64_t* out_count) {
-  int64_t count = 1, signs = 0;
-  const uint32_t rank = arg->rank;
-  assert(rank <= QN__MAX_RANK);
-  if (UNLIKELY(!shape && rank != 0)) return false;
-  const qn__plan_dim_t* dim = arg->shape;
-  for (uint32_t d = 0; d < rank; d++) {
-    const int64_t extent = shape[d];
-    signs |= extent;
-    if (UNLIKELY(!bind_dim(&dim[d], extent, symbols)) ||
-        UNLIKELY(__builtin_mul_overflow(count, extent, &count))) {
-      return false;
-    }
-  }
-  *out_count = count;
-  return signs >= 0;
-}
+#include "jit/call/bind.h"
+#include "jit/call/dispatch.h"
 
 // Checks declared strides. A tensor without strides is row-major. Gives the elements from the first
 // to one past the last.
@@ -95,7 +46,7 @@ static bool bind_strides(const qn__plan_arg_t* arg, const qn_tensor_t* tensor, u
     int64_t stride = tensor->strides ? tensor->strides[d] : compact_strides[d];
     // Elements that are one and the same may be read, not written.
     bool is_repeated = stride == 0 && tensor->shape[d] > 1 && arg->is_written;
-    if (stride < 0 || is_repeated || !bind_dim(&arg->strides[d], stride, symbols)) return false;
+    if (stride < 0 || is_repeated || !qn__bind_dim(&arg->strides[d], stride, symbols)) return false;
     int64_t reach;
     is_empty |= tensor->shape[d] == 0;
     if (tensor->shape[d] == 0) continue;
@@ -118,13 +69,13 @@ static bool is_row_major(const qn_tensor_t* tensor, uint32_t rank, int64_t count
 }
 
 // Binds any tensor. Writes the address of the first element, and the one after the last where its
-// end belongs (words_t). Only an empty tensor may be null or not aligned. The span is counted in
-// elements from the first to one past the last.
+// end belongs (qn__words_t). Only an empty tensor may be null or not aligned. The span is counted
+// in elements from the first to one past the last.
 static bool bind_tensor(const qn__plan_arg_t* arg, uint64_t plan_device, const qn_tensor_t* tensor,
                         uint64_t* symbols, uint64_t* out_word) {
   int64_t count;
-  if (type_difference(arg, plan_device, tensor) != 0 ||
-      !bind_shape(arg, tensor->shape, symbols, &count)) {
+  if (qn__type_difference(arg, plan_device, tensor) != 0 ||
+      !qn__bind_shape(arg, tensor->shape, symbols, &count)) {
     return false;
   }
   int64_t span = count;
@@ -142,19 +93,6 @@ static bool bind_tensor(const qn__plan_arg_t* arg, uint64_t plan_device, const q
   return span == 0 || !is_bad;
 }
 
-static inline bool bind_int(const qn__plan_arg_t* arg, int64_t value, uint64_t* out_word) {
-  *out_word = (uint64_t)value & arg->bit_mask;
-  return value >= arg->min_value && value <= arg->max_value;
-}
-
-static inline bool bind_f32(double value, uint64_t* out_word) {
-  float rounded = (float)value;
-  uint32_t bits;
-  memcpy(&bits, &rounded, sizeof bits);
-  *out_word = bits;
-  return LIKELY((bits & 0x7fffffffu) != 0x7f800000u);
-}
-
 // Binds any scalar. Integers that become floats are rounded once: the nearest f64 of one might be a
 // tie between two f32.
 static bool bind_scalar(const qn__plan_arg_t* arg, const qn_value_t* value, uint64_t* out_word) {
@@ -166,7 +104,7 @@ static bool bind_scalar(const qn__plan_arg_t* arg, const qn_value_t* value, uint
       *out_word = (uint64_t)number;
       return arg->dtype == QN_DTYPE_U64 && !arg->is_fixed;
     }
-    return (is_integer || value->type == QN_VALUE_BOOL) && bind_int(arg, number, out_word);
+    return (is_integer || value->type == QN_VALUE_BOOL) && qn__bind_int(arg, number, out_word);
   }
   if (!is_integer && value->type != QN_VALUE_FLOAT) return false;
   qn_dtype_t from = is_unsigned ? QN_DTYPE_U64 : QN_DTYPE_I64;
@@ -203,28 +141,9 @@ static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const
   return true;
 }
 
-static inline uint64_t word_at(const char* words, uint32_t offset_bytes) {
-  uint64_t word;
-  memcpy(&word, words + offset_bytes, sizeof word);
-  return word;
-}
-
-// Whether a written tensor shares bytes with another one.
-static inline bool has_overlap(const qn__plan_t* plan, const uint64_t* words) {
-  const char* begins = (const char*)words;
-  const char* ends = (const char*)(words + QN__MAX_WORDS);
-  for (const qn__plan_pair_t* pair = plan->pairs; pair != plan->pairs_end; pair++) {
-    const uint64_t a = word_at(begins, pair->first), b_end = word_at(ends, pair->second);
-    if (a >= b_end) continue;
-    const uint64_t b = word_at(begins, pair->second), a_end = word_at(ends, pair->first);
-    // An empty tensor's range holds nothing, wherever it begins.
-    if (UNLIKELY(b < a_end) && a != a_end && b != b_end) return true;
-  }
-  return false;
-}
-
 // Binds any call.
-static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t count, words_t* out) {
+static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t count,
+                     qn__words_t* out) {
   if (count != plan->arg_count || (!args && count != 0)) return false;
   assert(count + plan->symbol_count <= QN__MAX_WORDS);
   uint64_t *words = out->words, *symbols = words + count;
@@ -237,84 +156,25 @@ static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t coun
       return false;
     }
   }
-  if (has_overlap(plan, words)) return false;
+  if (qn__has_overlap(plan, words)) return false;
   return plan->deferred_count == 0 || check_deferred(plan, args, words);
-}
-
-// Binds a tensor that is not null, has no strides (neither declared nor given) and no byte offset,
-// and lies, aligned, below 2^62, where nothing wraps: a tensor has fewer than 2^63 bytes.
-static inline bool bind_plain_tensor(const qn__plan_arg_t* arg, uint64_t plan_device,
-                                     const qn_tensor_t* tensor, uint64_t* restrict symbols,
-                                     uint64_t* restrict out_word) {
-  const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
-  if (UNLIKELY(((data & arg->unusual_mask) | (uint64_t)(uintptr_t)tensor->strides |
-                tensor->byte_offset | type_difference(arg, plan_device, tensor)) != 0) ||
-      UNLIKELY(data == 0)) {
-    return false;
-  }
-  int64_t count;
-  const int64_t* shape = tensor->shape;
-  if (LIKELY(arg->form == QN__FORM_VECTOR)) {
-    if (UNLIKELY(!shape)) return false;
-    count = shape[0];
-    if (UNLIKELY(symbols[arg->symbol] != (uint64_t)count)) return false;
-  } else if (arg->form == QN__FORM_BIND) {
-    if (UNLIKELY(!shape)) return false;
-    count = shape[0];
-    symbols[arg->symbol] = (uint64_t)count;
-    // As unsigned: a negative count is above every limit.
-    if (UNLIKELY((uint64_t)count > (uint64_t)arg->max_plain)) return false;
-  } else {
-    if (UNLIKELY(!bind_shape(arg, shape, symbols, &count))) return false;
-    if (UNLIKELY(count > arg->max_plain)) return false;
-  }
-  out_word[0] = data;
-  out_word[QN__MAX_WORDS] = data + (uint64_t)count * arg->item_bytes;
-  return true;
-}
-
-static inline bool bind_plain_value(const qn__plan_arg_t* arg, uint64_t plan_device,
-                                    const qn_value_t* value, uint64_t* restrict symbols,
-                                    uint64_t* restrict out_word) {
-  if (UNLIKELY(value->type != arg->tag)) return false;
-  if (LIKELY(qn__plan_is_tensor(arg))) {
-    const qn_tensor_t* tensor = value->tensor;
-    return LIKELY(tensor != NULL) &&
-           LIKELY(bind_plain_tensor(arg, plan_device, tensor, symbols, out_word));
-  }
-  if (LIKELY(arg->form == QN__FORM_F32)) return LIKELY(bind_f32(value->float_value, out_word));
-  if (LIKELY(arg->form == QN__FORM_INT)) return LIKELY(bind_int(arg, value->int_value, out_word));
-  memcpy(out_word, &value->float_value, sizeof *out_word);
-  return arg->form == QN__FORM_F64;
-}
-
-// Binds a plain call of a plan with arguments and without expressions; false: bind_all decides.
-static inline __attribute__((always_inline)) bool bind_plain(const qn__plan_t* plan,
-                                                             const qn_value_t* args, size_t count,
-                                                             uint64_t* restrict words) {
-  const uint32_t arg_count = plan->arg_count;
-  if (UNLIKELY(count != arg_count) || UNLIKELY(!args)) return false;
-  const uint64_t device = plan->device_word;
-  uint64_t* symbols = words + arg_count;
-  const qn__plan_arg_t* arg = plan->args;
-  uint64_t* word = words;
-  do {
-    if (UNLIKELY(!bind_plain_value(arg, device, args, symbols, word))) return false;
-    word++, arg++, args++;
-  } while (word != symbols);
-  return !has_overlap(plan, words);
 }
 
 #ifndef NDEBUG
 // Whether bind_all accepts a plain call, too, and with the same words.
 static bool is_bound_alike(const qn__plan_t* plan, const qn_value_t* args, size_t count,
-                           const words_t* plain) {
-  words_t all;
+                           const qn__words_t* plain) {
+  qn__words_t all;
   const size_t word_count = plan->arg_count + plan->symbol_count;
   return bind_all(plan, args, count, &all) &&
          memcmp(all.words, plain->words, word_count * sizeof(uint64_t)) == 0;
 }
 #endif
+
+bool qn__bind_any(const qn__plan_t* plan, const qn_value_t* args, size_t count,
+                  qn__words_t* out_words) {
+  return bind_all(plan, args, count, out_words);
+}
 
 // ---------------------------------------------------------------------------------- the call
 
@@ -340,34 +200,35 @@ static __attribute__((noinline, cold)) qn_status_t refusal(qn__variant_t* varian
 static inline qn_status_t run(qn__variant_t* variant, const uint64_t* words) {
   qn__cpu_call_t state;
   qn__cpu_call_init(&state);
-  if (LIKELY(variant->entry(&state.env, words) == 0)) return QN_OK;
+  if (QN__LIKELY(variant->entry(&state.env, words) == 0)) return QN_OK;
   return qn__variant_describe(variant, &state.failure);
 }
 
 // Makes any call. A call of a variant that serves another function is checked against that function
 // first, so that it is refused in its words, whatever the variant takes.
-static __attribute__((noinline)) qn_status_t call_any(qn__variant_t* variant, qn_stream_t* stream,
-                                                      const qn_value_t* args, size_t count) {
-  words_t all;
+__attribute__((noinline)) qn_status_t qn__variant_call(qn__variant_t* variant, qn_stream_t* stream,
+                                                       const qn_value_t* args, size_t count) {
+  qn__words_t all;
   assert(!variant->guard || variant->guard->function == variant->function->ir);
-  if (variant->guard && !bind_all(variant->guard, args, count, &all)) {
-    return explain(variant->guard, args, count);
+  if (variant->guard) {
+    if (variant->dispatch) return qn__dispatch_call(variant->dispatch, stream, args, count);
+    if (!bind_all(variant->guard, args, count, &all)) return explain(variant->guard, args, count);
   }
   if (!bind_all(variant->plan, args, count, &all)) return refusal(variant, args, count);
   if (!stream && variant->entry) return run(variant, all.words);
   return qn__variant_launch(variant, stream, all.words, all.words + QN__MAX_WORDS);
 }
 
-// Makes a plain call; false: call_any decides. In both callers whole: one function more on the way
-// would be a twentieth of a call.
+// Makes a plain call; false: qn__variant_call decides. In both callers whole: one function more on
+// the way would be a twentieth of a call.
 static inline __attribute__((always_inline)) bool call_plain(qn__variant_t* variant,
                                                              const qn_stream_t* stream,
                                                              const qn_value_t* args, size_t count,
                                                              qn_status_t* out_status) {
-  words_t all;
+  qn__words_t all;
   // One test for both, which usually hold.
-  if (UNLIKELY(((uintptr_t)stream | variant->needs_more) != 0) ||
-      UNLIKELY(!bind_plain(variant->plan, args, count, all.words))) {
+  if (QN__UNLIKELY(((uintptr_t)stream | variant->needs_more) != 0) ||
+      QN__UNLIKELY(!qn__bind_plain(variant->plan, args, count, all.words))) {
     return false;
   }
   assert(is_bound_alike(variant->plan, args, count, &all));
@@ -377,27 +238,28 @@ static inline __attribute__((always_inline)) bool call_plain(qn__variant_t* vari
 }
 
 static inline qn__variant_t* begin_call(qn_function_t* function, qn_value_t* result) {
-  if (UNLIKELY(result != NULL)) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
+  if (QN__UNLIKELY(result != NULL)) *result = (qn_value_t){QN_VALUE_NONE, 0, {0}};
   return atomic_load_explicit(&function->variant, memory_order_acquire);
 }
 
 qn_status_t qn_function_call(qn_function_t* function, const qn_value_t* args, size_t count,
                              qn_value_t* result) {
   // Null arguments are refused as a wrong call of this function (explain.c).
-  if (UNLIKELY(!function)) return qn__null_argument(__func__, "function");
+  if (QN__UNLIKELY(!function)) return qn__null_argument(__func__, "function");
   qn__variant_t* variant = begin_call(function, result);
   qn_status_t status;
-  if (LIKELY(call_plain(variant, qn__active_cpu_stream, args, count, &status))) return status;
-  return call_any(variant, qn_active_stream(variant->function->device), args, count);
+  if (QN__LIKELY(call_plain(variant, qn__active_cpu_stream, args, count, &status))) return status;
+  return qn__variant_call(variant, qn_active_stream(variant->function->device), args, count);
 }
 
 qn_status_t qn_function_call_on(qn_function_t* function, qn_stream_t* stream,
                                 const qn_value_t* args, size_t count, qn_value_t* result) {
-  if (UNLIKELY(!function)) return qn__null_argument(__func__, "function");
+  if (QN__UNLIKELY(!function)) return qn__null_argument(__func__, "function");
   qn_status_t status = qn__stream_check(function->device, stream);
-  if (UNLIKELY(!qn_ok(status))) return qn_status_annotate(status, "%s", function->ir->signature);
+  if (QN__UNLIKELY(!qn_ok(status)))
+    return qn_status_annotate(status, "%s", function->ir->signature);
   qn__variant_t* variant = begin_call(function, result);
   stream = qn__stream_named(stream);
-  if (LIKELY(call_plain(variant, stream, args, count, &status))) return status;
-  return call_any(variant, stream, args, count);
+  if (QN__LIKELY(call_plain(variant, stream, args, count, &status))) return status;
+  return qn__variant_call(variant, stream, args, count);
 }

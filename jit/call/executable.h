@@ -53,10 +53,11 @@ typedef enum qn__rank {
 } qn__rank_t;
 
 // One way to run a function. Variants live as long as their cell.
+typedef struct qn__dispatch qn__dispatch_t;
 typedef struct qn__variant qn__variant_t;
 struct qn__variant {
   qn_function_t* function;      // the cell
-  qn_executable_t* executable;  // retained
+  qn_executable_t* executable;  // retained; NULL if there is a dispatch
   qn_module_t* module;          // retained: the module of the executable
   const qn__ir_func_t* ir;      // the function in that module
   uint32_t index;               // of the function in the executable
@@ -70,6 +71,10 @@ struct qn__variant {
   // Owned: the plan of the cell's own function, checked before `plan`. NULL if both are the same
   // function.
   qn__plan_t* guard;
+  // Owned: chooses among functions that are special for values (dispatch.h), instead of an
+  // executable. Such a variant has a guard, so that plain functions need no test of their own, and
+  // no plan.
+  qn__dispatch_t* dispatch;
   qn__variant_t* next;  // older variants, which calls in flight may still use
 };
 
@@ -103,6 +108,16 @@ qn_status_t qn__function_publish(qn_function_t* function, qn_executable_t* execu
 // Returns the rank of the current variant.
 qn__rank_t qn__function_rank(const qn_function_t* function);
 
+// Makes a cell for the function of `dispatch`, which it takes over, also after an error. The plan
+// of its guard is that of the generic function. Owned: qn_function_release. Errors: OUT_OF_MEMORY,
+// those of qn__plan_create.
+qn_status_t qn__function_create_adaptive(qn__dispatch_t* dispatch, qn_function_t** out_function);
+// Returns the cell's dispatch; NULL if the function is not adaptive.
+qn__dispatch_t* qn__function_dispatch(const qn_function_t* function);
+
+// Checks and makes any call of a variant (call.c).
+qn_status_t qn__variant_call(qn__variant_t* variant, qn_stream_t* stream, const qn_value_t* args,
+                             size_t count);
 // Queues the kernel on a stream, or runs it on a device's default stream. The words and, per
 // parameter, the ends (qn_launch_t) are copied.
 qn_status_t qn__variant_launch(qn__variant_t* variant, qn_stream_t* stream, const uint64_t* words,

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "devices/cpu/cpu.h"
-#include "jit/call/executable.h"
+#include "jit/call/dispatch.h"
 
 // ---------------------------------------------------------------------------------- cells
 
@@ -50,6 +50,8 @@ static qn_status_t another_module(void) {
 static void destroy_variant(qn_allocator_t allocator, qn__variant_t* variant) {
   qn__plan_destroy(variant->plan);
   qn__plan_destroy(variant->guard);
+  if (variant->dispatch) qn__dispatch_close(variant->dispatch);
+  qn__dispatch_release(variant->dispatch);
   qn_executable_release(variant->executable);
   qn_module_release(variant->module);
   qn__free(allocator, variant, sizeof *variant);
@@ -127,7 +129,24 @@ qn__rank_t qn__function_rank(const qn_function_t* function) {
 
 bool qn_function_is_fallback(const qn_function_t* function) {
   if (!function) return false;
+  const qn__dispatch_t* dispatch = qn__function_dispatch(function);
+  if (dispatch) function = qn__dispatch_generic(dispatch);
   return qn__function_rank(function) != QN__RANK_ASKED;
+}
+
+// Makes a cell without a variant.
+static qn_status_t make_cell(qn_allocator_t allocator, qn_module_t* module, const qn__ir_func_t* ir,
+                             qn_device_t device, qn_function_t** out_function) {
+  qn_function_t* function = qn__alloc_zero(allocator, 1, sizeof *function);
+  if (!function) return qn__out_of_memory("a function");
+  atomic_init(&function->reference_count, 1);
+  function->allocator = allocator;
+  qn_module_retain(module);
+  function->module = module;
+  function->ir = ir;
+  function->device = device;
+  *out_function = function;
+  return QN_OK;
 }
 
 qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_executable_t* executable,
@@ -136,15 +155,8 @@ qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_execut
   *out_function = NULL;
   const qn__ir_func_t* ir = find_function(module, name);
   if (!ir) return no_function(module, name);
-  qn_allocator_t allocator = executable->allocator;
-  qn_function_t* function = qn__alloc_zero(allocator, 1, sizeof *function);
-  if (!function) return qn__out_of_memory("a function");
-  atomic_init(&function->reference_count, 1);
-  function->allocator = allocator;
-  qn_module_retain(module);
-  function->module = module;
-  function->ir = ir;
-  function->device = executable->device;
+  qn_function_t* function = NULL;
+  QN_TRY(make_cell(executable->allocator, module, ir, executable->device, &function));
   qn_status_t status = qn__function_publish(function, executable, variant_module, rank);
   if (!qn_ok(status)) {
     qn_function_release(function);
@@ -152,6 +164,44 @@ qn_status_t qn__function_create(qn_module_t* module, const char* name, qn_execut
   }
   *out_function = function;
   return QN_OK;
+}
+
+static qn_status_t publish_dispatch(qn_function_t* function, qn__dispatch_t* dispatch) {
+  qn__variant_t* variant = qn__alloc_zero(function->allocator, 1, sizeof *variant);
+  if (!variant) return qn__out_of_memory("a function");
+  variant->function = function;
+  variant->ir = function->ir;
+  variant->rank = QN__RANK_ASKED;
+  variant->needs_more = true;
+  qn_status_t status =
+      qn__plan_create(function->ir, function->device, false, function->allocator, &variant->guard);
+  if (!qn_ok(status)) {
+    destroy_variant(function->allocator, variant);
+    return status;
+  }
+  variant->dispatch = dispatch;
+  atomic_store_explicit(&function->variant, variant, memory_order_release);
+  return QN_OK;
+}
+
+qn_status_t qn__function_create_adaptive(qn__dispatch_t* dispatch, qn_function_t** out_function) {
+  *out_function = NULL;
+  const qn_function_t* generic = qn__dispatch_generic(dispatch);
+  qn_function_t* function = NULL;
+  qn_status_t status =
+      make_cell(generic->allocator, generic->module, generic->ir, generic->device, &function);
+  if (qn_ok(status)) status = publish_dispatch(function, dispatch);
+  if (!qn_ok(status)) {
+    qn_function_release(function);
+    qn__dispatch_release(dispatch);
+    return status;
+  }
+  *out_function = function;
+  return QN_OK;
+}
+
+qn__dispatch_t* qn__function_dispatch(const qn_function_t* function) {
+  return atomic_load_explicit(&function->variant, memory_order_acquire)->dispatch;
 }
 
 qn_status_t qn_executable_function(qn_executable_t* executable, qn_module_t* module,

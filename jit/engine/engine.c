@@ -30,8 +30,7 @@ static void release_engine(void* self) {
   qn__engine_release(self);
 }
 static void forget_engine(void* self) {
-  qn_engine_t* engine = self;
-  atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_relaxed);
+  qn__engine_forget(self);
 }
 
 // Makes the members in their order (engine.h).
@@ -57,6 +56,7 @@ static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* o
   QN_TRY(qn__driver_cache_create(engine, &engine->driver_cache));
   QN_TRY(qn__record_open(engine->allocator, qn__config_get(config, QN__SETTING_record),
                          &engine->record));
+  QN_TRY(qn__background_init(&engine->background, engine));
   return qn__tiers_open(engine);
 }
 
@@ -88,6 +88,7 @@ void qn__engine_retain(qn_engine_t* engine) {
 void qn__engine_release(qn_engine_t* engine) {
   if (atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_acq_rel) != 1) return;
   assert(atomic_load(&engine->tier_user_count) == 0);
+  qn__background_deinit(&engine->background);
   qn__driver_cache_release(engine->driver_cache);
   qn__in_flight_deinit(&engine->in_flight);
   qn__pool_deinit(&engine->pool);
@@ -96,6 +97,10 @@ void qn__engine_release(qn_engine_t* engine) {
   qn__watch_destroy(engine->watch);
   qn__config_deinit(&engine->config);
   qn__free(engine->allocator, engine, sizeof *engine);
+}
+
+void qn__engine_forget(qn_engine_t* engine) {
+  atomic_fetch_sub_explicit(&engine->reference_count, 1, memory_order_relaxed);
 }
 
 void qn__engine_use_tiers(qn_engine_t* engine) {
@@ -120,7 +125,9 @@ void qn_engine_destroy(qn_engine_t* engine) {
   for (qn__tier_t* tier = qn__tier_first(engine); tier; tier = qn__tier_next(tier)) {
     if (tier->table->end_claims) tier->table->end_claims(tier);
   }
-  if (!qn__pool_stop(&engine->pool, engine->compile_grace_ns)) {
+  bool has_ended = qn__background_stop(&engine->background, engine->compile_grace_ns);
+  has_ended &= qn__pool_stop(&engine->pool, engine->compile_grace_ns);
+  if (!has_ended) {
     atomic_store(&engine->is_left_behind, true);
     qn__log(QN_LOG_WARN, "a compile thread does not end; it is left behind");
   }

@@ -12,6 +12,7 @@
 #include "cache/disk.h"
 #include "jit/call/executable.h"
 #include "jit/codegen/generator.h"
+#include "jit/engine/background.h"
 #include "jit/engine/config.h"
 #include "jit/engine/driver_cache.h"
 #include "jit/engine/in_flight.h"
@@ -39,6 +40,7 @@ struct qn_engine {
   qn__driver_cache_t* driver_cache;  // how devices put their drivers' data into the directory
   qn__tier_t tiers[QN__TIER_COUNT];  // in the order of the search
   qn__record_t* record;              // NULL: nothing is recorded
+  qn__background_t background;       // makes variants of adaptive functions
   bool reads_tiers;                  // all cache modes but off and refresh
   bool writes_tiers;                 // rw and refresh
   bool is_forbidden;                 // QUERN_JIT=forbid
@@ -55,6 +57,8 @@ struct qn_engine {
 
 void qn__engine_retain(qn_engine_t* engine);
 void qn__engine_release(qn_engine_t* engine);
+// In a child of fork: for a thread that only the parent has. Frees nothing.
+void qn__engine_forget(qn_engine_t* engine);
 
 static inline void qn__count(qn_engine_t* engine, qn__counter_t counter, uint64_t amount) {
   qn__counter_add(&engine->counters[counter], amount);

@@ -60,6 +60,8 @@ qn__ident_t qn__request_ident(const qn__request_t* request) {
   // A compile ahead shares its task with others like it only. One that forbids a compile keeps its
   // own, because it must not run the compile of another caller in its thread.
   if (request->is_ahead) ident.options |= request->is_forbidden ? 3u << 9 : 1u << 9;
+  // One of the background is compiled at the lowest priority: no other caller must wait for it.
+  if (request->is_background) ident.options |= 1u << 11;
   return ident;
 }
 

@@ -68,9 +68,10 @@ static qn__lookup_state_t make_key(qn__lookup_task_t* task) {
   }
   if (qn_ok(status)) status = hash_key(task);
   if (!qn_ok(status)) return failed(task, status);
-  // A compile ahead comes from a list already.
+  // A compile ahead comes from a list already; a variant is recorded when it is kept.
   qn_compile_request_t compile = qn__compile_request(request);
-  if (!request->is_ahead) qn__record_note(engine->record, task->key, &compile, task->name);
+  if (!request->is_ahead && !request->is_background)
+    qn__record_note(engine->record, task->key, &compile, task->name);
   return QN__LOOKUP_LOCAL;
 }
 
@@ -368,7 +369,8 @@ static qn__lookup_state_t compile(qn__lookup_task_t* task) {
   qn_compile_request_t request = qn__compile_request(&task->request);
   request.on_stage = on_stage;
   request.on_stage_self = task;
-  request.run_parallel = run_parallel;
+  // A variant is compiled by one thread, whose time is counted.
+  if (!task->request.is_background) request.run_parallel = run_parallel;
   request.run_parallel_self = task;
   qn_lookup_info_t* info = &task->result.info;
   start_ns = qn__now_ns();
@@ -449,12 +451,12 @@ void qn__lookup_give_up(qn__lookup_task_t* task, qn__outcome_t outcome) {
 
 void qn__lookup_run(qn__lookup_task_t* task, bool may_compile_here) {
   qn__lookup_state_t state = task->state;
+  bool stays_here = task->request.is_ahead || task->request.is_background;
   for (;;) {
     qn__lookup_state_t next = step(task, state);
     if (next == QN__LOOKUP_DONE) {
       if (finish(task)) return;
-    } else if (next == QN__LOOKUP_CLAIM && task->state < QN__LOOKUP_CLAIM &&
-               !task->request.is_ahead) {
+    } else if (next == QN__LOOKUP_CLAIM && task->state < QN__LOOKUP_CLAIM && !stays_here) {
       if (qn__in_flight_queue(task)) return;  // a compile thread continues the task
       if (!may_compile_here) {
         // Only a pool that stops refuses a task of its own threads.

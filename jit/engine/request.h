@@ -15,6 +15,7 @@ typedef struct qn__request {
   qn_miss_policy_t miss;
   bool is_forbidden;   // a miss is an error
   bool is_ahead;       // only the tiers get the entry: nothing is loaded (ahead.c)
+  bool is_background;  // of the background's thread, which compiles it itself (background.c)
   int64_t timeout_ns;  // 0: none
   int32_t priority;
   qn_module_t* generic;
