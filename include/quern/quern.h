@@ -12,6 +12,7 @@
 //   ir.h       building modules without text, and reading them
 //   target.h   reading targets, and listing their kinds, options and tags
 //   device.h   attributes of devices, workspace, pinned memory, graphs, the CPU's threads
+//   adaptive.h functions that specialise themselves for frequent values
 //   observe.h  counters, times, traces and reasons of an engine
 //   cache.h    tools that read and care for cache directories and bundles
 //   warm.h     compiling lists of kernels ahead (a library of its own, libquern-warm)

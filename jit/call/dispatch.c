@@ -41,6 +41,8 @@ typedef struct entry {
 typedef struct table table_t;
 struct table {
   uint32_t count;
+  // The first word of each entry, in one cache line: most calls compare nothing else.
+  uint64_t first_words[QN__DISPATCH_MAX_CASES];
   entry_t entries[QN__DISPATCH_MAX_CASES];
   table_t* next;                       // the list of old ones
   uint64_t drained[MAX_STRIPES / 64];  // stripes that hold it no more
@@ -53,10 +55,10 @@ typedef struct stripe {
   uint64_t padding[6];
 } stripe_t;
 
-typedef struct place {
+typedef struct ring_place {
   _Atomic uint64_t sequence;
   qn__dispatch_sample_t sample;
-} place_t;
+} ring_place_t;
 
 struct qn__dispatch {
   _Atomic uint32_t reference_count;
@@ -71,7 +73,7 @@ struct qn__dispatch {
   _Atomic(table_t*) table;
   _Atomic uint32_t turns[QN__DISPATCH_MAX_CASES];
   stripe_t* stripes;
-  place_t* places;
+  ring_place_t* places;
   _Atomic uint64_t next_write;
   uint64_t next_read;  // the owner's
   table_t* retired;    // the owner's
@@ -98,7 +100,7 @@ static void free_table(qn__dispatch_t* dispatch, table_t* table) {
 qn_status_t qn__dispatch_create(qn_function_t* generic, const uint32_t* words, uint32_t count,
                                 qn__dispatch_t** out_dispatch) {
   *out_dispatch = NULL;
-  assert(count <= QN__DISPATCH_MAX_NAMES);
+  assert(count > 0 && count <= QN__DISPATCH_MAX_NAMES);
   qn_allocator_t allocator = generic->allocator;
   qn__dispatch_t* dispatch = qn__alloc_zero(allocator, 1, sizeof *dispatch);
   if (!dispatch) return qn__out_of_memory("an adaptive function");
@@ -112,7 +114,7 @@ qn_status_t qn__dispatch_create(qn_function_t* generic, const uint32_t* words, u
   dispatch->stripe_mask = count_stripes() - 1;
   atomic_init(&dispatch->sample_mask, DEFAULT_PERIOD - 1);
   dispatch->stripes = qn__alloc_zero(allocator, dispatch->stripe_mask + 1, sizeof(stripe_t));
-  dispatch->places = qn__alloc_zero(allocator, QN__DISPATCH_SAMPLES, sizeof(place_t));
+  dispatch->places = qn__alloc_zero(allocator, QN__DISPATCH_SAMPLES, sizeof(ring_place_t));
   table_t* table = qn__alloc_zero(allocator, 1, sizeof *table);
   atomic_init(&dispatch->table, table);
   if (!dispatch->stripes || !dispatch->places || !table) {
@@ -144,7 +146,7 @@ void qn__dispatch_release(qn__dispatch_t* dispatch) {
     qn__free(allocator, dispatch->stripes, (dispatch->stripe_mask + 1) * sizeof(stripe_t));
   }
   if (dispatch->places) {
-    qn__free(allocator, dispatch->places, QN__DISPATCH_SAMPLES * sizeof(place_t));
+    qn__free(allocator, dispatch->places, QN__DISPATCH_SAMPLES * sizeof(ring_place_t));
   }
   qn_function_release(dispatch->generic);
   qn__free(allocator, dispatch, sizeof *dispatch);
@@ -205,7 +207,10 @@ static qn_status_t replace(qn__dispatch_t* dispatch, uint32_t slot, const entry_
   }
   if (added) table->entries[table->count++] = *added;
   assert(table->count <= QN__DISPATCH_MAX_CASES);
-  for (uint32_t i = 0; i < table->count; i++) qn_function_retain(table->entries[i].function);
+  for (uint32_t i = 0; i < table->count; i++) {
+    table->first_words[i] = table->entries[i].words[0];
+    qn_function_retain(table->entries[i].function);
+  }
   (void)atomic_exchange(&dispatch->table, table);
   old->next = dispatch->retired;
   dispatch->retired = old;
@@ -266,7 +271,7 @@ void qn__dispatch_freeze(qn__dispatch_t* dispatch) {
 
 static void write_sample(qn__dispatch_t* dispatch, const qn__dispatch_sample_t* sample) {
   uint64_t number = atomic_load_explicit(&dispatch->next_write, memory_order_relaxed);
-  place_t* place = &dispatch->places[number % QN__DISPATCH_SAMPLES];
+  ring_place_t* place = &dispatch->places[number % QN__DISPATCH_SAMPLES];
   if (atomic_load_explicit(&place->sequence, memory_order_acquire) != number) return;
   if (!atomic_compare_exchange_strong_explicit(&dispatch->next_write, &number, number + 1,
                                                memory_order_relaxed, memory_order_relaxed)) {
@@ -277,7 +282,7 @@ static void write_sample(qn__dispatch_t* dispatch, const qn__dispatch_sample_t* 
 }
 
 bool qn__dispatch_take(qn__dispatch_t* dispatch, qn__dispatch_sample_t* out_sample) {
-  place_t* place = &dispatch->places[dispatch->next_read % QN__DISPATCH_SAMPLES];
+  ring_place_t* place = &dispatch->places[dispatch->next_read % QN__DISPATCH_SAMPLES];
   uint64_t sequence = atomic_load_explicit(&place->sequence, memory_order_acquire);
   if (sequence != dispatch->next_read + 1) return false;
   *out_sample = place->sample;
@@ -343,10 +348,12 @@ static inline bool is_sampled(const qn__dispatch_t* dispatch, uint64_t number) {
 // Returns the entry whose words the call has, or NULL.
 static inline const entry_t* find(const qn__dispatch_t* dispatch, const table_t* table,
                                   const uint64_t* words) {
+  const uint64_t first_word = words[dispatch->words[0]];
   for (uint32_t i = 0; i < table->count; i++) {
+    if (QN__LIKELY(table->first_words[i] != first_word)) continue;
     const entry_t* entry = &table->entries[i];
     uint64_t difference = 0;
-    for (uint32_t n = 0; n < dispatch->word_count; n++) {
+    for (uint32_t n = 1; n < dispatch->word_count; n++) {
       difference |= words[dispatch->words[n]] ^ entry->words[n];
     }
     if (difference == 0) return entry;

@@ -27,7 +27,7 @@ typedef struct qn__dispatch_sample {
 } qn__dispatch_sample_t;
 
 // Makes a dispatch for `generic` (retained), whose calls are guarded by `words`: indices of
-// parameters, and behind them of symbols. `count` is at most QN__DISPATCH_MAX_NAMES. Owned:
+// parameters, and behind them of symbols. `count` is 1 to QN__DISPATCH_MAX_NAMES. Owned:
 // qn__dispatch_release. Errors: OUT_OF_MEMORY.
 qn_status_t qn__dispatch_create(qn_function_t* generic, const uint32_t* words, uint32_t count,
                                 qn__dispatch_t** out_dispatch);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "quern/adaptive.h"
 #include "quern/cache.h"
 #include "quern/device.h"
 #include "quern/ir.h"
@@ -117,6 +118,13 @@ static qn_status_t give_fallback(fixture_t* f, const void* options) {
   qn_function_release(function);
   return status;
 }
+static qn_status_t give_adaptive(fixture_t* f, const void* options) {
+  qn_function_t* function;
+  qn_status_t status =
+      qn_engine_adaptive_function(f->engine, f->module, f->target, "f", options, NULL, &function);
+  qn_function_release(function);
+  return status;
+}
 static qn_status_t give_copy(fixture_t* f, const void* copy) {
   (void)f;
   return qn_device_copy(copy, NULL);
@@ -133,6 +141,8 @@ static const struct {
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_lookup},
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_fallback},
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_warm_add},
+    {"qn_adaptive_options_t", sizeof(qn_adaptive_options_t),
+     offsetof(qn_adaptive_options_t, lookup), give_adaptive},
     {"qn_parse_options_t", sizeof(qn_parse_options_t), sizeof(size_t), give_parse},
     {"qn_cache_write_options_t", sizeof(qn_cache_write_options_t), sizeof(size_t), give_write},
     {"qn_recompile_options_t", sizeof(qn_recompile_options_t), sizeof(size_t), give_recompile},
@@ -148,6 +158,11 @@ static qn_status_t give(fixture_t* f, size_t i, size_t size, size_t stated, uint
   if (structs[i].give == give_copy) {
     qn_copy_t copy = {.from_device = {QN_DEVICE_CPU, 0}, .to_device = {QN_DEVICE_CPU, 0}};
     memcpy(bytes, &copy, size < sizeof copy ? size : sizeof copy);
+  }
+  const qn_adaptive_name_t n = {.name = "n"};
+  if (structs[i].give == give_adaptive) {
+    qn_adaptive_options_t adaptive = {.names = &n, .name_count = 1};
+    memcpy(bytes, &adaptive, size < sizeof adaptive ? size : sizeof adaptive);
   }
   memcpy(bytes, &stated, sizeof stated < size ? sizeof stated : size);
   if (last) bytes[size - 1] = last;
@@ -386,6 +401,10 @@ static void see_stage(void* self, const qn_stage_info_t* stage) {
   (void)self;
   IS_WHOLE(stage);
 }
+static void see_variant(void* self, const qn_variant_info_t* variant) {
+  (void)self;
+  IS_WHOLE(variant);
+}
 static void see_problem(void* self, const qn_warm_problem_t* problem) {
   (void)self;
   IS_WHOLE(problem);
@@ -415,8 +434,23 @@ static void test_handed_out(void** state) {
   must(qn_engine_executable(engine, f->module, f->target, NULL, NULL, &executable));
   qn_executable_release(executable);
   qn_engine_stages(engine, see_stage, NULL);
+  const qn_adaptive_name_t n = {.name = "n"};
+  qn_adaptive_options_t adaptive = {.struct_size = sizeof adaptive, .names = &n, .name_count = 1};
+  qn_function_t* function;
+  float y[4];
+  int64_t shape[] = {4};
+  qn_tensor_t tensor = {y, {QN_DEVICE_CPU, 0}, 1, qn_dtype_to_dl(QN_DTYPE_F32), shape, NULL, 0};
+  const qn_value_t args[] = {qn_value_int(4), qn_value_tensor(&tensor)};
+  must(qn_engine_adaptive_function(engine, f->module, f->target, "f", &adaptive, NULL, &function));
+  // The engine's thread takes the samples of calls when it runs.
+  int seen = handed_out;
+  while (handed_out == seen) {
+    must(qn_function_call(function, args, 2, NULL));
+    must(qn_engine_variants(engine, function, see_variant, NULL));
+  }
+  qn_function_release(function);
   qn_engine_destroy(engine);
-  expect_more(&before, 2);
+  expect_more(&before, 3);
   qn_parse_options_t parsing = {.struct_size = sizeof parsing, .on_diagnostic = see_diagnostic};
   qn_module_t* module;
   must_fail(qn_module_parse("func", 4, &parsing, &module), QN_STATUS_SYNTAX, "");
