@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "quern/adaptive.h"
 #include "quern/backend.h"
 #include "quern/cache.h"
 #include "quern/ir.h"
