@@ -669,6 +669,55 @@ static void test_a_function_outlives_its_engine(void** state) {
   end(&world);
 }
 
+static _Atomic int allocations_left;  // negative: all succeed
+
+static void* allocate_some(void* self, void* pointer, size_t old_bytes, size_t new_bytes) {
+  (void)self;
+  (void)old_bytes;
+  if (new_bytes == 0) {
+    free(pointer);
+    return NULL;
+  }
+  if (atomic_load(&allocations_left) >= 0 && atomic_fetch_sub(&allocations_left, 1) == 0) {
+    return NULL;
+  }
+  return realloc(pointer, new_bytes);
+}
+
+// The n-th allocation fails, for each n: nothing leaks, and calls go on.
+static void test_without_memory(void** state) {
+  (void)state;
+  bool has_failed = true;
+  for (int n = 0; has_failed; n++) {
+    world_t world;
+    atomic_store(&allocations_left, -1);
+    qn_engine_options_t options = {.struct_size = sizeof options,
+                                   .allocator = {NULL, allocate_some}};
+    begin_with(&world, &options);
+    const qn_adaptive_name_t name = {.name = "n"};
+    qn_adaptive_options_t adaptive = {
+        .struct_size = sizeof adaptive, .names = &name, .name_count = 1};
+    atomic_store(&allocations_left, n);
+    qn_status_t status =
+        qn_engine_adaptive_function(world.gated.engine, world.module, world.gated.target, "f",
+                                    &adaptive, NULL, &world.function);
+    if (qn_ok(status)) {
+      qn__dispatch_set_period(qn__function_dispatch(world.function), 1);
+      for (int i = 0; i < 4; i++) {
+        call_it(&world, 1, 3, 1, 64);
+        (void)step(&world);
+      }
+    } else {
+      assert_null(world.function);
+      assert_int_equal(qn_status_code(status), QN_STATUS_OUT_OF_MEMORY);
+    }
+    qn_status_free(status);
+    has_failed = atomic_exchange(&allocations_left, -1) < 0;
+    if (!has_failed) assert_state(&world, "n=3", QN_VARIANT_KEPT, "");
+    end(&world);
+  }
+}
+
 static void test_released_functions_are_forgotten(void** state) {
   (void)state;
   world_t world;
@@ -866,6 +915,7 @@ int main(void) {
       cmocka_unit_test(test_many_values),
       cmocka_unit_test(test_bad_input),
       cmocka_unit_test(test_a_function_outlives_its_engine),
+      cmocka_unit_test(test_without_memory),
       cmocka_unit_test(test_released_functions_are_forgotten),
       cmocka_unit_test(test_old_tables_wait_for_calls),
       cmocka_unit_test(test_callers_in_threads),
