@@ -4,7 +4,7 @@
 
 #include "serve/batch.h"
 
-// Computes batches. Its functions are called by one thread at a time.
+// Computes batches. Its functions are called by one thread at a time, except for set_busy.
 typedef struct serve_encoder {
   void* self;
   size_t width;         // of a result
@@ -16,6 +16,9 @@ typedef struct serve_encoder {
   // Writes the results of the batch: `pooled` (the sentences, not scaled to unit length) if it
   // has_pooled, and `tokens` if it has_tokens.
   qn_status_t (*run)(void* self, serve_batch_t* batch);
+  // Says whether requests wait: then the encoder begins no work in the background. Calls alternate,
+  // the first one with true. Any thread. NULL: the encoder has no such work.
+  void (*set_busy)(void* self, bool is_busy);
   void (*destroy)(void* self);
 } serve_encoder_t;
 

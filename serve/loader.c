@@ -46,8 +46,14 @@ qn_status_t serve_loader_create(const serve_options_t* options, serve_loader_t**
   serve_loader_t* loader = calloc(1, sizeof *loader);
   if (!loader) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the loader");
   loader->options = options;
-  qn_setting_t settings[2];
+  qn_setting_t settings[4];
   size_t count = 0;
+  char budget[24];
+  char limit[24];
+  (void)snprintf(budget, sizeof budget, "%zu", options->special_budget);
+  (void)snprintf(limit, sizeof limit, "%zu", options->special_limit);
+  settings[count++] = (qn_setting_t){"special_budget", budget};
+  settings[count++] = (qn_setting_t){"special_limit", limit};
   if (options->forbid_jit) settings[count++] = (qn_setting_t){"jit", "forbid"};
   if (*options->bundle) settings[count++] = (qn_setting_t){"bundles", options->bundle};
   const qn_engine_options_t engine = {.struct_size = sizeof engine,
@@ -80,6 +86,7 @@ static qn_status_t open_parts(serve_loader_t* loader, const char* folder,
   if (!qn_ok(status)) return status;
   const bert_model_options_t model = {.engine = loader->engine,
                                       .target = options->target,
+                                      .is_adaptive = options->special_limit > 0,
                                       .max_tokens = options->batch_tokens,
                                       .max_sequences = options->batch_texts,
                                       .core_budget = (int32_t)options->threads};

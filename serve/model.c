@@ -108,7 +108,9 @@ qn_status_t serve_model_create(const char* name, serve_tokenizer_t* tokenizer,
     status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for a model");
   }
   const serve_queue_options_t options = {.max_tokens = limits->queue_tokens,
-                                         .delay_ns = limits->batch_delay_ns};
+                                         .delay_ns = limits->batch_delay_ns,
+                                         .set_busy = encoder->set_busy,
+                                         .busy_self = encoder->self};
   if (qn_ok(status)) {
     status = serve_batch_create(limits->batch_tokens, limits->batch_sequences, encoder->width,
                                 &model->batch);

@@ -117,6 +117,15 @@ static void remove_client(serve_queue_t* queue, client_t* client) {
   free(client);
 }
 
+// Changes the number of requests that wait.
+static void count_requests(serve_queue_t* queue, size_t count) {
+  const bool was_busy = queue->request_count > 0;
+  queue->request_count = count;
+  if (queue->options.set_busy && was_busy != (count > 0)) {
+    queue->options.set_busy(queue->options.busy_self, count > 0);
+  }
+}
+
 // Takes a request out of its line, which may end the line.
 static void unlink_request(serve_queue_t* queue, client_t* client, serve_request_t* request) {
   if (request->previous) request->previous->next = request->next;
@@ -124,7 +133,7 @@ static void unlink_request(serve_queue_t* queue, client_t* client, serve_request
   if (client->first == request) client->first = request->next;
   if (client->last == request) client->last = request->previous;
   request->next = request->previous = NULL;
-  queue->request_count--;
+  count_requests(queue, queue->request_count - 1);
   if (!client->first) remove_client(queue, client);
 }
 
@@ -227,7 +236,8 @@ serve_admission_t serve_queue_add(serve_queue_t* queue, serve_request_t* request
       client->first = request;
     }
     client->last = request;
-    if (queue->request_count++ == 0) queue->oldest_ns = request->queued_ns;
+    if (queue->request_count == 0) queue->oldest_ns = request->queued_ns;
+    count_requests(queue, queue->request_count + 1);
     queue->token_count += tokens;
     if (request->deadline_ns < queue->next_deadline_ns) {
       queue->next_deadline_ns = request->deadline_ns;

@@ -17,6 +17,10 @@ typedef struct serve_queue serve_queue_t;
 typedef struct serve_queue_options {
   size_t max_tokens;  // that wait
   int64_t delay_ns;   // for which a batch that is not full waits for more; usually 0
+  // Called with true when the first request begins to wait, and with false when the last one waits
+  // no more. Any thread; must not block or call the queue. NULL: not called.
+  void (*set_busy)(void* self, bool is_busy);
+  void* busy_self;  // borrowed
 } serve_queue_options_t;
 
 typedef enum serve_admission {

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "quern/adaptive.h"
 #include "quern/device.h"
 #include "quern/target.h"
 #include "serve/bert/try.h"
@@ -10,11 +11,21 @@
 typedef struct bert_encoder {
   bert_weights_t weights;
   bert_model_t model;
+  qn_engine_t* engine;  // borrowed
 } bert_encoder_t;
 
 static qn_status_t run(void* self, serve_batch_t* batch) {
   bert_encoder_t* encoder = self;
   return bert_model_run(&encoder->model, batch);
+}
+
+static void set_busy(void* self, bool is_busy) {
+  bert_encoder_t* encoder = self;
+  if (is_busy) {
+    qn_engine_busy_begin(encoder->engine);
+  } else {
+    qn_engine_busy_end(encoder->engine);
+  }
 }
 
 static void destroy(void* self) {
@@ -64,6 +75,7 @@ qn_status_t bert_encoder_open(const bert_model_options_t* options, const char* f
                               serve_encoder_t* out_encoder, bert_origins_t* out_origins) {
   bert_encoder_t* encoder = calloc(1, sizeof *encoder);
   if (!encoder) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for an encoder");
+  encoder->engine = options->engine;
   qn_status_t status = open(options, folder, encoder);
   if (!qn_ok(status)) {
     destroy(encoder);
@@ -80,6 +92,7 @@ qn_status_t bert_encoder_open(const bert_model_options_t* options, const char* f
       .device = qn_device_type_text(encoder->model.place.device.type),
       .pooling = bert_pooling_text(config->pooling),
       .run = run,
+      .set_busy = set_busy,
       .destroy = destroy,
   };
   return QN_OK;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quern/adaptive.h"
 #include "quern/device.h"
 #include "serve/bert/try.h"
 #include "serve/clock.h"
@@ -28,6 +29,28 @@ static const char* const activation_names[] = {
 static const char* const pooling_names[] = {
     [BERT_POOLING_MEAN] = "mean_pool",
     [BERT_POOLING_CLS] = "first_pool",
+};
+
+// What may be special: the rows of few tokens, with the sizes of the weights.
+enum { MAX_SPECIAL_TOKENS = 64 };
+static const qn_adaptive_name_t product_names[] = {
+    {.name = "n", .min_value = 1, .max_value = MAX_SPECIAL_TOKENS},
+    {.name = "k"},
+    {.name = "m"},
+};
+static const qn_adaptive_name_t attention_names[] = {
+    {.name = "n", .min_value = 1, .max_value = MAX_SPECIAL_TOKENS},
+    {.name = "longest", .min_value = 1, .max_value = MAX_SPECIAL_TOKENS},
+    {.name = "h"},
+};
+static const struct {
+  const qn_adaptive_name_t* names;
+  size_t count;
+} special_names[BERT_KERNEL_COUNT] = {
+    [BERT_KERNEL_QUERY_KEY_VALUE] = {product_names, 3},
+    [BERT_KERNEL_RESIDUAL_NORM] = {product_names, 3},
+    [BERT_KERNEL_ACTIVATION] = {product_names, 3},
+    [BERT_KERNEL_ATTENTION] = {attention_names, 3},
 };
 
 static void name_all(const bert_config_t* config, bert_kernels_t* kernels) {
@@ -53,9 +76,25 @@ typedef struct bert_lookup {
   qn_target_t* target;
   const qn_lookup_options_t* options;
   const bert_config_t* config;
+  bool is_adaptive;
   atomic_int next;
   qn_status_t statuses[BERT_KERNEL_COUNT];
 } bert_lookup_t;
+
+static qn_status_t find_function(const bert_lookup_t* lookup, bert_kernel_id_t id,
+                                 qn_module_t* module) {
+  bert_kernel_t* kernel = &lookup->kernels->all[id];
+  if (!lookup->is_adaptive || special_names[id].count == 0) {
+    return qn_engine_function(lookup->engine, module, lookup->target, kernel->name, lookup->options,
+                              &kernel->info, &kernel->function);
+  }
+  const qn_adaptive_options_t options = {.struct_size = sizeof options,
+                                         .names = special_names[id].names,
+                                         .name_count = special_names[id].count,
+                                         .lookup = lookup->options};
+  return qn_engine_adaptive_function(lookup->engine, module, lookup->target, kernel->name, &options,
+                                     &kernel->info, &kernel->function);
+}
 
 static qn_status_t load_kernel(const bert_lookup_t* lookup, bert_kernel_id_t id) {
   bert_kernel_t* kernel = &lookup->kernels->all[id];
@@ -74,10 +113,7 @@ static qn_status_t load_kernel(const bert_lookup_t* lookup, bert_kernel_id_t id)
   qn_status_t status = qn_module_parse(text->data, text->size, &parsing, &module);
   kernel->info.struct_size = sizeof kernel->info;
   kernel->parse_ns = serve_now_ns() - start_ns;
-  if (qn_ok(status)) {
-    status = qn_engine_function(lookup->engine, module, lookup->target, kernel->name,
-                                lookup->options, &kernel->info, &kernel->function);
-  }
+  if (qn_ok(status)) status = find_function(lookup, id, module);
   // The function retains the parts of the module that it needs.
   qn_module_release(module);
   return qn_status_annotate(status, "kernel %s", kernel->name);
@@ -93,15 +129,16 @@ static void* look_up(void* self) {
 }
 
 qn_status_t bert_kernels_load(qn_engine_t* engine, qn_target_t* target,
-                              const qn_lookup_options_t* options, const bert_config_t* config,
-                              bert_kernels_t* out_kernels) {
+                              const qn_lookup_options_t* options, bool is_adaptive,
+                              const bert_config_t* config, bert_kernels_t* out_kernels) {
   *out_kernels = (bert_kernels_t){.is_timed = false};
   name_all(config, out_kernels);
   bert_lookup_t lookup = {.kernels = out_kernels,
                           .engine = engine,
                           .target = target,
                           .options = options,
-                          .config = config};
+                          .config = config,
+                          .is_adaptive = is_adaptive};
   pthread_t threads[BERT_KERNEL_COUNT];
   int thread_count = 0;
   // The caller is one of them, and does all the work if no other can be started.

@@ -35,10 +35,11 @@ typedef struct bert_kernels {
   bert_kernel_t all[BERT_KERNEL_COUNT];
 } bert_kernels_t;
 
-// Looks up the kernels of a model, some at once. `options` may be NULL. Errors: those of
-// qn_engine_function, with the kernel's name. Owned: bert_kernels_unload.
+// Looks up the kernels of a model, some at once. `options` may be NULL. With `is_adaptive`,
+// products and attention are adaptive functions (quern/adaptive.h), special for small numbers of
+// tokens. Errors: those of qn_engine_function, with the kernel's name. Owned: bert_kernels_unload.
 QN_MUST_USE qn_status_t bert_kernels_load(qn_engine_t* engine, qn_target_t* target,
-                                          const qn_lookup_options_t* options,
+                                          const qn_lookup_options_t* options, bool is_adaptive,
                                           const bert_config_t* config, bert_kernels_t* out_kernels);
 // Also unloads zeroed kernels.
 void bert_kernels_unload(bert_kernels_t* kernels);

@@ -92,8 +92,18 @@ typedef struct fixture {
   serve_batch_t* batch;
 } fixture_t;
 
+// Whether requests wait, as the queue says. It must say so in turns.
+static atomic_bool is_busy;
+static atomic_int wrong_turns;
+
+static void set_busy(void* self, bool is_now) {
+  assert_ptr_equal(self, &is_busy);
+  if (atomic_exchange(&is_busy, is_now) == is_now) (void)atomic_fetch_add(&wrong_turns, 1);
+}
+
 static fixture_t start(size_t max_tokens) {
-  const serve_queue_options_t options = {.max_tokens = max_tokens};
+  const serve_queue_options_t options = {
+      .max_tokens = max_tokens, .set_busy = set_busy, .busy_self = &is_busy};
   fixture_t fixture;
   assert_true(qn_ok(serve_queue_create(&options, &fixture.queue)));
   assert_true(qn_ok(serve_batch_create(BATCH_TOKENS, BATCH_SEQUENCES, WIDTH, &fixture.batch)));
@@ -105,6 +115,8 @@ static void end(fixture_t* fixture) {
   serve_queue_get_state(fixture->queue, &state);
   assert_int_equal(state.request_count, 0);
   assert_int_equal(state.token_count, 0);
+  assert_false(atomic_load(&is_busy));
+  assert_int_equal(atomic_load(&wrong_turns), 0);
   serve_queue_stop(fixture->queue, true);
   assert_false(serve_queue_take(fixture->queue, fixture->batch));
   serve_batch_destroy(fixture->batch);
@@ -269,6 +281,22 @@ static void test_delay(void** state) {
   end(&fixture);
 }
 
+static void test_busy(void** state) {
+  (void)state;
+  fixture_t fixture = start(1000);
+  test_request_t* both[] = {make(1, BATCH_TOKENS, 100, 1), make(1, BATCH_TOKENS, 300, 1)};
+  assert_false(atomic_load(&is_busy));
+  for (int i = 0; i < 2; ++i) add(&fixture, both[i]);
+  for (int i = 0; i < 2; ++i) {
+    assert_true(atomic_load(&is_busy));
+    assert_int_equal(take(&fixture), 1);
+    assert_true(atomic_load(&is_busy) == (i == 0));
+    finish(&fixture);
+    expect_done(both[i], SERVE_OUTCOME_OK);
+  }
+  end(&fixture);
+}
+
 // ------------------------------------------------------------------------------------ endings
 
 static void test_gone(void** state) {
@@ -417,10 +445,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_limits),     cmocka_unit_test(test_tokens),
       cmocka_unit_test(test_full),       cmocka_unit_test(test_fairness),
-      cmocka_unit_test(test_priorities), cmocka_unit_test(test_delay),
-      cmocka_unit_test(test_gone),       cmocka_unit_test(test_deadline),
-      cmocka_unit_test(test_failure),    cmocka_unit_test(test_stop),
-      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_priorities), cmocka_unit_test(test_busy),
+      cmocka_unit_test(test_delay),      cmocka_unit_test(test_gone),
+      cmocka_unit_test(test_deadline),   cmocka_unit_test(test_failure),
+      cmocka_unit_test(test_stop),       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
