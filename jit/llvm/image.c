@@ -46,6 +46,14 @@ static void mark_once(LLVMModuleRef module) {
   }
 }
 
+// Returns true for x86-64 without masks in registers of their own.
+static bool has_masks_in_vectors(LLVMTargetMachineRef machine) {
+  char* features = LLVMGetTargetMachineFeatureString(machine);
+  bool has = strstr(features, "+avx2") && !strstr(features, "+avx512vl");
+  LLVMDisposeMessage(features);
+  return has;
+}
+
 // The code already has its vectors. LLVM only cleans up: it promotes stack slots, shares common
 // subexpressions, moves invariants out of loops and simplifies addresses. Three kinds of passes are
 // left out: vectorisers (they would only take our vectors apart), loop idioms and memcpy
@@ -59,6 +67,7 @@ qn_status_t qn__llvm_optimize(LLVMModuleRef module, LLVMTargetMachineRef machine
   LLVMDisposePassBuilderOptions(options);
   mark_once(module);
   if (tier != QN_TIER_FAST) qn__llvm_make_loops_opaque(module);
+  if (tier != QN_TIER_FAST && has_masks_in_vectors(machine)) qn__llvm_widen_masks(module);
   if (!error) return QN_OK;
   char* message = LLVMGetErrorMessage(error);
   qn_status_t status = qn_status_make(QN_STATUS_INTERNAL, "LLVM's passes failed: %s", message);

@@ -20,6 +20,7 @@
 #include <llvm-c/Core.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "jit/llvm/build.h"
 #include "jit/llvm/emit.h"
@@ -111,6 +112,59 @@ void qn__llvm_make_loops_opaque(LLVMModuleRef module) {
     for (; block; block = LLVMGetNextBasicBlock(block)) {
       visit(builder, block);
       if (has_tiles) hide_counters(builder, block);
+    }
+  }
+  LLVMDisposeBuilder(builder);
+}
+
+// ---- masks
+
+// Returns which operand of a call is a mask that the pass widens, or -1.
+static int mask_operand(LLVMValueRef call) {
+  static const char load[] = "llvm.masked.load.", store[] = "llvm.masked.store.";
+  if (!LLVMIsACallInst(call)) return -1;
+  size_t length;
+  const char* name = LLVMGetValueName2(LLVMGetCalledValue(call), &length);
+  int operand = length > sizeof load && memcmp(name, load, sizeof load - 1) == 0      ? 2
+                : length > sizeof store && memcmp(name, store, sizeof store - 1) == 0 ? 3
+                                                                                      : -1;
+  if (operand < 0) return -1;
+  LLVMValueRef mask = LLVMGetOperand(call, (unsigned)operand);
+  bool is_far =
+      LLVMIsAInstruction(mask) && LLVMGetInstructionParent(mask) != LLVMGetInstructionParent(call);
+  return is_far && !LLVMIsAPHINode(mask) ? operand : -1;
+}
+
+// A vector of bits that lives longer than its block is a vector of 16-bit numbers to the code
+// generator, which it makes lanes of 32 bits of at each use.
+static void widen_mask(LLVMBuilderRef builder, LLVMValueRef call, unsigned operand) {
+  LLVMValueRef mask = LLVMGetOperand(call, operand);
+  LLVMTypeRef type = operand == 2 ? LLVMTypeOf(call) : LLVMTypeOf(LLVMGetOperand(call, 0));
+  LLVMTypeKind kind = LLVMGetTypeKind(LLVMGetElementType(type));
+  LLVMContextRef context = LLVMGetTypeContext(type);
+  unsigned bits = kind == LLVMIntegerTypeKind  ? LLVMGetIntTypeWidth(LLVMGetElementType(type))
+                  : kind == LLVMDoubleTypeKind ? 64
+                  : kind == LLVMFloatTypeKind  ? 32
+                                               : 0;
+  if (bits != 32 && bits != 64) return;
+  LLVMTypeRef wide = LLVMVectorType(LLVMIntTypeInContext(context, bits), LLVMGetVectorSize(type));
+  LLVMPositionBuilderBefore(builder, LLVMGetNextInstruction(mask));
+  LLVMValueRef lanes = LLVMBuildFreeze(builder, LLVMBuildSExt(builder, mask, wide, ""), "");
+  LLVMPositionBuilderBefore(builder, call);
+  LLVMSetOperand(call, operand, LLVMBuildICmp(builder, LLVMIntSLT, lanes, LLVMConstNull(wide), ""));
+}
+
+void qn__llvm_widen_masks(LLVMModuleRef module) {
+  LLVMBuilderRef builder = LLVMCreateBuilderInContext(LLVMGetModuleContext(module));
+  LLVMValueRef function = LLVMGetFirstFunction(module);
+  for (; function; function = LLVMGetNextFunction(function)) {
+    LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(function);
+    for (; block; block = LLVMGetNextBasicBlock(block)) {
+      LLVMValueRef at = LLVMGetFirstInstruction(block);
+      for (; at; at = LLVMGetNextInstruction(at)) {
+        int operand = mask_operand(at);
+        if (operand >= 0) widen_mask(builder, at, (unsigned)operand);
+      }
     }
   }
   LLVMDisposeBuilder(builder);

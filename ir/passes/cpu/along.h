@@ -7,9 +7,8 @@
 enum { qn__along_max_columns = 8 };  // as many as there are streams that a core fetches ahead
 
 typedef struct qn__along_shape {
-  int64_t lanes;    // steps of a vector; the least steps of a product
-  int64_t columns;  // of the tile in registers: a power of two, no more than `lanes`
-  int64_t min_rows;
+  int64_t lanes;     // steps of a vector; the least steps of a product
+  int64_t columns;   // of the tile in registers: a power of two, no more than `lanes`
   int64_t max_rows;  // of a product: more are worth packing
 } qn__along_shape_t;
 

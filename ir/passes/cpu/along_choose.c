@@ -39,17 +39,14 @@ bool qn__along_choose(const qn__product_t* product, int64_t min_packed, qn__alon
   // What packing computes once is computed for each tile.
   *shape = (qn__along_shape_t){
       .lanes = lanes, .columns = lanes < most ? lanes : most, .max_rows = max_rows_of_long};
-  // A single row is computed twice, which memory hides for vectors of 64 bytes.
-  shape->min_rows = is_wide ? 1 : 2;
   int64_t steps = qn__product_steps(product);
-  if (steps >= 0 && steps < long_steps) shape->max_rows = max_rows;
+  if (!is_wide || (steps >= 0 && steps < long_steps)) shape->max_rows = max_rows;
   if (is_wide && options->wide_multiplies > 1) shape->max_rows = max_rows_fast;
   if (!are_plain) shape->max_rows = min_packed - 1;
   int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
   int64_t columns = qn__product_trips(product, product->side_dims[QN__PRODUCT_COLUMN]);
   return lanes >= 2 && (columns < 0 || columns >= shape->columns) &&
-         (steps < 0 || steps >= lanes) && (rows < 0 || rows >= shape->min_rows) &&
-         rows <= shape->max_rows;
+         (steps < 0 || steps >= lanes) && rows <= shape->max_rows;
 }
 
 qn__ir_expr_t* qn__along_fits(const qn__product_t* product, const qn__along_shape_t* shape) {
@@ -61,11 +58,6 @@ qn__ir_expr_t* qn__along_fits(const qn__product_t* product, const qn__along_shap
   }
   const uint32_t dims = product->side_dims[QN__PRODUCT_ROW];
   int64_t rows = qn__product_trips(product, dims);
-  if (rows < 0 && shape->min_rows > 1) {
-    qn__ir_expr_t* is_several =
-        qn__pb_op_int(pb, QN_OP_GE, qn__product_extent(product, dims), shape->min_rows);
-    fits = fits ? qn__pb_op(pb, QN_OP_AND, fits, is_several) : is_several;
-  }
   if (qn__product_steps(product) >= 0) return fits;
   qn__ir_expr_t* least = qn__pb_int(pb, rows > max_rows ? long_steps : shape->lanes);
   if (rows < 0 && shape->max_rows > max_rows) {

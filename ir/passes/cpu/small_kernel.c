@@ -15,8 +15,6 @@
 
 #include "ir/passes/products_write.h"
 
-enum { steps_ahead = 6 };  // as long as the second cache takes, and half as long as the third
-
 // A tile of sums that registers hold.
 typedef struct small_tile {
   int64_t height;
@@ -56,11 +54,12 @@ static void write_columns(qn__small_writer_t* w, qn__ir_block_t* out,
   place(w, body, QN__PRODUCT_COLUMN, qn__pb_op(pb, QN_OP_ADD, copy(w, w->column), copy(w, v)));
   qn__ir_expr_t* value = qn__product_copy(product, column->value);
   if (!value) return;
-  if (w->panel == &w->shape->wide) {
-    qn__product_fetch_ahead(column, value, product->steps[0].reduce->reduce.reduce_var, steps_ahead,
-                            QN__FETCH_FIRST);
+  if (w->panel->ahead > 0) {
+    qn__product_fetch_ahead(column, value, product->steps[0].reduce->reduce.reduce_var,
+                            w->panel->ahead, QN__FETCH_FIRST);
   }
-  value = qn__pb_cond(pb, exists(w, loop), value, qn__pb_zero(pb, value->dtype));
+  if (!w->panel->is_whole)
+    value = qn__pb_cond(pb, exists(w, loop), value, qn__pb_zero(pb, value->dtype));
   qn__pb_append(body, qn__pb_store(pb, line, qn__pb_int(pb, 0), v, value));
   qn__block_append(out, loop);
 }
@@ -118,33 +117,39 @@ static void write_transfer(qn__small_writer_t* w, qn__ir_block_t* out, const sma
   }
 }
 
-// Appends the nest's statement for the columns of row `u` of a tile.
+// Appends the nest's statement for the columns of row `u` of a tile, of which all exist if
+// `is_whole`.
 static void write_line(qn__small_writer_t* w, qn__ir_block_t* out, const small_tile_t* tile,
-                       int64_t u) {
+                       int64_t u, bool is_whole) {
   qn__pass_builder_t* pb = w->pb;
   qn__product_set(w->product, w->product->side_dims[QN__PRODUCT_ROW], tile->rows[u]);
   qn__ir_stmt_t* loop = vector_loop(w);
-  qn__ir_stmt_t* test = loop ? qn__pb_if(pb, exists(w, loop), (qn__ir_block_t){NULL, NULL}) : NULL;
-  if (!test) return;
-  qn__ir_block_t* body = &test->if_.then_block;
+  qn__ir_block_t line = {NULL, NULL};
+  if (!loop) return;
   qn__ir_expr_t* v = qn__pb_use(pb, loop->loop.var);
-  place(w, body, QN__PRODUCT_COLUMN,
+  place(w, &line, QN__PRODUCT_COLUMN,
         qn__pb_op(pb, QN_OP_ADD, copy(w, w->column), qn__pb_copy(pb, v)));
-  qn__product_write_body(w->product, body, qn__pb_load(pb, tile->sums, qn__pb_int(pb, u), v));
-  qn__block_append(&loop->loop.body, test);
+  qn__product_write_body(w->product, &line, qn__pb_load(pb, tile->sums, qn__pb_int(pb, u), v));
+  if (!is_whole) {
+    qn__ir_stmt_t* test = qn__pb_if(pb, exists(w, loop), line);
+    line = (qn__ir_block_t){test, test};
+  }
+  if (qn__pb_stopped(pb)) return;
+  qn__block_splice(&loop->loop.body, &line);
   qn__block_append(out, loop);
 }
 
-// Appends the nest's statement for a tile. Rows from `end` on do not exist.
+// Appends the nest's statement for a tile. Rows from `end` on do not exist; where tiles overlap
+// they are copies of the last one.
 static void write_lines(qn__small_writer_t* w, qn__ir_block_t* out, const small_tile_t* tile,
-                        const qn__ir_expr_t* row, const qn__ir_expr_t* end) {
+                        const qn__small_rows_t* rows, bool is_whole) {
   qn__pass_builder_t* pb = w->pb;
   for (int64_t u = 0; u < tile->height; ++u) {
     qn__ir_block_t line = {NULL, NULL};
-    write_line(w, &line, tile, u);
-    if (end && u > 0) {
-      qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_ADD, copy(w, row), u);
-      qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, at, copy(w, end)), line);
+    write_line(w, &line, tile, u, is_whole);
+    if (rows->end && u > 0 && !w->shape->overlaps) {
+      qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_ADD, copy(w, rows->first), u);
+      qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op(pb, QN_OP_LT, at, copy(w, rows->end)), line);
       line = (qn__ir_block_t){test, test};
     }
     if (qn__pb_stopped(pb)) return;
@@ -152,11 +157,31 @@ static void write_lines(qn__small_writer_t* w, qn__ir_block_t* out, const small_
   }
 }
 
+// Appends the nest's statement for a tile, as vectors. Where masks are vectors, stores under them
+// take as long as twelve others on some processors: only panels that are not full have such.
+static void write_stores(qn__small_writer_t* w, qn__ir_block_t* out, const small_tile_t* tile,
+                         const qn__small_rows_t* rows) {
+  qn__pass_builder_t* pb = w->pb;
+  if (w->panel->is_whole || !w->shape->overlaps) {
+    write_lines(w, out, tile, rows, w->panel->is_whole);
+    return;
+  }
+  qn__ir_block_t whole = {NULL, NULL};
+  write_lines(w, &whole, tile, rows, true);
+  qn__ir_expr_t* is_full = qn__pb_op_int(pb, QN_OP_GE, copy(w, w->limit), w->panel->width);
+  qn__ir_stmt_t* test = qn__pb_if(pb, is_full, whole);
+  if (!test || qn__pb_stopped(pb)) return;
+  write_lines(w, &test->if_.else_block, tile, rows, false);
+  qn__block_append(out, test);
+}
+
 // Appends the statements of the nest for the columns of a row, where lanes cannot do them.
 static void write_elements(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* i) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_expr_t* count = qn__pb_op_int(pb, QN_OP_MIN, copy(w, w->limit), w->panel->width);
-  qn__ir_stmt_t* across = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "j", count);
+  qn__ir_var_t* var = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "j");
+  qn__ir_expr_t* first = w->done ? copy(w, w->done) : qn__pb_int(pb, 0);
+  qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_MIN, copy(w, w->limit), w->panel->width);
+  qn__ir_stmt_t* across = qn__pb_loop(pb, QN_LOOP_PARALLEL, var, first, end);
   if (!across) return;
   qn__ir_expr_t* j = qn__pb_use(pb, across->loop.var);
   place(w, &across->loop.body, QN__PRODUCT_COLUMN,
@@ -165,31 +190,38 @@ static void write_elements(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_ex
   qn__block_append(out, across);
 }
 
-// Appends what the nest does with the first `lines` rows of `w->sums`; consumes `lines`.
-static void write_results(qn__small_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* lines,
-                          const qn__ir_expr_t* row) {
+// Appends what the nest does with the rows of `w->sums` that exist.
+static void write_results(qn__small_writer_t* w, qn__ir_block_t* out,
+                          const qn__small_rows_t* rows) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "i", lines);
+  qn__ir_var_t* var = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "i");
+  qn__ir_expr_t* first = rows->done ? copy(w, rows->done) : qn__pb_int(pb, 0);
+  qn__ir_expr_t* end = qn__pb_int(pb, rows->height);
+  if (rows->end) {
+    qn__ir_expr_t* left = qn__pb_op(pb, QN_OP_SUB, copy(w, rows->end), copy(w, rows->first));
+    end = qn__pb_op(pb, QN_OP_MIN, end, left);
+  }
+  qn__ir_stmt_t* down = qn__pb_loop(pb, QN_LOOP_SERIAL, var, first, end);
   if (!down) return;
   qn__ir_expr_t* i = qn__pb_use(pb, down->loop.var);
   place(w, &down->loop.body, QN__PRODUCT_ROW,
-        qn__pb_op(pb, QN_OP_ADD, copy(w, row), qn__pb_copy(pb, i)));
+        qn__pb_op(pb, QN_OP_ADD, copy(w, rows->first), qn__pb_copy(pb, i)));
   write_elements(w, &down->loop.body, i);
   qn__block_append(out, down);
 }
 
-void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out, int64_t height,
-                          const qn__ir_expr_t* row, const qn__ir_expr_t* end) {
+void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out,
+                          const qn__small_rows_t* rows) {
   qn__product_t* product = w->product;
   qn__pass_builder_t* pb = w->pb;
-  small_tile_t tile = {.height = height};
-  assert(height <= qn__small_max_height);
-  tile.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, product->reduce->dtype, "tile", height,
+  small_tile_t tile = {.height = rows->height};
+  assert(rows->height <= qn__small_max_height);
+  tile.sums = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, product->reduce->dtype, "tile", rows->height,
                            w->panel->width);
-  for (int64_t u = 0; u < height; ++u) {
-    qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, copy(w, row), u);
-    if (end && u > 0) {
-      line = qn__pb_op(pb, QN_OP_MIN, line, qn__pb_op_int(pb, QN_OP_ADD, copy(w, end), -1));
+  for (int64_t u = 0; u < rows->height; ++u) {
+    qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, copy(w, rows->first), u);
+    if (rows->end && u > 0) {
+      line = qn__pb_op(pb, QN_OP_MIN, line, qn__pb_op_int(pb, QN_OP_ADD, copy(w, rows->end), -1));
     }
     place(w, out, QN__PRODUCT_ROW, line);
     for (uint32_t d = 0; d < product->nest->count; ++d) tile.rows[u][d] = product->names[d].now;
@@ -201,12 +233,9 @@ void qn__small_write_tile(qn__small_writer_t* w, qn__ir_block_t* out, int64_t he
   write_step(w, &loop->loop.body, &tile, loop->loop.var);
   qn__block_append(out, loop);
   if (w->is_store) {
-    write_lines(w, out, &tile, row, end);
-    return;
+    write_stores(w, out, &tile, rows);
+  } else {
+    write_transfer(w, out, &tile, false);
+    write_results(w, out, rows);
   }
-  write_transfer(w, out, &tile, false);
-  qn__ir_expr_t* lines = qn__pb_int(pb, height);
-  if (end)
-    lines = qn__pb_op(pb, QN_OP_MIN, lines, qn__pb_op(pb, QN_OP_SUB, copy(w, end), copy(w, row)));
-  write_results(w, out, lines, row);
 }

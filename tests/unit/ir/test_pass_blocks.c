@@ -11,8 +11,8 @@
 #include "tests/support/fault.h"
 #include "tests/support/sanitized.h"
 
-// SSE, AVX2 and AVX-512, with caches that hold few steps, columns and rows, so that a call has many
-// blocks.
+// SSE, AVX-512 with vectors of 256 bits, AVX-512, and AVX2, with caches that hold few steps,
+// columns and rows, so that a call has many blocks.
 static const qn__pass_options_t cpus[] = {
     {.vector_bytes = 16, .has_blocks = true, .l1_bytes = 1024, .l2_bytes = 4096},
     {.vector_bytes = 32,
@@ -25,6 +25,11 @@ static const qn__pass_options_t cpus[] = {
      .l1_bytes = 2048,
      .l2_bytes = 16384,
      .has_masked_memory = true},
+    {.vector_bytes = 32,
+     .has_blocks = true,
+     .l1_bytes = 4096,
+     .l2_bytes = 8192,
+     .has_masked_words = true},
 };
 
 // Maps a module to a CPU. The caller owns the body.
@@ -101,10 +106,10 @@ static void few_rows_are_not_packed(void** state) {
       {{"few columns", SUM("9", "3", "21", "3, 21", "j, p")}, false, false, false},
       {{"no column left", SUM("9", "16", "32", "16, 32", "j, p")}, false, true, false},
       {{"two rows left", SUM("5", "17", "33", "17, 33", "j, p")}, false, true, false},
-      {{"many, transposed", PRODUCT("33", "n", "n, k", "j, p")}, false, true, true},
+      {{"many, transposed", PRODUCT("33", "n", "n, k", "j, p")}, false, false, true},
       {{"more, transposed", PRODUCT("65", "n", "n, k", "j, p")}, false, false, true},
       {{"many short ones", SUM("33", "n", "255", "n, 255", "j, p")}, false, false, true},
-      {{"many long ones", SUM("33", "33", "256", "33, 256", "j, p")}, false, true, false},
+      {{"many long ones", SUM("33", "33", "256", "33, 256", "j, p")}, false, false, true},
       {{"short", SUM("5", "n", "7", "n, 7", "j, p")}, false, false, false},
       {{"strided", PRODUCT("5", "n", "n, 2 * k", "j, 2 * p")}, false, false, true},
   };
@@ -141,16 +146,22 @@ static void small_products_are_not_packed(void** state) {
   "func f(a: " type "[" m ", " k "], b: f32[" k ", " n "], out c: f32[" m ", " n                 \
   "]) {\n  parallel i in 0.." m " { parallel j in 0.." n " {\n c[i, j] = sum p in 0.." k " { " a \
   " * " b " }; } } }"
+#define ADDED(n)                                              \
+  "func f(a: f32[m, k], b: f32[k, " n "], inout c: f32[m, " n \
+  "]) {\n  parallel i in 0..m { parallel j in 0.." n          \
+  " {\n c[i, j] = c[i, j] + sum p in 0..k { a[i, p] * b[p, j] }; } } }"
   static const struct {
     qn_test_program_t program;
     bool is_masked, has_small, has_blocks;
   } cases[] = {
+      {{"added", ADDED("n")}, true, true, true},
+      {{"added to three columns", ADDED("3")}, true, true, false},
       {{"unknown", PRODUCT("m", "n", "k", "f32", "a[i, p]", "b[p, j]")}, true, true, true},
       {{"no masks", PRODUCT("m", "n", "k", "f32", "a[i, p]", "b[p, j]")}, false, false, true},
       {{"small", PRODUCT("17", "17", "17", "f32", "a[i, p]", "b[p, j]")}, true, true, false},
       {{"narrow", PRODUCT("m", "3", "20", "f32", "a[i, p]", "b[p, j]")}, true, true, false},
       {{"few steps", PRODUCT("m", "n", "2", "f32", "a[i, p]", "b[p, j]")}, true, true, false},
-      {{"large", PRODUCT("m", "600", "600", "f32", "a[i, p]", "b[p, j]")}, true, false, true},
+      {{"large", PRODUCT("200", "600", "600", "f32", "a[i, p]", "b[p, j]")}, true, false, true},
       {{"tiny", PRODUCT("3", "4", "5", "f32", "a[i, p]", "b[p, j]")}, true, false, false},
       {{"converted", PRODUCT("m", "n", "k", "f16", "f32(a[i, p])", "b[p, j]")}, true, false, true},
       {{"from the last column on", PRODUCT("m", "n", "k", "f32", "a[i, p]", "b[p, n - 1 - j]")},
@@ -158,26 +169,36 @@ static void small_products_are_not_packed(void** state) {
        false,
        true},
   };
-  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
-    qn__pass_options_t options = {.vector_bytes = 64, .has_blocks = true};
-    options.has_masked_memory = cases[i].is_masked;
+  // AVX-512 with one and two multiplications a cycle, and AVX2, whose tiles overlap.
+  static const qn__pass_options_t targets[] = {
+      {.vector_bytes = 64, .has_blocks = true, .has_masked_memory = true},
+      {.vector_bytes = 64, .has_blocks = true, .has_masked_memory = true, .wide_multiplies = 2},
+      {.vector_bytes = 32, .has_blocks = true, .has_masked_words = true},
+  };
+  for (size_t x = 0; x < QN_COUNT_OF(cases) * QN_COUNT_OF(targets); ++x) {
+    size_t i = x / QN_COUNT_OF(targets);
+    qn__pass_options_t options = targets[x % QN_COUNT_OF(targets)];
+    if (!cases[i].is_masked) options.has_masked_memory = options.has_masked_words = false;
     qn_module_t* module = qn_test_parse(&cases[i].program);
     qn__ir_body_t body;
     map(&cases[i].program, module, &options, &body);
     bool has_small = qn_test_any(&body.first->body, is_results_of_a_tile);
     bool has_blocks = qn_test_any(&body.first->body, is_sums_of_a_task);
     if (has_small != cases[i].has_small || has_blocks != cases[i].has_blocks) {
-      fail_msg("%s: small %d, blocks %d", cases[i].program.name, has_small, has_blocks);
+      fail_msg("%s: target %zu, small %d, blocks %d", cases[i].program.name,
+               x % QN_COUNT_OF(targets), has_small, has_blocks);
     }
-    static const qn_test_shape_t shapes[] = {{0, 5, 4},  {5, 0, 4},   {5, 9, 0},  {1, 1, 1},
-                                             {8, 8, 1},  {17, 1, 17}, {15, 3, 9}, {33, 16, 3},
-                                             {7, 17, 5}, {40, 49, 2}};
+    static const qn_test_shape_t shapes[] = {
+        {0, 5, 4},  {5, 0, 4},   {5, 9, 0},   {1, 1, 1},   {8, 8, 1},  {17, 1, 17},
+        {15, 3, 9}, {33, 16, 3}, {7, 17, 5},  {40, 49, 2}, {13, 7, 6}, {11, 24, 3},
+        {2, 13, 5}, {1, 130, 9}, {51, 70, 3}, {49, 23, 4}, {1, 67, 2}, {5, 31, 8}};
     for (size_t s = 0; has_small && s < QN_COUNT_OF(shapes); ++s) {
       qn_test_compare(&cases[i].program, module, &body, shapes[s], 0);
     }
     qn__body_deinit(&body);
     qn_module_release(module);
   }
+#undef ADDED
 #undef PRODUCT
 }
 

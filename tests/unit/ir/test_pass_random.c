@@ -136,6 +136,7 @@ static void forms_keep_the_meaning(void** state) {
   static const qn__pass_options_t targets[] = {
       {.vector_bytes = 64, .has_masked_memory = true, .has_fma = true, .has_blocks = true},
       {.vector_bytes = 64, .has_masked_memory = true, .wide_multiplies = 2, .has_blocks = true},
+      {.vector_bytes = 32, .has_masked_words = true, .has_fma = true, .has_blocks = true},
       {.vector_bytes = 16, .has_blocks = true, .l1_bytes = 1024, .l2_bytes = 4096},
       {.vector_bytes = 32, .has_fma = true, .has_blocks = true, .l1_bytes = 4096, .l2_bytes = 8192},
   };

@@ -161,6 +161,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
   QN_TRY(qn__body_decode(bytes, qn_allocator_default(), &body));
   qn__pass_options_t pass_options = {.vector_bytes = level.vector_bytes,
                                      .has_masked_memory = level.has_avx512,
+                                     .has_masked_words = level.has_avx2,
                                      .has_blocks = !build.is_fast,
                                      .l1_bytes = build.l1_bytes,
                                      .l2_bytes = build.l2_bytes,
