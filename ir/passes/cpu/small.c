@@ -22,7 +22,7 @@
 // 5. A task has all rows of a panel if they are few, else all columns of some rows.
 // 6. Tiny products cost as much as what comes before the first tile: there is no division in it.
 // 7. Every product of unknown extents has this form: kernels without copies for edges.
-// 8. With AVX2 a masked store takes as long as twelve others on Zen. There, tiles at an edge are
+// 8. With AVX2 masked stores are slow on Zen. There, tiles at an edge are
 //    moved back to be full, and columns and rows of the tile before are computed again: stored
 //    again if the statement reads nothing that it writes, else left out. Only a product of fewer
 //    columns than a vector has masks. One row has panels of eight vectors, as a panel of two reads

@@ -158,7 +158,7 @@ static void write_lines(qn__small_writer_t* w, qn__ir_block_t* out, const small_
 }
 
 // Appends the nest's statement for a tile, as vectors. Where masks are vectors, stores under them
-// take as long as twelve others on some processors: only panels that are not full have such.
+// are slow on some processors: only panels that are not full have such.
 static void write_stores(qn__small_writer_t* w, qn__ir_block_t* out, const small_tile_t* tile,
                          const qn__small_rows_t* rows) {
   qn__pass_builder_t* pb = w->pb;
