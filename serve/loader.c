@@ -1,10 +1,12 @@
 // serve/loader.c: the engine of the server, its compiles, and loading.
 #include "serve/loader.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "quern/cache.h"
 #include "quern/observe.h"
 #include "serve/bert/encoder.h"
 #include "serve/clock.h"
@@ -18,6 +20,8 @@ struct serve_loader {
   atomic_bool is_serving;
   atomic_uint_fast64_t compiles[2];  // at the start, and while serving
   atomic_size_t origins[QN_SOURCE_REMOTE + 1];
+  pthread_mutex_t mutex;
+  serve_buffer_t keys;  // qn_cache_key_t of each kernel of all models that were loaded
 };
 
 // ------------------------------------------------------------------------------------ the engine
@@ -46,6 +50,7 @@ qn_status_t serve_loader_create(const serve_options_t* options, serve_loader_t**
   serve_loader_t* loader = calloc(1, sizeof *loader);
   if (!loader) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the loader");
   loader->options = options;
+  (void)pthread_mutex_init(&loader->mutex, NULL);
   qn_setting_t settings[4];
   size_t count = 0;
   char budget[24];
@@ -62,18 +67,19 @@ qn_status_t serve_loader_create(const serve_options_t* options, serve_loader_t**
                                       .on_compile = on_compile,
                                       .on_compile_self = loader};
   qn_status_t status = qn_engine_create(&engine, &loader->engine);
-  if (qn_ok(status)) {
-    *out_loader = loader;
-  } else {
-    free(loader);
-  }
+  *out_loader = loader;
+  if (qn_ok(status)) return QN_OK;
+  serve_loader_destroy(loader);
+  *out_loader = NULL;
   return status;
 }
 
 void serve_loader_destroy(serve_loader_t* loader) {
   if (!loader) return;
-  (void)qn_engine_flush(loader->engine, flush_ns);
+  if (loader->engine) (void)qn_engine_flush(loader->engine, flush_ns);
   qn_engine_destroy(loader->engine);
+  serve_buffer_free(&loader->keys);
+  (void)pthread_mutex_destroy(&loader->mutex);
   free(loader);
 }
 
@@ -96,6 +102,9 @@ static qn_status_t open_parts(serve_loader_t* loader, const char* folder,
   for (size_t i = 0; i <= QN_SOURCE_REMOTE; ++i) {
     (void)atomic_fetch_add(&loader->origins[i], origins.counts[i]);
   }
+  (void)pthread_mutex_lock(&loader->mutex);
+  serve_buffer_append(&loader->keys, origins.keys, sizeof origins.keys);
+  (void)pthread_mutex_unlock(&loader->mutex);
   const size_t limit = serve_token_limit(*out_tokenizer);
   if (limit > out_encoder->vocabulary) {
     return qn_status_make(QN_STATUS_VALUE_ERROR,
@@ -147,6 +156,81 @@ void serve_loader_end_start(serve_loader_t* loader) {
   atomic_store(&loader->is_serving, true);
 }
 
+// ------------------------------------------------------------------------------------ bundles
+
+static void take_setting(void* self, const qn_setting_t* setting) {
+  const char** out_folder = self;
+  if (strcmp(setting->name, "cache_dir") == 0) *out_folder = setting->value;
+}
+
+// The keys that a bundle wants, sorted and each once.
+typedef struct wanted {
+  const qn_cache_key_t* keys;
+  size_t count;
+} wanted_t;
+
+static int compare(const void* a, const void* b) {
+  return strcmp(((const qn_cache_key_t*)a)->hex, ((const qn_cache_key_t*)b)->hex);
+}
+
+static bool wants(void* self, const qn_cache_entry_t* entry) {
+  const wanted_t* wanted = self;
+  return bsearch(&entry->info->key, wanted->keys, wanted->count, sizeof *wanted->keys, compare);
+}
+
+static wanted_t sort_keys(qn_cache_key_t* keys, size_t count) {
+  if (count > 0) qsort(keys, count, sizeof *keys, compare);
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (kept == 0 || compare(&keys[kept - 1], &keys[i]) != 0) keys[kept++] = keys[i];
+  }
+  return (wanted_t){keys, kept};
+}
+
+static qn_status_t write_bundle(const char* path, const char* folder, wanted_t* wanted) {
+  qn_cache_dir_t* dir = NULL;
+  qn_status_t status = qn_cache_dir_open(folder, &dir);
+  if (!qn_ok(status)) return status;
+  // Without times the same kernels give the same bytes, and layers of an image stay the same.
+  const qn_cache_write_options_t options = {
+      .struct_size = sizeof options, .wants = wants, .self = wanted, .is_timeless = true};
+  qn_cache_write_report_t report = {.struct_size = sizeof report};
+  status = qn_cache_bundle_write(path, dir, NULL, 0, &options, &report);
+  qn_cache_dir_close(dir);
+  if (qn_ok(status) && report.written_count != wanted->count) {
+    (void)remove(path);
+    status = qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                            "the cache directory '%s' has %llu of the %zu kernels; give one that "
+                            "can be written, such as an empty one",
+                            folder, (unsigned long long)report.written_count, wanted->count);
+  }
+  return status;
+}
+
+qn_status_t serve_loader_write_bundle(serve_loader_t* loader, const char* path, size_t* out_count) {
+  *out_count = 0;
+  (void)qn_engine_flush(loader->engine, flush_ns);  // what is late is missing below
+  const char* folder = "";
+  qn_engine_settings(loader->engine, take_setting, &folder);
+  if (!*folder) {
+    return qn_status_make(QN_STATUS_FAILED_PRECONDITION,
+                          "a bundle is written from a cache directory, and there is none; set "
+                          "QUERN_CACHE_DIR");
+  }
+  (void)pthread_mutex_lock(&loader->mutex);
+  wanted_t wanted = {.count = 0};
+  qn_status_t status = serve_buffer_status(&loader->keys, "keys of kernels");
+  if (qn_ok(status)) {
+    void* keys = loader->keys.data;
+    wanted = sort_keys(keys, loader->keys.size / sizeof(qn_cache_key_t));
+    loader->keys.size = wanted.count * sizeof(qn_cache_key_t);
+    status = write_bundle(path, folder, &wanted);
+  }
+  (void)pthread_mutex_unlock(&loader->mutex);
+  *out_count = wanted.count;
+  return qn_status_annotate(status, "%s", path);
+}
+
 // ------------------------------------------------------------------------------------ counts
 
 void serve_loader_describe(serve_loader_t* loader, char* out_text, size_t size) {
@@ -179,6 +263,13 @@ void serve_loader_print_metrics(void* self, serve_buffer_t* out) {
   for (size_t i = 0; i < 2; ++i) {
     serve_buffer_format(out, "quern_serve_compiles_total{phase=\"%s\"} %llu\n", phases[i],
                         (unsigned long long)atomic_load(&loader->compiles[i]));
+  }
+  serve_buffer_text(out,
+                    "# HELP quern_serve_kernels Kernels of the models that were loaded, by where "
+                    "they came from\n# TYPE quern_serve_kernels gauge\n");
+  for (int source = QN_SOURCE_COMPILED; source <= QN_SOURCE_REMOTE; ++source) {
+    serve_buffer_format(out, "quern_serve_kernels{source=\"%s\"} %zu\n",
+                        qn_source_text((qn_source_t)source), atomic_load(&loader->origins[source]));
   }
   // Without memory the buffer is exhausted, which its reader sees.
   qn_status_free(qn_engine_metrics(loader->engine, (qn_sink_t){out, append}));

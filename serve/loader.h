@@ -26,6 +26,11 @@ QN_MUST_USE qn_status_t serve_loader_load(void* loader, const char* folder, cons
 void serve_loader_end_start(serve_loader_t* loader);
 // Writes where the kernels of all models came from: "6 compiled", "4 from disk, 2 from memory".
 void serve_loader_describe(serve_loader_t* loader, char* out_text, size_t size);
+// Writes a bundle of the kernels of all models that were loaded, from the engine's cache directory.
+// Errors: FAILED_PRECONDITION if the directory has not all of them; those of qn_cache_dir_open and
+// qn_cache_bundle_write. `*out_count` is the number of kernels.
+QN_MUST_USE qn_status_t serve_loader_write_bundle(serve_loader_t* loader, const char* path,
+                                                  size_t* out_count);
 // Returns how often something was compiled.
 uint64_t serve_loader_compile_count(serve_loader_t* loader);
 // Appends counts of compiles and the engine's metrics (serve_repository_set_metrics).

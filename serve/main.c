@@ -13,6 +13,7 @@
 #include "serve/clock.h"
 #include "serve/loader.h"
 #include "serve/log.h"
+#include "serve/probe.h"
 #include "serve/server.h"
 
 enum { EXIT_DONE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_MACHINE = 3 };
@@ -98,16 +99,19 @@ static qn_status_t add_models(program_t* program) {
   return QN_OK;
 }
 
+static qn_status_t load_models(program_t* program) {
+  serve_listing_t listing;
+  for (size_t i = 0; serve_repository_list(program->repository, i, &listing); ++i) {
+    qn_status_t status = serve_repository_load(program->repository, listing.name);
+    if (!qn_ok(status)) return qn_status_annotate(status, "model '%s'", listing.name);
+  }
+  return QN_OK;
+}
+
 // Loads all models, then wakes the main thread.
 static void* load(void* self) {
   program_t* program = self;
-  serve_listing_t listing;
-  for (size_t i = 0;
-       qn_ok(program->load_status) && serve_repository_list(program->repository, i, &listing);
-       ++i) {
-    program->load_status = qn_status_annotate(
-        serve_repository_load(program->repository, listing.name), "model '%s'", listing.name);
-  }
+  program->load_status = load_models(program);
   (void)pthread_kill(program->main_thread, SIGUSR1);
   return NULL;
 }
@@ -213,6 +217,23 @@ static int serve(program_t* program, const sigset_t* signals) {
   return code;
 }
 
+// Writes the bundle of all models' kernels, and serves nothing.
+static int ship(program_t* program) {
+  const char* path = program->options.write_bundle;
+  size_t count = 0;
+  qn_status_t status = load_models(program);
+  if (qn_ok(status)) status = serve_loader_write_bundle(program->loader, path, &count);
+  if (!qn_ok(status)) return fail(status, exit_code(status));
+  const serve_field_t fields[] = {
+      SERVE_TEXT("bundle", path),
+      SERVE_TEXT("target", program->options.target),
+      SERVE_NUMBER("kernels", count),
+      SERVE_NUMBER("compiled", serve_loader_compile_count(program->loader)),
+  };
+  serve_log(SERVE_LOG_INFO, "bundle written", fields, sizeof fields / sizeof fields[0]);
+  return EXIT_DONE;
+}
+
 static int run(program_t* program) {
   qn_status_t status = serve_loader_create(&program->options, &program->loader);
   if (!qn_ok(status)) return fail(status, exit_code(status));
@@ -221,6 +242,7 @@ static int run(program_t* program) {
   serve_repository_set_metrics(program->repository, serve_loader_print_metrics);
   status = add_models(program);
   if (!qn_ok(status)) return fail(status, EXIT_USAGE);
+  if (*program->options.write_bundle) return ship(program);
   sigset_t signals;
   (void)sigemptyset(&signals);
   (void)sigaddset(&signals, SIGTERM);
@@ -243,6 +265,9 @@ int main(int argc, char** argv) {
     (void)printf("quern-serve %s\n", qn_version());
   } else if (program.options.has_show) {
     serve_options_print(&program.options, stdout);
+  } else if (program.options.has_probe) {
+    status = serve_probe(&program.options);
+    if (!qn_ok(status)) code = fail(status, EXIT_WRONG);
   } else {
     serve_log_use_json(program.options.log_json);
     qn_log_set_sink(QN_LOG_WARN, log_engine, NULL);

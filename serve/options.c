@@ -251,6 +251,8 @@ static qn_status_t read_arguments(serve_options_t* options, int count, char** ar
       ++i;
     } else if (is_flag && strcmp(argument, "--show-config") == 0) {
       options->has_show = true;
+    } else if (is_flag && strcmp(argument, "--probe") == 0) {
+      options->has_probe = true;
     } else if (is_flag && strncmp(argument, "--", 2) == 0) {
       qn_status_t status = read_flag(options, count, arguments, &i);
       if (!qn_ok(status)) return status;
@@ -380,8 +382,9 @@ void serve_options_print_help(FILE* out) {
     if (*setting_table[i].value) (void)fprintf(out, " [%s]", setting_table[i].value);
     (void)fputc('\n', out);
   }
-  (void)fprintf(out, "  %-34s %s\n  %-34s %s\n  %-34s %s\n", "--config FILE",
+  (void)fprintf(out, "  %-34s %s\n  %-34s %s\n  %-34s %s\n  %-34s %s\n", "--config FILE",
                 "the JSON file of settings", "--show-config", "print all settings, and end",
+                "--probe", "ask the server at --port whether it is ready, and end: 0, or 1",
                 "--version, --help", "print the version, or this");
 }
 

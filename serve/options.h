@@ -36,6 +36,7 @@ typedef struct serve_options {
   bool has_help;     // --help was given; nothing else was read
   bool has_version;  // --version
   bool has_show;     // --show-config: print the settings and where they come from
+  bool has_probe;    // --probe: ask the server of these settings whether it is ready
 
   const char* origins[SERVE_OPTION_COUNT];  // "flag", "environment", "file", "default"
   struct json_t* file;                      // holds strings; owned

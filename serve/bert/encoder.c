@@ -38,8 +38,9 @@ static void destroy(void* self) {
 static void count_origins(const bert_kernels_t* kernels, bert_origins_t* out_origins) {
   *out_origins = (bert_origins_t){.counts = {0}};
   for (int i = 0; i < BERT_KERNEL_COUNT; ++i) {
-    const qn_source_t source = kernels->all[i].info.source;
-    if (source <= QN_SOURCE_REMOTE) ++out_origins->counts[source];
+    const qn_lookup_info_t* info = &kernels->all[i].info;
+    if (info->source <= QN_SOURCE_REMOTE) ++out_origins->counts[info->source];
+    out_origins->keys[i] = info->key;
   }
 }
 

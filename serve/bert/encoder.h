@@ -5,9 +5,10 @@
 #include "serve/bert/model.h"
 #include "serve/encoder.h"
 
-// How many kernels of an encoder came from each qn_source_t.
+// Where the kernels of an encoder came from.
 typedef struct bert_origins {
-  size_t counts[QN_SOURCE_REMOTE + 1];
+  size_t counts[QN_SOURCE_REMOTE + 1];  // by qn_source_t
+  qn_cache_key_t keys[BERT_KERNEL_COUNT];
 } bert_origins_t;
 
 // Reads a folder (config.h, weights.h), looks the kernels up and runs a first batch, so that memory
