@@ -1,8 +1,8 @@
 # Writes a table of texts as C: cmake -DOUT=FILE -DTEXTS=A.qn|B.qn -P embed_texts.cmake. The bytes are numbers, because
 # compilers bound the length of string literals.
 string(REPLACE "|" ";" TEXTS "${TEXTS}")
-set(arrays "// Made by the build of serve/bert/kernels/*.qn.\n")
-set(table "static const bert_text_t texts[] = {\n")
+set(arrays "// Made by the build.\ntypedef struct embedded_text {\n  const char* name;\n  const char* data;\n  size_t size;\n} embedded_text_t;\n")
+set(table "static const embedded_text_t texts[] = {\n")
 foreach(file ${TEXTS})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} bytes HEX)

@@ -12,12 +12,6 @@
 #include "serve/bert/try.h"
 #include "serve/clock.h"
 
-typedef struct bert_text {
-  const char* name;
-  const char* data;
-  size_t size;
-} bert_text_t;
-
 // The build makes this table, `texts`, of kernels/*.qn.
 #include "bert_kernels.inc"
 
@@ -63,8 +57,8 @@ static void name_all(const bert_config_t* config, bert_kernels_t* kernels) {
   all[BERT_KERNEL_POOL].name = pooling_names[config->pooling];
 }
 
-static const bert_text_t* find_text(const char* name) {
-  const bert_text_t* text = texts;
+static const embedded_text_t* find_text(const char* name) {
+  const embedded_text_t* text = texts;
   while (strcmp(text->name, name) != 0) ++text;
   return text;
 }
@@ -98,7 +92,7 @@ static qn_status_t find_function(const bert_lookup_t* lookup, bert_kernel_id_t i
 
 static qn_status_t load_kernel(const bert_lookup_t* lookup, bert_kernel_id_t id) {
   bert_kernel_t* kernel = &lookup->kernels->all[id];
-  const bert_text_t* text = find_text(kernel->name);
+  const embedded_text_t* text = find_text(kernel->name);
   const int64_t start_ns = serve_now_ns();
   // The loops over a head have a constant length: the code is faster, and each call is checked.
   char set[32];
