@@ -139,6 +139,20 @@ static void copy_header(const serve_exchange_t* exchange, const char* name, char
   memcpy(out, value, length + 1);
 }
 
+// Returns true if a text is 2, 32, 16 and 2 lower-case hex digits with dashes between, as W3C's
+// Trace Context wants it, and neither id is zero. Later versions may append more.
+static bool is_trace(const char* text) {
+  static const char form[] = "xx-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
+  for (size_t i = 0; i + 1 < sizeof form; ++i) {
+    const bool is_hex = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
+    if (form[i] == 'x' ? !is_hex : text[i] != '-') return false;
+  }
+  const char next = text[sizeof form - 1];
+  const bool is_first_version = strncmp(text, "00", 2) == 0;
+  return strncmp(text, "ff", 2) != 0 && (next == '\0' || (next == '-' && !is_first_version)) &&
+         strspn(text + 3, "0") < 32 && strspn(text + 36, "0") < 16;
+}
+
 static void begin_for(serve_server_t* server, serve_exchange_t* exchange, bool is_admin) {
   serve_visit_t* visit = calloc(1, sizeof *visit);
   exchange->user = visit;
@@ -153,6 +167,7 @@ static void begin_for(serve_server_t* server, serve_exchange_t* exchange, bool i
   visit->status = 200;
   copy_header(exchange, "x-request-id", visit->id, sizeof visit->id);
   copy_header(exchange, "traceparent", visit->trace, sizeof visit->trace);
+  if (!is_trace(visit->trace)) visit->trace[0] = '\0';  // such a one is to be ignored
   if (!visit->id[0]) {
     (void)snprintf(visit->id, sizeof visit->id, "%llx-%llx",
                    (unsigned long long)server->start_ns / 1000,
