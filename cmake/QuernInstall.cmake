@@ -1,7 +1,10 @@
 # What `cmake --install` puts where, the CMake package and the pkg-config file.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS quern quern_static quern_warm quern_warm_static EXPORT quernTargets
+# The component `server` is what a machine needs to serve and to share kernels, without a code generator.
+install(TARGETS quern EXPORT quernTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT server NAMELINK_COMPONENT development)
+install(TARGETS quern_static quern_warm quern_warm_static EXPORT quernTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -9,14 +12,22 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/quern DESTINATION ${CMAKE_INSTAL
 install(FILES ${CMAKE_BINARY_DIR}/include/quern/config.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quern)
 foreach(module llvm nvrtc shaderc sodium redis)
+  set(component development)
+  if(module MATCHES "sodium|redis")
+    set(component server)
+  endif()
   if(TARGET quern-${module})
-    install(TARGETS quern-${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern)
+    install(TARGETS quern-${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/quern COMPONENT ${component})
   endif()
 endforeach()
 foreach(program quern_cli quern_serve)
+  set(component development)
+  if(program STREQUAL quern_serve)
+    set(component server)
+  endif()
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
   endif()
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
