@@ -58,7 +58,7 @@ frontend entry
   default_backend replicas
 backend replicas
   balance roundrobin
-  option httpchk GET /health
+  option httpchk GET /v2/health/ready
   default-server check inter 100ms fall 2 rise 2
   server a 127.0.0.1:$a_port
   server b 127.0.0.1:$b_port
