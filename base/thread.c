@@ -130,9 +130,7 @@ void qn__thread_lower_priority(void) {
 }
 
 int64_t qn__thread_cpu_ns(void) {
-  struct timespec time;
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return 0;
-  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+  return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 int64_t qn__now_ns(void) {

@@ -67,11 +67,12 @@ qn_status_t serve_loader_create(const serve_options_t* options, serve_loader_t**
                                       .on_compile = on_compile,
                                       .on_compile_self = loader};
   qn_status_t status = qn_engine_create(&engine, &loader->engine);
+  if (!qn_ok(status)) {
+    serve_loader_destroy(loader);
+    return status;
+  }
   *out_loader = loader;
-  if (qn_ok(status)) return QN_OK;
-  serve_loader_destroy(loader);
-  *out_loader = NULL;
-  return status;
+  return QN_OK;
 }
 
 void serve_loader_destroy(serve_loader_t* loader) {

@@ -28,13 +28,21 @@ void server_write_file(const char* name, const char* text) {
   assert_true(qn_test_write_file(path, text, strlen(text)));
 }
 
-void server_make_folder(void) {
+int server_make_folder(void** state) {
+  (void)state;
   assert_true(qn_test_tempdir_make(server_folder));
   server_write_file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\n##c\n");
+  return 0;
 }
 
-void server_remove_folder(void) {
+int server_remove_folder(void** state) {
+  (void)state;
   qn_test_tempdir_remove(server_folder);
+  return 0;
+}
+
+void server_expect(const char* body, const char* part) {
+  if (!strstr(body, part)) fail_msg("no '%s' in %s", part, body);
 }
 
 static qn_status_t load(void* self, const char* from, const char* name, serve_model_t** out_model) {

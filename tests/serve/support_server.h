@@ -13,8 +13,9 @@
 extern fake_t server_fake;
 extern char server_folder[QN_TEST_PATH_SIZE];  // of the tokenizer
 
-void server_make_folder(void);
-void server_remove_folder(void);
+// Of a group of tests.
+int server_make_folder(void** state);
+int server_remove_folder(void** state);
 // Writes a file into the folder.
 void server_write_file(const char* name, const char* text);
 
@@ -40,6 +41,9 @@ const char* server_ask(const server_fixture_t* fixture, int status, const char* 
                        const char* path, const char* body);
 const char* server_post(const server_fixture_t* fixture, int status, const char* path,
                         const char* body);
+
+// Checks that a body contains a part.
+void server_expect(const char* body, const char* part);
 
 // Waits until the encoder has begun another batch than the `before` ones; until so many wait.
 void server_wait_for_batch(int before);

@@ -24,22 +24,6 @@
 #define IDS_HEAD "{\"name\":\"input_ids\",\"datatype\":\"INT64\",\"shape\":"
 #define MASK_HEAD "{\"name\":\"attention_mask\",\"datatype\":\"INT64\",\"shape\":"
 
-static int make_folder(void** state) {
-  (void)state;
-  server_make_folder();
-  return 0;
-}
-
-static int remove_folder(void** state) {
-  (void)state;
-  server_remove_folder();
-  return 0;
-}
-
-static void expect(const char* body, const char* part) {
-  if (!strstr(body, part)) fail_msg("no '%s' in %s", part, body);
-}
-
 // ------------------------------------------------------------------------------------ metadata
 
 static void test_metadata(void** state) {
@@ -47,8 +31,8 @@ static void test_metadata(void** state) {
   server_fixture_t f;
   server_start(&f);
   const char* body = server_ask(&f, 200, "GET", "/v2", NULL);
-  expect(body, "{\"name\":\"quern-serve\",\"version\":\"");
-  expect(body, "\"binary_tensor_data\"");
+  server_expect(body, "{\"name\":\"quern-serve\",\"version\":\"");
+  server_expect(body, "\"binary_tensor_data\"");
   assert_null(strstr(body, "model_repository"));  // there is no address for management
   static const char metadata[] =
       "{\"name\":\"mini\",\"versions\":[\"1\"],\"platform\":\"quern\",\"inputs\":["
@@ -65,14 +49,16 @@ static void test_metadata(void** state) {
   assert_int_equal(json_array_size(json_object_get(ids, "dims")), 2);
   assert_true(json_is_true(json_object_get(ids, "optional")));
   json_decref(config);
-  expect(server_ask(&f, 404, "GET", "/v2/models/other", NULL),
-         "{\"error\":\"there is no model 'other'\"}");
-  expect(server_ask(&f, 404, "GET", "/v2/models/mini/versions/2", NULL),
-         "model 'mini' has no version '2', only 1");
-  expect(server_ask(&f, 404, "GET", "/v2/models/mini/versions/-1/config", NULL), "no version '-1'");
-  expect(server_ask(&f, 404, "GET", "/v2/models/mini/nothing", NULL), "{\"error\":\"there is no ");
-  expect(server_ask(&f, 404, "GET", "/v2/models//ready", NULL), "{\"error\":\"there is no ");
-  expect(server_ask(&f, 405, "GET", INFER, NULL), "{\"error\":\"GET is no method of ");
+  server_expect(server_ask(&f, 404, "GET", "/v2/models/other", NULL),
+                "{\"error\":\"there is no model 'other'\"}");
+  server_expect(server_ask(&f, 404, "GET", "/v2/models/mini/versions/2", NULL),
+                "model 'mini' has no version '2', only 1");
+  server_expect(server_ask(&f, 404, "GET", "/v2/models/mini/versions/-1/config", NULL),
+                "no version '-1'");
+  server_expect(server_ask(&f, 404, "GET", "/v2/models/mini/nothing", NULL),
+                "{\"error\":\"there is no ");
+  server_expect(server_ask(&f, 404, "GET", "/v2/models//ready", NULL), "{\"error\":\"there is no ");
+  server_expect(server_ask(&f, 405, "GET", INFER, NULL), "{\"error\":\"GET is no method of ");
   server_stop(&f);
 }
 
@@ -91,7 +77,8 @@ static void test_health(void** state) {
   must(serve_repository_unload(f.repository, "mini"));
   assert_string_equal(server_ask(&f, 503, "GET", "/v2/models/mini/ready", NULL),
                       "{\"name\":\"mini\",\"ready\":false}");
-  expect(server_ask(&f, 503, "GET", "/v2/models/mini", NULL), "{\"error\":\"model 'mini' is not");
+  server_expect(server_ask(&f, 503, "GET", "/v2/models/mini", NULL),
+                "{\"error\":\"model 'mini' is not");
   serve_server_begin_drain(f.server);
   assert_string_equal(server_ask(&f, 503, "GET", "/v2/health/ready", NULL), "{\"ready\":false}");
   assert_string_equal(server_ask(&f, 200, "GET", "/v2/health/live", NULL), "{\"live\":true}");
@@ -127,7 +114,7 @@ static void test_infer(void** state) {
   // Without an id the answer has that of the request in the log.
   const char* body =
       server_post(&f, 200, INFER, TEXT_HEAD "[1],\"datatype\":\"BYTES\",\"data\":[\"b\"]}]}");
-  expect(body, "\"id\":\"");
+  server_expect(body, "\"id\":\"");
   assert_null(strstr(body, "\"id\":\"\""));
   server_stop(&f);
 }
@@ -310,7 +297,7 @@ static void test_deep_json(void** state) {
       char text[4096];
       const int status = client_exchange(f.port, &request, text, sizeof text);
       assert_int_equal(status, 400);
-      expect(text, "expected ");
+      server_expect(text, "expected ");
       free(body);
     }
   }
@@ -365,7 +352,7 @@ static const char* send_packet(const server_fixture_t* f, int status, const pack
 // Checks an answer in binary: the JSON, then rows.
 static void expect_binary(const char* answer, const char* json_part, const float* values,
                           size_t count) {
-  expect(answer, "Content-Type: application/octet-stream\r\n");
+  server_expect(answer, "Content-Type: application/octet-stream\r\n");
   const char* header = strstr(answer, "Inference-Header-Content-Length: ");
   assert_non_null(header);
   const size_t json_size = strtoul(header + 33, NULL, 10);
@@ -376,7 +363,7 @@ static void expect_binary(const char* answer, const char* json_part, const float
   assert_true(json_size < sizeof json);
   memcpy(json, body, json_size);
   json[json_size] = '\0';
-  expect(json, json_part);
+  server_expect(json, json_part);
   assert_memory_equal(body + json_size, values, count * sizeof(float));
 }
 
@@ -405,8 +392,8 @@ static void test_binary(void** state) {
                     "[1,4],\"parameters\":{\"binary_data_size\":32}}]}");
   put_integers(&packet, (const int64_t[]){1, 1, 1, 0}, 4);
   put_integers(&packet, (const int64_t[]){2, 5, 3, 0}, 4);
-  expect(send_packet(&f, 200, &packet, NULL),
-         ANSWER("8", "[1,3]", "0.51449573,0.6859943,0.51449573"));
+  server_expect(send_packet(&f, 200, &packet, NULL),
+                ANSWER("8", "[1,3]", "0.51449573,0.6859943,0.51449573"));
   // One input in JSON, the other behind it; the output's own wish goes first.
   put_json(&packet,
            "{\"parameters\":{\"binary_data_output\":false},\"outputs\":[{\"name\":\"embedding\","
@@ -423,8 +410,8 @@ static void test_binary(void** state) {
   put_json(&packet,
            "{\"id\":\"9\",\"inputs\":[{\"name\":\"text\",\"shape\":[1],"
            "\"datatype\":\"BYTES\",\"data\":[\"a\"]}]}");
-  expect(send_packet(&f, 200, &packet, NULL),
-         ANSWER("9", "[1,3]", "0.51449573,0.6859943,0.51449573"));
+  server_expect(send_packet(&f, 200, &packet, NULL),
+                ANSWER("9", "[1,3]", "0.51449573,0.6859943,0.51449573"));
   server_stop(&f);
 }
 
@@ -457,52 +444,54 @@ static void test_refused_binary(void** state) {
                                         "18446744073709551616",
                                         "9223372036854775808"};
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; ++i) {
-    expect(send_packet(&f, 400, &good, lengths[i]), "{\"error\":\"Inference-Header-Content-Length");
+    server_expect(send_packet(&f, 400, &good, lengths[i]),
+                  "{\"error\":\"Inference-Header-Content-Length");
   }
   char length[32];
   (void)snprintf(length, sizeof length, "%zu", good.size + 1);
-  expect(send_packet(&f, 400, &good, length), "and the body has ");
+  server_expect(send_packet(&f, 400, &good, length), "and the body has ");
   (void)snprintf(length, sizeof length, "%zu", good.json_size - 1);
-  expect(send_packet(&f, 400, &good, length), "expected ',' or '}'");
+  server_expect(send_packet(&f, 400, &good, length), "expected ',' or '}'");
   (void)snprintf(length, sizeof length, "%zu", good.json_size + 1);
-  expect(send_packet(&f, 400, &good, length), "expected the end");
+  server_expect(send_packet(&f, 400, &good, length), "expected the end");
   packet_t bad = good;
   put_bytes(&bad, "x", 1);
-  expect(send_packet(&f, 400, &bad, NULL), "1 bytes follow the last input");
+  server_expect(send_packet(&f, 400, &bad, NULL), "1 bytes follow the last input");
   bad = good;
   bad.size -= 1;
-  expect(send_packet(&f, 400, &bad, NULL), "binary_data_size is 12, and 11 bytes follow");
+  server_expect(send_packet(&f, 400, &bad, NULL), "binary_data_size is 12, and 11 bytes follow");
   // Lengths of elements that reach beyond their tensor, or end in the middle of a length.
   bad = good;
   memcpy(bad.data + bad.json_size, "\xff\xff\xff\xff", 4);
-  expect(send_packet(&f, 400, &bad, NULL),
-         "element 0 has 12 bytes of data, and its length says "
-         "4294967295");
+  server_expect(send_packet(&f, 400, &bad, NULL),
+                "element 0 has 12 bytes of data, and its length says "
+                "4294967295");
   bad = good;
   memcpy(bad.data + bad.json_size, "\x06\0\0\0", 4);
-  expect(send_packet(&f, 400, &bad, NULL), "element 1 has 2 bytes of data");
+  server_expect(send_packet(&f, 400, &bad, NULL), "element 1 has 2 bytes of data");
   bad = good;
   memcpy(bad.data + bad.json_size, "\x08\0\0\0", 4);
-  expect(send_packet(&f, 400, &bad, NULL), "the shape has 2 elements, and the data have 1");
+  server_expect(send_packet(&f, 400, &bad, NULL), "the shape has 2 elements, and the data have 1");
   bad = good;
   memcpy(bad.data + bad.json_size + 4, "\xc0\x80", 2);
-  expect(send_packet(&f, 400, &bad, NULL), "input 'text': element 0, byte 0: expected UTF-8");
+  server_expect(send_packet(&f, 400, &bad, NULL),
+                "input 'text': element 0, byte 0: expected UTF-8");
   put_json(
       &bad, TEXT_HEAD
       "[1],\"datatype\":\"BYTES\",\"parameters\":{\"binary_data_size\":9223372036854775807}}]}");
-  expect(send_packet(&f, 400, &bad, NULL), "and 0 bytes follow");
+  server_expect(send_packet(&f, 400, &bad, NULL), "and 0 bytes follow");
   put_json(&bad, "{\"inputs\":[" IDS_HEAD "[1,1],\"parameters\":{\"binary_data_size\":7}}]}");
   put_bytes(&bad, "1234567", 7);
-  expect(send_packet(&f, 400, &bad, NULL), "7 bytes are no whole number of INT64");
+  server_expect(send_packet(&f, 400, &bad, NULL), "7 bytes are no whole number of INT64");
   put_json(&bad, "{\"inputs\":[" IDS_HEAD "[1,2],\"parameters\":{\"binary_data_size\":8}}]}");
   put_integers(&bad, (const int64_t[]){1}, 1);
-  expect(send_packet(&f, 400, &bad, NULL), "the shape has 2 elements, and the data have 1");
+  server_expect(send_packet(&f, 400, &bad, NULL), "the shape has 2 elements, and the data have 1");
   put_json(&bad, "{\"inputs\":[" IDS_HEAD "[1,1],\"parameters\":{\"binary_data_size\":8}}]}");
   put_integers(&bad, (const int64_t[]){INT64_MIN}, 1);
-  expect(send_packet(&f, 422, &bad, NULL), "-9223372036854775808 is no id");
+  server_expect(send_packet(&f, 422, &bad, NULL), "-9223372036854775808 is no id");
   put_json(&bad, "\xff");
   bad.json_size = 0;
-  expect(send_packet(&f, 400, &bad, NULL), "byte 0: expected UTF-8");
+  server_expect(send_packet(&f, 400, &bad, NULL), "byte 0: expected UTF-8");
   // A body of nothing is an empty text.
   bad.size = 0;
   (void)send_packet(&f, 200, &bad, "0");
@@ -536,7 +525,7 @@ static void test_chunks(void** state) {
   const client_request_t zipped = {"POST", INFER, "Content-Encoding: gzip\r\n", "{}", 2};
   char text[4096];
   assert_int_equal(client_exchange(f.port, &zipped, text, sizeof text), 400);
-  expect(text, "{\"error\":\"the body has coding 'gzip'; send it plain\"}");
+  server_expect(text, "{\"error\":\"the body has coding 'gzip'; send it plain\"}");
   server_stop(&f);
 }
 
@@ -550,10 +539,12 @@ static void test_large_body(void** state) {
   char body[200];
   memset(body, ' ', sizeof body - 1);
   body[sizeof body - 1] = '\0';
-  expect(server_post(&f, 413, INFER, body), "{\"error\":\"the body has more than 100 bytes\"}");
-  expect(server_post(&f, 413, "/v2/repository/index", body), "{\"error\":\"the body");
-  expect(server_post(&f, 413, "/v1/embeddings", body), "{\"error\":{\"message\":\"the body has");
-  expect(server_post(&f, 413, "/embed", body), "\"error_type\":\"Validation\"");
+  server_expect(server_post(&f, 413, INFER, body),
+                "{\"error\":\"the body has more than 100 bytes\"}");
+  server_expect(server_post(&f, 413, "/v2/repository/index", body), "{\"error\":\"the body");
+  server_expect(server_post(&f, 413, "/v1/embeddings", body),
+                "{\"error\":{\"message\":\"the body has");
+  server_expect(server_post(&f, 413, "/embed", body), "\"error_type\":\"Validation\"");
   server_stop(&f);
 }
 
@@ -588,28 +579,28 @@ static void test_busy(void** state) {
     server_wait_for_batch(before);
     server_wait_for_queue(&f, (size_t)i);
     if (i == 0) {
-      expect(server_post(&f, 504, INFER,
-                         TEXT_HEAD "[1],\"datatype\":\"BYTES\",\"data\":[\"a\"]}],"
-                                   "\"parameters\":{\"timeout\":20000}}"),
-             "{\"error\":\"the deadline of 20 ms passed\"}");
+      server_expect(server_post(&f, 504, INFER,
+                                TEXT_HEAD "[1],\"datatype\":\"BYTES\",\"data\":[\"a\"]}],"
+                                          "\"parameters\":{\"timeout\":20000}}"),
+                    "{\"error\":\"the deadline of 20 ms passed\"}");
     }
   }
   char text[4096];
   assert_int_equal(client_ask(f.port, "POST", INFER, long_request, text, sizeof text), 429);
-  expect(text, "Retry-After: 1");
-  expect(text, "{\"error\":\"the model is overloaded: 24 tokens wait");
+  server_expect(text, "Retry-After: 1");
+  server_expect(text, "{\"error\":\"the model is overloaded: 24 tokens wait");
   atomic_store(&server_fake.is_blocked, false);
   for (int i = 0; i < 4; ++i) {
     (void)pthread_join(threads[i], NULL);
     assert_int_equal(askers[i].status, 200);
   }
   atomic_store(&server_fake.fails, true);
-  expect(server_post(&f, 500, INFER, long_request),
-         "{\"error\":\"the model failed: the device is lost\"}");
+  server_expect(server_post(&f, 500, INFER, long_request),
+                "{\"error\":\"the model failed: the device is lost\"}");
   atomic_store(&server_fake.fails, false);
   must(serve_repository_unload(f.repository, "mini"));
   assert_int_equal(client_ask(f.port, "POST", INFER, long_request, text, sizeof text), 503);
-  expect(text, "Retry-After: 1");
+  server_expect(text, "Retry-After: 1");
   server_stop(&f);
 }
 
@@ -621,7 +612,7 @@ static void test_keys(void** state) {
   server_fixture_t f;
   char* arguments[] = {"--port=0", path};
   server_start_with(&f, 2, arguments);
-  expect(server_post(&f, 401, INFER, long_request), "{\"error\":\"a key is needed");
+  server_expect(server_post(&f, 401, INFER, long_request), "{\"error\":\"a key is needed");
   (void)server_post(&f, 401, "/v2/repository/index", "");
   (void)server_ask(&f, 401, "GET", "/v2/models/mini/stats", NULL);
   (void)server_ask(&f, 200, "GET", "/v2/health/ready", NULL);
@@ -676,7 +667,7 @@ static void test_statistics(void** state) {
   }
   (void)server_ask(&f, 404, "GET", "/v2/models/other/stats", NULL);
   const char* text = server_ask(&f, 200, "GET", "/metrics", NULL);
-  expect(text, "quern_serve_request_failure_duration_us{model=\"mini\",version=\"1\"} ");
+  server_expect(text, "quern_serve_request_failure_duration_us{model=\"mini\",version=\"1\"} ");
   server_stop(&f);
 }
 
@@ -692,7 +683,7 @@ static void test_repository(void** state) {
   (void)state;
   server_fixture_t f;
   server_start_with_admin(&f);
-  expect(server_ask(&f, 200, "GET", "/v2", NULL), "\"model_repository\"");
+  server_expect(server_ask(&f, 200, "GET", "/v2", NULL), "\"model_repository\"");
   must(serve_repository_add(f.repository, "bad", "broken"));
   static const char index[] =
       "[{\"name\":\"mini\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"},"
@@ -702,30 +693,32 @@ static void test_repository(void** state) {
   assert_string_equal(
       server_post(&f, 200, "/v2/repository/index", "{\"ready\":true}"),
       "[{\"name\":\"mini\",\"version\":\"1\",\"state\":\"READY\",\"reason\":\"\"}]");
-  expect(server_post(&f, 400, "/v2/repository/index", "{\"ready\":1}"), "expected true or false");
-  expect(server_post(&f, 400, "/v2/repository/index", "[]"), "expected an object");
+  server_expect(server_post(&f, 400, "/v2/repository/index", "{\"ready\":1}"),
+                "expected true or false");
+  server_expect(server_post(&f, 400, "/v2/repository/index", "[]"), "expected an object");
   // Changes are only at the address for management.
-  expect(server_post(&f, 404, "/v2/repository/models/mini/load", NULL),
-         "is only at the address for management");
-  expect(server_post(&f, 404, "/v2/repository/models/mini/unload", NULL),
-         "is only at the address for management");
+  server_expect(server_post(&f, 404, "/v2/repository/models/mini/load", NULL),
+                "is only at the address for management");
+  server_expect(server_post(&f, 404, "/v2/repository/models/mini/unload", NULL),
+                "is only at the address for management");
   serve_model_t* before = serve_repository_find(f.repository, "mini");
   assert_string_equal(ask_admin(&f, 200, "/v2/repository/models/mini/load", NULL), "{}");
   serve_model_t* after = serve_repository_find(f.repository, "mini");
   assert_ptr_not_equal(before, after);
   serve_model_release(before);
   serve_model_release(after);
-  expect(ask_admin(&f, 500, "/v2/repository/models/bad/load", "{}"), "no such folder");
-  expect(
+  server_expect(ask_admin(&f, 500, "/v2/repository/models/bad/load", "{}"), "no such folder");
+  server_expect(
       server_post(&f, 200, "/v2/repository/index", NULL),
       "\"name\":\"bad\",\"version\":\"1\",\"state\":\"UNAVAILABLE\",\"reason\":\"no such folder");
-  expect(ask_admin(&f, 404, "/v2/repository/models/other/load", NULL), "there is no model 'other'");
-  expect(ask_admin(&f, 404, "/v2/repository/models/other/unload", NULL),
-         "there is no model 'other'");
-  expect(
+  server_expect(ask_admin(&f, 404, "/v2/repository/models/other/load", NULL),
+                "there is no model 'other'");
+  server_expect(ask_admin(&f, 404, "/v2/repository/models/other/unload", NULL),
+                "there is no model 'other'");
+  server_expect(
       ask_admin(&f, 400, "/v2/repository/models/mini/load", "{\"parameters\":{\"config\":\"{}\"}}"),
       "expected no parameter but 'unload_dependents'");
-  expect(ask_admin(&f, 400, "/v2/repository/models/mini/load", "x"), "expected an object");
+  server_expect(ask_admin(&f, 400, "/v2/repository/models/mini/load", "x"), "expected an object");
   assert_string_equal(ask_admin(&f, 200, "/v2/repository/models/mini/unload",
                                 "{\"parameters\":{\"unload_dependents\":false}}"),
                       "{}");
@@ -757,8 +750,8 @@ static void test_long_load(void** state) {
   assert_int_equal(
       client_ask(f.admin_port, "POST", "/v2/repository/models/mini/load", NULL, text, sizeof text),
       503);
-  expect(text, "Retry-After: 1");
-  expect(text, "model 'mini' is being loaded");
+  server_expect(text, "Retry-After: 1");
+  server_expect(text, "model 'mini' is being loaded");
   (void)ask_admin(&f, 503, "/v2/repository/models/mini/unload", NULL);
   atomic_store(&server_fake.holds_load, false);
   (void)pthread_join(thread, NULL);
@@ -778,5 +771,5 @@ int main(void) {
       cmocka_unit_test(test_statistics),   cmocka_unit_test(test_repository),
       cmocka_unit_test(test_long_load),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, server_make_folder, server_remove_folder);
 }

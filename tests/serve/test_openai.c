@@ -13,22 +13,6 @@
 #include "tests/serve/support_server.h"
 #include "tests/support/must.h"
 
-static int make_folder(void** state) {
-  (void)state;
-  server_make_folder();
-  return 0;
-}
-
-static int remove_folder(void** state) {
-  (void)state;
-  server_remove_folder();
-  return 0;
-}
-
-static void expect(const char* body, const char* part) {
-  if (!strstr(body, part)) fail_msg("no '%s' in %s", part, body);
-}
-
 #define ROW(index, embedding) \
   "{\"object\":\"embedding\",\"index\":" index ",\"embedding\":" embedding "}"
 #define ANSWER(rows, tokens)             \
@@ -103,17 +87,17 @@ static void test_errors(void** state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     const char* body = server_post(&f, cases[i].status, "/v1/embeddings", cases[i].body);
-    expect(body, cases[i].part);
-    expect(body, cases[i].end);
+    server_expect(body, cases[i].part);
+    server_expect(body, cases[i].end);
   }
-  expect(server_ask(&f, 404, "GET", "/v1/nothing", NULL), missing);
-  expect(server_ask(&f, 405, "GET", "/v1/embeddings", NULL), invalid);
-  expect(server_ask(&f, 404, "GET", "/v1/models/other", NULL), missing);
+  server_expect(server_ask(&f, 404, "GET", "/v1/nothing", NULL), missing);
+  server_expect(server_ask(&f, 405, "GET", "/v1/embeddings", NULL), invalid);
+  server_expect(server_ask(&f, 404, "GET", "/v1/models/other", NULL), missing);
   // Paths that only begin like those of a protocol are not its own.
-  expect(server_ask(&f, 404, "GET", "/v1x", NULL), "\"error_type\":\"Validation\"");
-  expect(server_ask(&f, 404, "GET", "/embeddingsx", NULL), "\"error_type\":\"Validation\"");
-  expect(server_ask(&f, 404, "GET", "/v20/models", NULL), "\"error_type\":\"Validation\"");
-  expect(server_ask(&f, 404, "GET", "/v2/", NULL), "{\"error\":\"there is no /v2/\"}");
+  server_expect(server_ask(&f, 404, "GET", "/v1x", NULL), "\"error_type\":\"Validation\"");
+  server_expect(server_ask(&f, 404, "GET", "/embeddingsx", NULL), "\"error_type\":\"Validation\"");
+  server_expect(server_ask(&f, 404, "GET", "/v20/models", NULL), "\"error_type\":\"Validation\"");
+  server_expect(server_ask(&f, 404, "GET", "/v2/", NULL), "{\"error\":\"there is no /v2/\"}");
   server_stop(&f);
 }
 
@@ -123,15 +107,15 @@ static void test_failures(void** state) {
   server_start(&f);
   static const char body[] = "{\"input\":\"a\",\"model\":\"mini\"}";
   atomic_store(&server_fake.fails, true);
-  expect(server_post(&f, 500, "/v1/embeddings", body),
-         "{\"error\":{\"message\":\"the model failed: the device is lost\",\"type\":"
-         "\"server_error\"");
+  server_expect(server_post(&f, 500, "/v1/embeddings", body),
+                "{\"error\":{\"message\":\"the model failed: the device is lost\",\"type\":"
+                "\"server_error\"");
   atomic_store(&server_fake.fails, false);
   must(serve_repository_unload(f.repository, "mini"));
   char text[4096];
   assert_int_equal(client_ask(f.port, "POST", "/v1/embeddings", body, text, sizeof text), 503);
-  expect(text, "Retry-After: 1");
-  expect(text, "\"code\":\"unavailable\"");
+  server_expect(text, "Retry-After: 1");
+  server_expect(text, "\"code\":\"unavailable\"");
   server_stop(&f);
 }
 
@@ -143,7 +127,7 @@ static void test_keys(void** state) {
   server_fixture_t f;
   char* arguments[] = {"--port=0", path};
   server_start_with(&f, 2, arguments);
-  expect(server_post(&f, 401, "/v1/embeddings", "{\"input\":\"a\"}"), "\"invalid_api_key\"");
+  server_expect(server_post(&f, 401, "/v1/embeddings", "{\"input\":\"a\"}"), "\"invalid_api_key\"");
   (void)server_ask(&f, 401, "GET", "/v1/models", NULL);
   server_stop(&f);
 }
@@ -154,17 +138,18 @@ static void test_models(void** state) {
   server_start(&f);
   must(serve_repository_add(f.repository, "second", server_folder));
   const char* body = server_ask(&f, 200, "GET", "/v1/models", NULL);
-  expect(body,
-         "{\"object\":\"list\",\"data\":[{\"id\":\"mini\",\"object\":\"model\",\"created\":1");
+  server_expect(
+      body, "{\"object\":\"list\",\"data\":[{\"id\":\"mini\",\"object\":\"model\",\"created\":1");
   assert_null(strstr(body, "second"));  // it is not loaded
-  expect(server_post(&f, 503, "/v1/embeddings", "{\"input\":\"a\",\"model\":\"second\"}"),
-         "model 'second' is not ready");
+  server_expect(server_post(&f, 503, "/v1/embeddings", "{\"input\":\"a\",\"model\":\"second\"}"),
+                "model 'second' is not ready");
   must(serve_repository_load(f.repository, "second"));
-  expect(server_ask(&f, 200, "GET", "/v1/models", NULL),
-         "\"owned_by\":\"quern\"},{\"id\":\"second\"");
-  expect(server_ask(&f, 200, "GET", "/v1/models/second", NULL), "{\"id\":\"second\",\"object\":");
-  expect(server_post(&f, 200, "/v1/embeddings", "{\"input\":\"a\",\"model\":\"second\"}"),
-         "\"model\":\"second\"");
+  server_expect(server_ask(&f, 200, "GET", "/v1/models", NULL),
+                "\"owned_by\":\"quern\"},{\"id\":\"second\"");
+  server_expect(server_ask(&f, 200, "GET", "/v1/models/second", NULL),
+                "{\"id\":\"second\",\"object\":");
+  server_expect(server_post(&f, 200, "/v1/embeddings", "{\"input\":\"a\",\"model\":\"second\"}"),
+                "\"model\":\"second\"");
   server_stop(&f);
 }
 
@@ -173,5 +158,5 @@ int main(void) {
       cmocka_unit_test(test_inputs), cmocka_unit_test(test_errors), cmocka_unit_test(test_failures),
       cmocka_unit_test(test_keys),   cmocka_unit_test(test_models),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, server_make_folder, server_remove_folder);
 }

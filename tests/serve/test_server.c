@@ -19,18 +19,6 @@
 #include "tests/serve/support_server.h"
 #include "tests/support/must.h"
 
-static int make_folder(void** state) {
-  (void)state;
-  server_make_folder();
-  return 0;
-}
-
-static int remove_folder(void** state) {
-  (void)state;
-  server_remove_folder();
-  return 0;
-}
-
 // ------------------------------------------------------------------------------------ tests
 
 static void test_embed(void** state) {
@@ -385,5 +373,5 @@ int main(void) {
       cmocka_unit_test(test_models),   cmocka_unit_test(test_drain),
       cmocka_unit_test(test_metrics),  cmocka_unit_test(test_options),
   };
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, server_make_folder, server_remove_folder);
 }
