@@ -108,35 +108,62 @@ static const op_row_t ops[] = {
     {"isfinite", "isfinite(a[i])", "f", "bool"},
 };
 
+// A compiler needs time for each kernel, however small: one of them holds many operators of a
+// dtype.
+enum { MAX_TOGETHER = 16 };
+
+static void put_ops_of(const dtype_row_t* dtype, const op_row_t* const* rows, size_t count,
+                       size_t number, qn__buffer_t* out) {
+  const char* t = dtype->name;
+  qn__buffer_format(out, "func ops_%s_%zu(a: %s[n], b: %s[n], c: %s[n]", t, number, t, t, t);
+  for (size_t k = 0; k < count; k++) {
+    const char* result = rows[k]->result ? rows[k]->result : t;
+    qn__buffer_format(out, ",\n    out %s_y: %s[n]", rows[k]->name, result);
+  }
+  qn__buffer_format(out, ") {\n  parallel i in 0..n {\n");
+  for (size_t k = 0; k < count; k++) {
+    qn__buffer_format(out, "    %s_y[i] = %s;\n", rows[k]->name, rows[k]->form);
+  }
+  qn__buffer_format(out, "  }\n}\n");
+}
+
 static void put_ops(qn__buffer_t* out) {
-  for (size_t o = 0; o < QN_COUNT_OF(ops); o++) {
-    for (size_t d = 0; d < QN_COUNT_OF(dtypes); d++) {
-      const char* t = dtypes[d].name;
-      if (!is_one_of(&dtypes[d], ops[o].kinds)) continue;
-      qn__buffer_format(out,
-                        "func op_%s_%s(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
-                        "  parallel i in 0..n { y[i] = %s; }\n}\n",
-                        ops[o].name, t, t, t, t, ops[o].result ? ops[o].result : t, ops[o].form);
+  for (size_t d = 0; d < QN_COUNT_OF(dtypes); d++) {
+    const op_row_t* rows[MAX_TOGETHER];
+    size_t count = 0, number = 0;
+    for (size_t o = 0; o < QN_COUNT_OF(ops); o++) {
+      if (is_one_of(&dtypes[d], ops[o].kinds)) rows[count++] = &ops[o];
+      if (count < MAX_TOGETHER && (o + 1 < QN_COUNT_OF(ops) || count == 0)) continue;
+      put_ops_of(&dtypes[d], rows, count, number++, out);
+      count = 0;
     }
   }
 }
 
+static bool has_bits(const dtype_row_t* from, const dtype_row_t* to) {
+  return from->bytes == to->bytes && from->kind != 'b' && to->kind != 'b';
+}
+
 static void put_casts(qn__buffer_t* out) {
   for (size_t f = 0; f < QN_COUNT_OF(dtypes); f++) {
+    const char* from = dtypes[f].name;
+    qn__buffer_format(out, "func casts_%s(a: %s[n]", from, from);
     for (size_t t = 0; t < QN_COUNT_OF(dtypes); t++) {
-      const char *from = dtypes[f].name, *to = dtypes[t].name;
-      qn__buffer_format(out,
-                        "func cast_%s_%s(a: %s[n], out y: %s[n]) {\n"
-                        "  parallel i in 0..n { y[i] = %s(a[i]); }\n}\n",
-                        from, to, from, to, to);
-      if (dtypes[f].bytes != dtypes[t].bytes || dtypes[f].kind == 'b' || dtypes[t].kind == 'b') {
-        continue;
+      const char* to = dtypes[t].name;
+      qn__buffer_format(out, ",\n    out y_%s: %s[n]", to, to);
+      if (has_bits(&dtypes[f], &dtypes[t])) {
+        qn__buffer_format(out, ", out bits_%s: %s[n]", to, to);
       }
-      qn__buffer_format(out,
-                        "func bits_%s_%s(a: %s[n], out y: %s[n]) {\n"
-                        "  parallel i in 0..n { y[i] = bitcast(%s, a[i]); }\n}\n",
-                        from, to, from, to, to);
     }
+    qn__buffer_format(out, ") {\n  parallel i in 0..n {\n");
+    for (size_t t = 0; t < QN_COUNT_OF(dtypes); t++) {
+      const char* to = dtypes[t].name;
+      qn__buffer_format(out, "    y_%s[i] = %s(a[i]);\n", to, to);
+      if (has_bits(&dtypes[f], &dtypes[t])) {
+        qn__buffer_format(out, "    bits_%s[i] = bitcast(%s, a[i]);\n", to, to);
+      }
+    }
+    qn__buffer_format(out, "  }\n}\n");
   }
 }
 
