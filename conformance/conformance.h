@@ -37,6 +37,7 @@ typedef struct conf_options {
   // Only compiles the cases of IR, to this form of the target's generator ("cubin"): uses no
   // device, and needs `target`. NULL: runs.
   const char* form;
+  qn_tier_t tier;  // of the code; 0: full
   void (*on_result)(void* self, const conf_result_t* result);
   void* self;
 } conf_options_t;

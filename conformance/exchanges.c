@@ -102,7 +102,7 @@ static void requirement(conf_t* c) {
                  width + 1, width);
   qn_module_t* module = conf_module(c, text);
   if (!module) return;
-  qn_lookup_options_t options = {.struct_size = sizeof options, .tier = QN_TIER_FULL};
+  qn_lookup_options_t options = {.struct_size = sizeof options, .tier = c->options.tier};
   qn_function_t* function = NULL;
   qn_status_t status =
       qn_engine_function(c->engine, module, c->target, "ex_required", &options, NULL, &function);

@@ -147,7 +147,8 @@ static qn_status_t count_bytes(void* self, const void* data, size_t size_bytes) 
 static qn_status_t emit(conf_t* c, const char* text, bool is_checked) {
   size_t size = 0;
   qn_module_t* module = NULL;
-  qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = is_checked};
+  qn_lookup_options_t options = {
+      .struct_size = sizeof options, .tier = c->options.tier, .is_checked = is_checked};
   qn_status_t status = qn_module_parse(text, strlen(text), NULL, &module);
   if (qn_ok(status)) {
     status = qn_engine_emit(c->engine, module, c->target, &options, c->options.form,
@@ -173,7 +174,8 @@ static void compile_text(conf_t* c, const char* text, bool is_checked, together_
     status = emit(c, text, is_checked);
     out->is_emitted = qn_ok(status);
   } else {
-    qn_lookup_options_t options = {.struct_size = sizeof options, .is_checked = is_checked};
+    qn_lookup_options_t options = {
+        .struct_size = sizeof options, .tier = c->options.tier, .is_checked = is_checked};
     status = qn_module_parse(text, strlen(text), NULL, &out->module);
     if (qn_ok(status)) {
       status =

@@ -222,7 +222,7 @@ qn_function_t* conf_function(conf_t* c, const char* text, const char* name, bool
   qn_module_t* module = conf_module(c, text);
   if (!module) return NULL;
   qn_lookup_options_t options = {
-      .struct_size = sizeof options, .tier = QN_TIER_FULL, .is_checked = is_checked};
+      .struct_size = sizeof options, .tier = c->options.tier, .is_checked = is_checked};
   qn_function_t* function = NULL;
   qn_status_t status =
       qn_engine_function(c->engine, module, c->target, name, &options, NULL, &function);

@@ -1,6 +1,8 @@
-# tests/conformance/run_suite.sh WHAT [least|short]: runs the suite on one device, as a test; 77 where the device is
-# missing. `least` takes the least Vulkan target and the areas that ask for integers. `short` leaves out the areas whose
-# programs differ in their arithmetic alone (operators, conversions, mathematics), which are most of the suite.
+# tests/conformance/run_suite.sh WHAT [least|short|races|no-races]: runs the suite on one device, as a test; 77 where the
+# device is missing. `least` takes the least Vulkan target and the areas that ask for integers. `short` leaves out the
+# areas whose programs differ in their arithmetic alone (operators, conversions, mathematics), which are most of the
+# suite. `races` takes the areas whose programs share memory among threads, or the order of streams and threads;
+# `no-races` the others.
 # POSIX sh.
 set -eu
 : "${QUERN:?path of the command}" "${SOURCE:?path of the repository}"
@@ -18,15 +20,25 @@ fail() {
   exit 1
 }
 
-# Leaves out areas.
+# only AREAS, leave_out AREAS: chooses areas, as an extended regular expression.
 filters=^
+arithmetic='operators|dtypes|math'
+shares='atomics|exchanges|failures|graphs|grids|products|shapes|statements|streams|threads'
+areas() {
+  "$QUERN" conformance --list | cut -d/ -f1 | sort -u
+}
+only() {
+  filters=$(areas | grep -xE "$1" | sed 's,.*,^&/,')
+}
 leave_out() {
-  filters=$("$QUERN" conformance --list | cut -d/ -f1 | sort -u | grep -vxE "$1" | sed 's,.*,^&/,')
+  filters=$(areas | grep -vxE "$1" | sed 's,.*,^&/,')
 }
 
-# run_filters DEVICE OPTION...: runs what the filters choose; sets $code and $passed, the number of cases of the device.
+# run_filters DEVICE OPTION...: runs what the filters choose; sets $code and $passed, the number of cases of the device
+# in all runs.
+code=0
 run_filters() {
-  device=$1 code=0
+  device=$1
   shift
   for filter in $filters; do
     "$QUERN" conformance "$@" --filter "$filter" >>"$work/out" 2>>"$work/err" || code=$?
@@ -82,12 +94,8 @@ document)
 cubins)
   # Compiles the programs of the suite to machine code of one architecture, by the true NVRTC and without a
   # GPU: the toolkit's, or what tools/dev/get-nvrtc has put into the build folder. The CUDA text is the same for all
-  # architectures (tests/unit/nvrtc/test_compile.c), so that one of them compiles all of the suite.
-  least=700
-  if [ "${3:-}" = short ]; then
-    leave_out 'operators|dtypes|math'
-    least=200
-  fi
+  # architectures and tiers (tests/unit/nvrtc/test_compile.c), so that one of them compiles all of the suite, and what is
+  # more than arithmetic with NVRTC's own optimisations, which take four fifths of the time.
   export VIRTUAL_ENV="${VIRTUAL_ENV:-$BUILD/nvrtc}"
   target="cuda -arch=$2"
   "$QUERN" compile "$SOURCE/examples/ir/saxpy.qn" --target "$target" --emit cubin -o "$work/saxpy.cubin" 2>"$work/why" || {
@@ -95,7 +103,16 @@ cubins)
     grep -q 'needs libnvrtc' "$work/why" && exit 77
     fail "saxpy does not compile for $2"
   }
-  run_filters cuda --target "$target" --emit cubin
+  leave_out "$arithmetic"
+  least=200
+  if [ "${3:-}" = short ]; then
+    run_filters cuda --target "$target" --emit cubin --tier fast
+  else
+    run_filters cuda --target "$target" --emit cubin
+    only "$arithmetic"
+    least=700
+    run_filters cuda --target "$target" --emit cubin --tier fast
+  fi
   cat "$work/out" "$work/err"
   [ "$code" -eq 0 ] || fail "exit code $code"
   [ "$passed" -gt $least ] || fail "only $passed programs compile"
@@ -138,6 +155,16 @@ least)
 short)
   least=400
   leave_out 'operators|math'
+  run_filters "$what" --device "$what"
+  ;;
+races)
+  least=200
+  only "$shares"
+  run_filters "$what" --device "$what"
+  ;;
+no-races)
+  least=700
+  leave_out "$shares"
   run_filters "$what" --device "$what"
   ;;
 *)

@@ -80,7 +80,7 @@ static qn_status_t choose(const args_t* args, report_t* report) {
   return target ? add_device_of(report, target) : add_all(report);
 }
 
-static qn_status_t run_column(const args_t* args, report_t* report, size_t index) {
+static qn_status_t run_column(const args_t* args, qn_tier_t tier, report_t* report, size_t index) {
   const report_column_t* column = report_column(report, index);
   running_t running = {report, index, args->is_json || args_has(args, "markdown")};
   conf_options_t options = {.device = column->device,
@@ -88,6 +88,7 @@ static qn_status_t run_column(const args_t* args, report_t* report, size_t index
                             .filter = args_value(args, "filter", NULL),
                             .has_large = args_has(args, "large"),
                             .form = args_value(args, "emit", NULL),
+                            .tier = tier,
                             .on_result = on_result,
                             .self = &running};
   conf_totals_t totals;
@@ -102,11 +103,13 @@ static int run_conformance(const args_t* args) {
   if (args_has(args, "emit") && !args_has(args, "target")) {
     return report_usage(args, "--emit needs --target: what to compile for");
   }
+  qn_lookup_options_t lookup;
+  if (!session_lookup_options(args, &lookup)) return EXIT_USAGE;
   report_t* report = report_create();
   conf_list(on_listed, report);
   qn_status_t status = args_has(args, "list") ? QN_OK : choose(args, report);
   for (size_t i = 0; qn_ok(status) && report_column(report, i); i++) {
-    status = run_column(args, report, i);
+    status = run_column(args, lookup.tier, report, i);
   }
   int code = EXIT_DONE;
   if (!qn_ok(status)) {
@@ -134,7 +137,7 @@ const verb_t verb_conformance = {
         {"filter", 'f', "TEXT",
          "only cases whose area/feature/variant has TEXT, or for ^TEXT begins with it", false},
         FLAG("large", "also cases that take gigabytes of memory"),
-        OPTION("emit", "FORM", "compile to this form of --target and run nothing"),
+        OPTION("emit", "FORM", "compile to this form of --target and run nothing"), OPTION_TIER,
         FLAG("list", "list the features and run nothing"), OPTION_PLUGIN,
         FLAG("markdown", "print the matrix as docs/conformance.md has it"), OPTION_JSON),
     .help =
@@ -147,6 +150,7 @@ const verb_t verb_conformance = {
         "  quern conformance --device interp --filter ^memory/\n"
         "  quern conformance --device cpu --filter ^statements/ --json\n"
         "  quern conformance --target 'cpu -mcpu=x86-64-v3' --emit image --filter ^grids/\n"
+        "  quern conformance --device cpu --tier fast --filter ^shapes/\n"
         "  quern conformance --list\n",
     .run = run_conformance,
 };
