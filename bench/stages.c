@@ -45,7 +45,8 @@ static qn_status_t decode(work_t* work) {
 
 static qn_status_t run_passes(work_t* work) {
   qn__pass_options_t options = {.vector_bytes = qn__target_vector_bytes(work->target),
-                                .has_masked_memory = qn__target_has_masked_memory(work->target)};
+                                .has_masked_memory = qn__target_has_masked_memory(work->target),
+                                .has_masked_words = qn__target_has_masked_words(work->target)};
   return qn__passes_run_cpu(&work->body, &options);
 }
 

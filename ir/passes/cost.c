@@ -51,7 +51,7 @@ static double access_cost(const qn__cost_model_t* model, const qn__ir_buffer_t* 
       return 1;
     case QN__REACH_CONTIGUOUS:
       if (!model->is_masked || model->options->has_masked_memory) return count;
-      if (model->options->vector_bytes >= 32 && qn_dtype_size_bytes(buffer->dtype) >= 4) {
+      if (model->options->has_masked_words && qn_dtype_size_bytes(buffer->dtype) >= 4) {
         return 2 * count;
       }
       return 5.0 * model->lane_count;  // a branch for every lane

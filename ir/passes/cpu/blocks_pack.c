@@ -103,16 +103,14 @@ qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t
   return lines;
 }
 
-// Returns true if lanes beyond the last line of a panel may be zero: memory can be masked (words
-// also by AVX), nothing but the load depends on the line, and the kernel multiplies the number, so
-// that it cannot fail.
+// Returns true if lanes beyond the last line of a panel may be zero: memory can be masked, nothing
+// but the load depends on the line, and the kernel multiplies the number, so that it cannot fail.
 static bool has_zeros_beyond(const qn__blocks_writer_t* w, const qn__product_operand_t* operand) {
   const qn__product_t* product = w->product;
   const qn__pass_options_t* options = w->pb->options;
   const qn__ir_expr_t* summand = *product->summand;
-  bool has_masked_words =
-      options->vector_bytes >= 32 && qn_dtype_size_bytes(operand->value->dtype) >= 4;
-  if (!options->has_masked_memory && !has_masked_words) return false;
+  bool is_word = qn_dtype_size_bytes(operand->value->dtype) >= 4;
+  if (!options->has_masked_memory && !(options->has_masked_words && is_word)) return false;
   if (operand->value->kind != QN__EXPR_LOAD) return false;
   if (product->operand_count != 2 || summand->kind != QN__EXPR_OP || summand->op != QN_OP_MUL) {
     return false;

@@ -11,8 +11,9 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 
-const qn__pass_options_t qn_test_avx2 = {.vector_bytes = 32};
-const qn__pass_options_t qn_test_checked = {.vector_bytes = 32, .is_checked = true};
+const qn__pass_options_t qn_test_avx2 = {.vector_bytes = 32, .has_masked_words = true};
+const qn__pass_options_t qn_test_checked = {
+    .vector_bytes = 32, .has_masked_words = true, .is_checked = true};
 
 qn_status_t qn_test_try(const char* text, qn_allocator_t allocator,
                         const qn__pass_options_t* options, const qn__pass_t* const* passes,
