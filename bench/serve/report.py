@@ -5,9 +5,10 @@
     rows.add("overload", "latency of a rejection, p99", "ms", ours=1.2, at_most=5)
     rows.missing("2 threads, infinity", "pip: no matching distribution found for infinity-emb")
     rows.note("model", "all-MiniLM-L6-v2")
+    rows.point("p99, Poisson", "load, % of saturation", "ms", "cold", 50, 31.0, low=29.1, high=33.0)    # of a line in the picture
 
-The file is {"section", "notes": {name: text}, "rows": [...], "missing": [{"part", "reason"}]}, written anew after each
-change, so that an interrupted program leaves what it has. A row:
+The file is {"section", "notes": {name: text}, "rows": [...], "missing": [{"part", "reason"}], "points": [...]}, written anew
+after each change, so that an interrupted program leaves what it has. A row:
 
     case      what is the same for ours and theirs: load, threads, the other program
     what      the quantity
@@ -43,7 +44,7 @@ class Report:
     def __init__(self, section, path):
         self.section = section
         self.path = pathlib.Path(path)
-        self.notes, self.rows, self.absent = {}, [], []
+        self.notes, self.rows, self.absent, self.points = {}, [], [], []
         self.write()
 
     def add(self, case, what, unit, ours, theirs=None, at_most=None, at_least=None, ratio=None, interval=None, met=None, remark=""):
@@ -66,14 +67,22 @@ class Report:
         self.absent.append({"part": part, "reason": reason})
         self.write()
 
+    def point(self, panel, x_axis, unit, name, x, value, low=None, high=None):
+        """A point of the line `name` in a panel of the picture, with its interval."""
+        self.points.append({"panel": panel, "x_axis": x_axis, "unit": unit, "name": name, "x": x, "value": finite(value),
+                            "low": finite(low), "high": finite(high)})
+        self.write()
+
     def note(self, name, text):
         self.notes[name] = text
         self.write()
 
+    def content(self):
+        return {"section": self.section, "notes": self.notes, "rows": self.rows, "missing": self.absent, "points": self.points}
+
     def write(self):
         beside = self.path.with_name(self.path.name + ".new")
-        content = {"section": self.section, "notes": self.notes, "rows": self.rows, "missing": self.absent}
-        beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        beside.write_text(json.dumps(self.content(), indent=2) + "\n", encoding="utf-8")
         os.replace(beside, self.path)
 
 
@@ -94,6 +103,7 @@ def read(path):
                 raise Bad(f"{path}: a row without '{sorted(missing)[0]}'")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Bad(f"{path}: no results: {error!r}") from error
+    content.setdefault("points", [])
     return content
 
 
