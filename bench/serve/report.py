@@ -7,6 +7,9 @@
     rows.note("model", "all-MiniLM-L6-v2")
     rows.point("p99, Poisson", "load, % of saturation", "ms", "cold", 50, 31.0, low=29.1, high=33.0)    # of a line in the picture
 
+`run` calls a section's program as `PROGRAM MODEL_DIR --build DIR --out DIR [--quick]`; it writes DIR/results.json, ends with 0 if
+all limits are met, and keeps what it has when SIGINT interrupts it.
+
 The file is {"section", "notes": {name: text}, "rows": [...], "missing": [{"part", "reason"}], "points": [...]}, written anew
 after each change, so that an interrupted program leaves what it has. A row:
 
