@@ -1,7 +1,7 @@
 """A picture of the results of report.py as SVG: no script, no fonts or files of others, for light and dark pages.
 
-Panels from left to right and down: lines with intervals (points), pairs of bars in rates (rows in 1/s with both sides), and all ratios
-that have a limit, on a logarithmic axis with the limit as a tick.
+Panels from left to right and down: lines with intervals (points), pairs of bars for rates (rows in 1/s with both sides), and
+all ratios that have a limit, on a logarithmic axis with the limit as a tick.
 """
 import html
 import math
@@ -105,23 +105,29 @@ def bars_height(rows):
     return 30 + len(rows) * (2 * BAR + 14)
 
 
-def ratios_panel(rows, left, top, width):
-    """Ratios with intervals and limits on a logarithmic axis."""
+def ratios_panel(sections, left, top, width):
+    """Ratios of [(section, rows)] with intervals and limits on a logarithmic axis."""
+    rows = [row for _, mine in sections for row in mine]
     ends = [value for row in rows for value in (row["ratio"], row["limit"], *(row["interval"] or [])) if value]
     low, high = math.log(min(*ends, 0.8)) - 0.05, math.log(max(*ends, 1.25)) + 0.05
     x0, x1 = left + width * 0.5, left + width - 70
     at = lambda value: x0 + (x1 - x0) * (math.log(value) - low) / (high - low)
-    bottom = top + 28 + len(rows) * ROW
+    bottom = top + 28 + (len(rows) + len(sections)) * ROW
     out = [text(left, top + 14, "ratios that have a limit (the thick tick): ours over theirs, with 95 % intervals", kind="panel")]
-    marks = [m for m in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000) if low <= math.log(m) <= high]
+    marks = [m for m in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
+             if low <= math.log(m) <= high]
     placed = -100.0
     for mark in marks:
         if at(mark) - placed < 30:
             continue
         placed = at(mark)
         out += [line(at(mark), top + 24, at(mark), bottom, "grid"), text(at(mark), bottom + 14, f"{mark:g}", "middle", "dim")]
-    for i, row in enumerate(rows):
-        y = top + 38 + i * ROW
+    places = iter(range(len(rows) + len(sections)))
+    for row in (item for name, mine in sections for item in (name, *mine)):
+        y = top + 38 + next(places) * ROW
+        if isinstance(row, str):
+            out.append(text(x0 - 10, y + 4, row, "end", "panel"))
+            continue
         is_good = row["met"]
         colour = COLOURS[2] if is_good else COLOURS[1] if is_good is False else "#888"
         out.append(text(x0 - 10, y + 4, label(row), "end"))
@@ -133,8 +139,8 @@ def ratios_panel(rows, left, top, width):
     return out
 
 
-def ratios_height(rows):
-    return 50 + len(rows) * ROW
+def ratios_height(sections):
+    return 50 + sum(1 + len(rows) for _, rows in sections) * ROW
 
 
 def draw(title, sections):
@@ -152,7 +158,8 @@ def draw(title, sections):
         if rates:
             out += bars_panel(f"{section['section']}: rates", rates, MARGIN, top, inner)
             top += bars_height(rates) + 16
-    ratios = [row for s in sections for row in s["rows"] if row.get("limit") and row.get("ratio")]
+    ratios = [(s["section"], [row for row in s["rows"] if row.get("limit") and row.get("ratio")]) for s in sections]
+    ratios = [(name, rows) for name, rows in ratios if rows]
     if ratios:
         out += ratios_panel(ratios, MARGIN, top, inner)
         top += ratios_height(ratios) + 8
