@@ -113,7 +113,8 @@ def ratios_panel(sections, left, top, width):
     x0, x1 = left + width * 0.5, left + width - 70
     at = lambda value: x0 + (x1 - x0) * (math.log(value) - low) / (high - low)
     bottom = top + 28 + (len(rows) + len(sections)) * ROW
-    out = [text(left, top + 14, "ratios that have a limit (the thick tick): ours over theirs, with 95 % intervals", kind="panel")]
+    title = "ratios that have a limit (the thick tick): ours over theirs, with 95 % intervals"
+    out = [text(left, top + 14, title, kind="panel")]
     marks = [m for m in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1000)
              if low <= math.log(m) <= high]
     placed = -100.0
@@ -163,6 +164,7 @@ def draw(title, sections):
     if ratios:
         out += ratios_panel(ratios, MARGIN, top, inner)
         top += ratios_height(ratios) + 8
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:.0f}" width="{WIDTH}" height="{top:.0f}" role="img">'
+    head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top:.0f}" width="{WIDTH}" height="{top:.0f}" '
+            'role="img">')
     return "\n".join([head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>",
                       f'<rect width="{WIDTH}" height="{top:.0f}" fill="none"/>', *out, "</svg>"]) + "\n"

@@ -5,10 +5,10 @@
     rows.add("overload", "latency of a rejection, p99", "ms", ours=1.2, at_most=5)
     rows.missing("2 threads, infinity", "pip: no matching distribution found for infinity-emb")
     rows.note("model", "all-MiniLM-L6-v2")
-    rows.point("p99, Poisson", "load, % of saturation", "ms", "cold", 50, 31.0, low=29.1, high=33.0)    # of a line in the picture
+    rows.point("p99, Poisson", "load, % of saturation", "ms", "cold", 50, 31.0, low=29.1, high=33.0)  # of a line in a picture
 
-`run` calls a section's program as `PROGRAM MODEL_DIR --build DIR --out DIR [--quick]`; it writes DIR/results.json, ends with 0 if
-all limits are met, and keeps what it has when SIGINT interrupts it.
+`run` calls a section's program as `PROGRAM MODEL_DIR --build DIR --out DIR [--quick]`; it writes DIR/results.json, ends with
+0 if all limits are met, and keeps what it has when SIGINT interrupts it.
 
 The file is {"section", "notes": {name: text}, "rows": [...], "missing": [{"part", "reason"}], "points": [...]}, written anew
 after each change, so that an interrupted program leaves what it has. A row:
@@ -50,7 +50,8 @@ class Report:
         self.notes, self.rows, self.absent, self.points = {}, [], [], []
         self.write()
 
-    def add(self, case, what, unit, ours, theirs=None, at_most=None, at_least=None, ratio=None, interval=None, met=None, remark=""):
+    def add(self, case, what, unit, ours, theirs=None, at_most=None, at_least=None, ratio=None, interval=None, met=None,
+            remark=""):
         """A row. `ratio` is made from ours and theirs, and `met` from the limit, where they are not given."""
         if ratio is None and theirs:
             ratio = ours / theirs
@@ -60,7 +61,8 @@ class Report:
             remark = "not shown" if met is None else ""
         self.rows.append({
             "case": case, "what": what, "unit": unit, "ours": finite(ours), "theirs": finite(theirs), "ratio": finite(ratio),
-            "interval": interval and [finite(end) for end in interval], "limit": limit, "sense": sense if limit is not None else None,
+            "interval": interval and [finite(end) for end in interval], "limit": limit,
+            "sense": sense if limit is not None else None,
             "met": met, "remark": remark,
         })
         self.write()

@@ -1,5 +1,5 @@
-"""The results of bench/serve: rows and their verdicts, the table, the picture, what never-seen concludes from records made here,
-and how `run` puts sections together that work, fail, are missing or are interrupted.
+"""The results of bench/serve: rows and their verdicts, the table, the picture, what never-seen concludes from records that
+are made here, and how `run` puts sections together that work, fail, are missing or are interrupted.
 
 usage: test_serve_run.py
 """
@@ -82,7 +82,8 @@ class ReportTest(Folder):
         self.assertRaises(report.Bad, report.read, self.folder / "none")
 
     def test_numbers(self):
-        self.assertEqual([report.number(x) for x in (1234.6, 12.34, 0.01234, 0, None)], ["1,235", "12.3", "0.0123", "0", "never"])
+        texts = {1234.6: "1,235", 12.34: "12.3", 0.01234: "0.0123", 0: "0", None: "never"}
+        self.assertEqual({value: report.number(value) for value in texts}, texts)
 
 
 class BootstrapTest(unittest.TestCase):
@@ -157,8 +158,8 @@ class NeverSeenTest(Folder):
             for state, factor in (("cold", cold), ("steady", 1.0), ("warm", warm)):
                 self.records(folder / f"{state}.csv", factor, f"{state} {i}")
             folders.append(folder)
-        counts = {"compiles": 3, "compile seconds": 0.5, "compiles while steady": 0, "first-seen batches": 0.5, "compiles of warm": 0,
-                  "lookups by requests": lookups}
+        counts = {"compiles": 3, "compile seconds": 0.5, "compiles while steady": 0, "first-seen batches": 0.5,
+                  "compiles of warm": 0, "lookups by requests": lookups}
         rows = report.Report("never-seen", self.folder / "r.json")
         module.describe(types.SimpleNamespace(control=is_control), rows, module.Case("poisson", 50), folders, [counts] * pairs)
         return {row["what"]: row for row in rows.rows}, rows
@@ -219,8 +220,8 @@ class RunTest(Folder):
         path.chmod(0o755)
 
     def start(self, *options):
-        return subprocess.Popen([self.programs / "run", "model", "--out", self.folder / "out", *options], stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+        command = [self.programs / "run", "model", "--out", self.folder / "out", *options]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def results(self):
         return {s["section"]: s for s in json.loads((self.folder / "out" / "results.json").read_text())["sections"]}
