@@ -29,11 +29,6 @@ def end_on_signals():
     signal.signal(signal.SIGTERM, interrupt)
 
 
-def real_time(policy, priority):
-    """What to put before a command."""
-    return ["chrt", policy, str(priority)] if os.geteuid() == 0 and shutil.which("chrt") else []
-
-
 def program(build, name):
     path = pathlib.Path(build) / "bin" / name
     if not path.exists():
@@ -44,13 +39,12 @@ def program(build, name):
 class Server:
     """A process of quern-serve, or of a program with its arguments, with a cache directory of its own.
 
-    As root it has a real-time priority, below the generator's: with other work on the machine, its threads are woken late
-    otherwise, and nice values hardly help. Its thread in the background has the lowest priority all the same.
+    As root it has a real-time priority from ready on, below the generator's: with other work on the machine, its threads are
+    woken late otherwise, and nice values hardly help. Its thread in the background keeps the lowest priority.
     """
 
     def __init__(self, build, model, cache, *flags, name="quern-serve"):
         command = [program(build, name), f"model={model}", "--port", "0", "--drain-delay", "0", *flags]
-        command = [*real_time("-r", 1), *command]
         self.log = open(cache.parent / "server.log", "a+", encoding="utf-8")
         start = self.log.tell()
         environment = dict(os.environ, QUERN_CACHE_DIR=str(cache))
@@ -64,6 +58,14 @@ class Server:
             self.url = found and f"http://{found[1]}"
             if self.process.poll() is not None:
                 raise Failed(f"{name} ended with {self.process.returncode}: {text.strip().splitlines()[-1:]}")
+        if os.geteuid() == 0:
+            self.raise_priority()
+
+    def raise_priority(self):
+        """Not from the start: the kernel owes other work the time of real-time compiles, and takes it from the first requests."""
+        for thread in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            if os.sched_getscheduler(int(thread.name)) == os.SCHED_OTHER:
+                os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
 
     def __enter__(self):
         return self
@@ -109,7 +111,9 @@ def replay(build, server, trace, name, *flags, run_with=""):
     """Sends a trace; the records are NAME.csv. Returns whether the generator was late, and the summary."""
     command = [program(build, "serve_load"), "--url", server.url, "--protocol", "tei", "--trace", trace]
     command += ["--records", f"{name}.csv", "--json", f"{name}.json", *flags]
-    command = [*shlex.split(run_with), *real_time("-f", 2), *command]
+    if os.geteuid() == 0 and shutil.which("chrt"):
+        command = ["chrt", "-f", "2", *command]
+    command = [*shlex.split(run_with), *command]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, LATE):
         raise Failed(f"serve_load ended with {done.returncode}: {done.stderr.strip() or name}")
