@@ -62,7 +62,7 @@ class Server:
             self.raise_priority()
 
     def raise_priority(self):
-        """Not from the start: the kernel owes other work the time of real-time compiles, and takes it from the first requests."""
+        """Not from the start: after real-time compiles the kernel gives other work its turn, during the first requests."""
         for thread in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
             if os.sched_getscheduler(int(thread.name)) == os.SCHED_OTHER:
                 os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
