@@ -54,8 +54,15 @@ class MakeTraceTest(unittest.TestCase):
             self.assertEqual(min(n for r in found for n in r["lengths"]), 3)
             self.assertEqual(max(n for r in found for n in r["lengths"]), 256)
 
+    def test_distinct_lists(self):
+        """As many lists of few short texts as there nearly are; small batches, of which there are few, come anywhere."""
+        found = requests(make("--count", "8000", "--batch", "1:4", "--lengths", "3:12", "--distinct", "ordered"))
+        self.assertEqual(len({tuple(r["lengths"]) for r in found}), 8000)
+        first = sum(len(r["lengths"]) for r in found[:4000])
+        self.assertAlmostEqual(first / sum(len(r["lengths"]) for r in found), 0.5, delta=0.01)
+
     def test_too_many_distinct(self):
-        for name in ("lengths", "total", "padded"):
+        for name in ("ordered", "lengths", "total", "padded"):
             done = subprocess.run([MAKE, "--count", "300", "--batch", "1", "--distinct", name], capture_output=True, text=True)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("of 300 distinct requests", done.stderr)
