@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
-START_S = 120
+START_S = 60
 TICKS = os.sysconf("SC_CLK_TCK")
 FRONT_END = ("--address", "127.0.0.1", "--drain-delay", "0")
 
@@ -55,7 +55,7 @@ def infinity(batch):
 
 TEI = ("tei", "/v2/health/ready", ())
 OIP = ("oip-binary", "/v2/health/ready", ("--model", "model", "--column", "--output", "embedding"))
-OPENAI = ("openai", "/v1/health", ("--model", "model"))
+OPENAI = ("openai", "/health", ("--model", "model"))
 
 # name: command, (protocol, path of health, flags of serve_load). Of a program with several settings the best is compared.
 SERVERS = {
