@@ -69,6 +69,7 @@ static const load_option_t options[] = {
     {"output", OPTION_TEXT, AT(protocol.output), 0, 0,
      "OIP: NAME of the embeddings; default: the first"},
     {"ids", OPTION_FLAG, AT(protocol.sends_ids), 0, 0, "sends token ids instead of texts"},
+    {"column", OPTION_FLAG, AT(protocol.sends_column), 0, 0, "OIP: texts as [N, 1], not [N]"},
     {"floats", OPTION_FLAG, AT(protocol.wants_floats), 0, 0, "OpenAI: numbers instead of base64"},
     {"records", OPTION_TEXT, AT(records_path), 0, 0, "FILE of one CSV line a request"},
     {"json", OPTION_TEXT, AT(json_path), 0, 0, "FILE of the summary"},

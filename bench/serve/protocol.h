@@ -33,6 +33,7 @@ typedef struct protocol {
   const char* inputs;
   const char* output;  // OIP: NULL: the first of the answer
   bool sends_ids;      // token ids instead of texts; only for requests with lengths
+  bool sends_column;   // OIP: texts have the shape [texts, 1], as Triton's batcher needs them
   bool wants_floats;   // OpenAI: "float" instead of "base64"
 } protocol_t;
 

@@ -126,7 +126,8 @@ static void put_oip_input(const protocol_t* protocol, const trace_t* trace,
     qn__buffer_format(json, ",\"datatype\":\"INT64\",\"shape\":[%u,%u],", request->text_count,
                       width);
   } else {
-    qn__buffer_format(json, ",\"datatype\":\"BYTES\",\"shape\":[%u],", request->text_count);
+    qn__buffer_format(json, ",\"datatype\":\"BYTES\",\"shape\":[%u%s],", request->text_count,
+                      protocol->sends_column ? ",1" : "");
   }
   if (!is_binary && !protocol->sends_ids) {
     qn__buffer_cstr(json, "\"data\":");

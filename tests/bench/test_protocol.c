@@ -107,11 +107,28 @@ static void test_oip_binary(void** state) {
       "the JSON is longer than the body");
 }
 
+static void test_columns(void** state) {
+  (void)state;
+  trace_word_t words[] = {{QN_STR("a"), 7}};
+  uint32_t lengths[] = {3, 3};
+  trace_request_t request = {.text_count = 2, .lengths = lengths};
+  trace_t trace = {.requests = &request, .count = 1, .words = words, .word_count = 1};
+  protocol_t protocol = {.kind = PROTOCOL_OIP, .host = "h", .prefix = "", .model = "m"};
+  for (int is_column = 0; is_column <= 1; is_column++) {
+    protocol.sends_column = is_column != 0;
+    qn__buffer_t text;
+    qn__buffer_init(&text, qn_allocator_default());
+    protocol_render(&protocol, &trace, 0, &text);
+    assert_non_null(
+        strstr((const char*)text.data, is_column ? "\"shape\":[2,1]," : "\"shape\":[2],"));
+    qn__buffer_deinit(&text);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tei),
-      cmocka_unit_test(test_openai),
-      cmocka_unit_test(test_oip),
+      cmocka_unit_test(test_columns),    cmocka_unit_test(test_tei),
+      cmocka_unit_test(test_openai),     cmocka_unit_test(test_oip),
       cmocka_unit_test(test_oip_binary),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
