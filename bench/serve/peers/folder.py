@@ -22,8 +22,11 @@ def cut_at_rows(model):
     """Keeps what computes the last normalisation, as 'last_hidden_state'."""
     graph = model.graph
     makers = {name: node for node in graph.node for name in node.output}
-    norms = [node for node in graph.node if node.op_type in ("LayerNormalization", "SkipLayerNormalization")]
-    last = norms[-1]
+    # The nodes are in no order: the last normalisation is the first one on the way back from the result.
+    way = [makers[graph.output[0].name]]
+    while way[0].op_type not in ("LayerNormalization", "SkipLayerNormalization"):
+        way += [makers[name] for name in way.pop(0).input if name in makers]
+    last = way[0]
     kept, todo = [], [last]
     while todo:
         node = todo.pop()
