@@ -8,6 +8,10 @@
 // 3. The library closes a connection only after some time without any byte. So connections whose
 //    headers or body take too long as a whole are shut down by a thread of ours.
 // 4. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
+// 5. Connections that the kernel has accepted and the library has not would be reset by a drain. So
+//    the drain accepts them and hands them to the library. They count until their first request is
+//    there, as do others that were just accepted, but for a second only: a client that sends
+//    nothing holds the end up no longer.
 #include "serve/http.h"
 
 #include <arpa/inet.h>
@@ -34,6 +38,7 @@ enum {
   BACKLOG = 1024,
   NANOSECONDS = 1000000000,
 };
+static const int64_t FRESH_NS = NANOSECONDS;
 
 typedef struct answer_header {
   struct answer_header* next;
@@ -47,6 +52,7 @@ typedef struct watch {
   struct watch* previous;
   int socket;
   int64_t limit_ns;  // INT64_MAX: none now
+  int64_t fresh_ns;  // until then it counts without a request; 0: it had one
 } watch_t;
 
 typedef struct exchange {
@@ -88,11 +94,42 @@ static exchange_t* whole(const serve_exchange_t* shown) {
 
 // ------------------------------------------------------------------------------------ time limits
 
+// Sets the limit of a socket that has had a request.
 static void set_limit(serve_http_t* http, watch_t* watch, int64_t limit_ns) {
   if (!watch) return;
   (void)pthread_mutex_lock(&http->mutex);
   watch->limit_ns = limit_ns;
+  watch->fresh_ns = 0;
   (void)pthread_mutex_unlock(&http->mutex);
+}
+
+// Returns the watch of a socket, made if necessary. NULL without memory: there is no limit then.
+static watch_t* watch_socket(serve_http_t* http, int socket) {
+  (void)pthread_mutex_lock(&http->mutex);
+  // Only a drain makes watches before the library reports the connection.
+  watch_t* watch = atomic_load(&http->is_draining) ? http->watches : NULL;
+  while (watch && watch->socket != socket) watch = watch->next;
+  if (!watch && (watch = calloc(1, sizeof *watch)) != NULL) {
+    const int64_t now = serve_now_ns();
+    watch->socket = socket;
+    watch->limit_ns = now + http->options.receive_limit_ns;
+    watch->fresh_ns = now + FRESH_NS;
+    watch->next = http->watches;
+    if (watch->next) watch->next->previous = watch;
+    http->watches = watch;
+  }
+  (void)pthread_mutex_unlock(&http->mutex);
+  return watch;
+}
+
+static void end_watch(serve_http_t* http, watch_t* watch) {
+  if (!watch) return;
+  (void)pthread_mutex_lock(&http->mutex);
+  if (watch->previous) watch->previous->next = watch->next;
+  if (watch->next) watch->next->previous = watch->previous;
+  if (http->watches == watch) http->watches = watch->next;
+  (void)pthread_mutex_unlock(&http->mutex);
+  free(watch);
 }
 
 static void on_connection(void* self, struct MHD_Connection* connection, void** socket_context,
@@ -101,26 +138,10 @@ static void on_connection(void* self, struct MHD_Connection* connection, void** 
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
     const union MHD_ConnectionInfo* info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    watch_t* watch = calloc(1, sizeof *watch);
-    *socket_context = watch;
-    if (!watch || !info) return;  // without memory there is no limit
-    watch->socket = info->connect_fd;
-    watch->limit_ns = serve_now_ns() + http->options.receive_limit_ns;
-    (void)pthread_mutex_lock(&http->mutex);
-    watch->next = http->watches;
-    if (watch->next) watch->next->previous = watch;
-    http->watches = watch;
-    (void)pthread_mutex_unlock(&http->mutex);
+    *socket_context = info ? watch_socket(http, info->connect_fd) : NULL;
     return;
   }
-  watch_t* watch = *socket_context;
-  if (!watch) return;
-  (void)pthread_mutex_lock(&http->mutex);
-  if (watch->previous) watch->previous->next = watch->next;
-  if (watch->next) watch->next->previous = watch->previous;
-  if (http->watches == watch) http->watches = watch->next;
-  (void)pthread_mutex_unlock(&http->mutex);
-  free(watch);
+  end_watch(http, *socket_context);
   *socket_context = NULL;
 }
 
@@ -480,12 +501,39 @@ uint16_t serve_http_port(const serve_http_t* http) {
   return http->port;
 }
 
-void serve_http_drain(serve_http_t* http) {
-  if (!atomic_exchange(&http->is_draining, true)) (void)MHD_quiesce_daemon(http->daemon);
+// Hands the connections that wait for it to the library, which listens no more.
+static void accept_rest(serve_http_t* http) {
+  for (;;) {
+    struct sockaddr_storage name;
+    socklen_t size = sizeof name;
+    struct sockaddr* address = (struct sockaddr*)(void*)&name;
+    const int client = accept4(http->listener, address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (client < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (client < 0) return;
+    watch_t* watch = watch_socket(http, client);
+    // It closes the socket if it cannot take it.
+    if (MHD_add_connection(http->daemon, client, address, size) != MHD_YES) end_watch(http, watch);
+  }
 }
 
-size_t serve_http_count(const serve_http_t* http) {
-  return atomic_load(&((serve_http_t*)(uintptr_t)http)->exchange_count);
+void serve_http_drain(serve_http_t* http) {
+  if (atomic_exchange(&http->is_draining, true)) return;
+  (void)MHD_quiesce_daemon(http->daemon);
+  accept_rest(http);
+  // Not closed so far: a thread of the library may still use its number.
+  (void)shutdown(http->listener, SHUT_RDWR);
+}
+
+size_t serve_http_count(serve_http_t* http) {
+  size_t count = 0;
+  const int64_t now = serve_now_ns();
+  (void)pthread_mutex_lock(&http->mutex);
+  for (const watch_t* watch = http->watches; watch; watch = watch->next) {
+    count += watch->fresh_ns > now;
+  }
+  (void)pthread_mutex_unlock(&http->mutex);
+  // Read after the watches: a connection is among them until its exchange has begun.
+  return count + atomic_load(&http->exchange_count);
 }
 
 void serve_http_stop(serve_http_t* http) {

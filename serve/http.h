@@ -65,10 +65,11 @@ QN_MUST_USE qn_status_t serve_http_start(const serve_http_options_t* options,
                                          const serve_http_handler_t* handler,
                                          serve_http_t** out_http);
 uint16_t serve_http_port(const serve_http_t* http);
-// Accepts no more connections, and closes each after its next answer.
+// Accepts the connections that wait for it, and no more, and closes each after its next answer.
 void serve_http_drain(serve_http_t* http);
-// Returns the number of exchanges that have begun and not ended.
-size_t serve_http_count(const serve_http_t* http);
+// Returns the number of exchanges that have begun and not ended, and of connections of the last
+// second without a request so far.
+size_t serve_http_count(serve_http_t* http);
 // Closes all connections and frees the server. Every kept exchange must have been resumed.
 // NULL is ignored.
 void serve_http_stop(serve_http_t* http);

@@ -27,6 +27,7 @@ typedef struct service {
   serve_exchange_t* kept[MAX_KEPT];
   size_t kept_count;
   atomic_int begun, ended, sent;
+  atomic_bool blocks;  // "/block" holds its thread
 } service_t;
 
 static service_t service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -57,6 +58,9 @@ static void answer(void* self, serve_exchange_t* exchange) {
 
 static void handle(void* self, serve_exchange_t* exchange) {
   (void)self;
+  while (strcmp(exchange->path, "/block") == 0 && atomic_load(&service.blocks)) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
   if (strncmp(exchange->path, "/keep", 5) != 0) {
     echo(exchange);
     return;
@@ -310,6 +314,40 @@ static void test_drain(void** state) {
   stop();
 }
 
+static bool has_begun(size_t wanted) {
+  return (size_t)atomic_load(&service.begun) >= wanted;
+}
+
+static bool has_drained(size_t wanted) {
+  return serve_http_count(service.http) == wanted;
+}
+
+// Connections that the server has not accepted when it drains are served; later ones are refused.
+static void test_drain_backlog(void** state) {
+  (void)state;
+  enum { BLOCKED = 2, WAITING = 20 };  // as many as threads; of the connections that wait
+  static const char blocking[] = "GET /block HTTP/1.1\r\nHost: x\r\n\r\n";
+  int clients[BLOCKED + WAITING];
+  start(INT64_C(60000000000));
+  atomic_store(&service.blocks, true);
+  // A thread may get more than one of the first connections, so some of these may wait as well.
+  for (size_t i = 0; i < BLOCKED + WAITING; ++i) {
+    clients[i] = connect_client();
+    client_send(clients[i], blocking);
+  }
+  wait_until(has_begun, 1);
+  serve_http_drain(service.http);
+  assert_int_equal(client_try_connect(serve_http_port(service.http)), -1);
+  assert_false(has_drained(0));
+  atomic_store(&service.blocks, false);
+  wait_until(has_drained, 0);
+  stop();
+  for (size_t i = 0; i < BLOCKED + WAITING; ++i) {
+    client_expect(clients[i], 200, "Connection: close");
+    (void)close(clients[i]);
+  }
+}
+
 // Whatever comes, the server answers or closes, at the latest after the time limit, and serves the
 // next client.
 static void test_rubbish(void** state) {
@@ -367,15 +405,11 @@ static void test_refused_options(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_plain),
-      cmocka_unit_test(test_too_large),
-      cmocka_unit_test(test_all_bodies),
-      cmocka_unit_test(test_kept),
-      cmocka_unit_test(test_gone),
-      cmocka_unit_test(test_slow_clients),
-      cmocka_unit_test(test_drain),
-      cmocka_unit_test(test_rubbish),
-      cmocka_unit_test(test_refused_options),
+      cmocka_unit_test(test_plain),      cmocka_unit_test(test_too_large),
+      cmocka_unit_test(test_all_bodies), cmocka_unit_test(test_kept),
+      cmocka_unit_test(test_gone),       cmocka_unit_test(test_slow_clients),
+      cmocka_unit_test(test_drain),      cmocka_unit_test(test_drain_backlog),
+      cmocka_unit_test(test_rubbish),    cmocka_unit_test(test_refused_options),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
