@@ -28,6 +28,13 @@ void serve_call_destroy(serve_call_t* call) {
   free(call);
 }
 
+void serve_call_trim(serve_call_t* call) {
+  serve_buffer_free(&call->texts);
+  serve_buffer_free(&call->ids);
+  free(call->results);
+  call->results = NULL;
+}
+
 static const size_t* ends_of(const serve_call_t* call) {
   return (const size_t*)(const void*)call->ends.data;
 }

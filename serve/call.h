@@ -60,6 +60,9 @@ bool serve_call_submit(serve_call_t* call, const serve_call_limits_t* limits,
 // outcome in the model's metrics.
 bool serve_call_complete(serve_call_t* call, serve_error_t* error);
 
+// Frees inputs and results after the answer was written; the numbers of inputs and tokens stay.
+void serve_call_trim(serve_call_t* call);
+
 // Returns how many tokens an input has, and all of them have.
 size_t serve_call_tokens(const serve_call_t* call, size_t index);
 size_t serve_call_all_tokens(const serve_call_t* call);

@@ -6,7 +6,7 @@
 // 2. An exchange may be resumed while the handler still returns. `state` decides who wakes the
 //    connection.
 // 3. The library closes a connection only after some time without any byte. So connections whose
-//    headers or body take too long as a whole are shut down by a thread of ours.
+//    headers, body or answer take too long as a whole are shut down by a thread of ours.
 // 4. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
 // 5. Connections that the kernel has accepted and the library has not would be reset by a drain. So
 //    the drain accepts them and hands them to the library. They count until their first request is
@@ -64,7 +64,7 @@ typedef struct exchange {
   bool has_body;  // was handled
   bool is_answered;
   bool is_over_limit;    // of all bodies
-  size_t counted_bytes;  // of the body, in bodies_bytes
+  size_t counted_bytes;  // of body and answer, in bodies_bytes
   const char* answer_type;
   serve_buffer_t answer;
   answer_header_t* headers;
@@ -208,9 +208,18 @@ static void on_completed(void* self, struct MHD_Connection* connection, void** i
   exchange_destroy(exchange);
 }
 
+static void count_bytes(exchange_t* exchange, size_t size) {
+  (void)atomic_fetch_add(&exchange->http->bodies_bytes, size);
+  exchange->counted_bytes += size;
+}
+
+// The answer has memory until the client has taken it, so it counts as a body, and has a limit.
 static enum MHD_Result send_answer(exchange_t* exchange) {
+  serve_http_t* http = exchange->http;
   serve_buffer_t* body = &exchange->answer;
   exchange->shown.answer_bytes = body->size;
+  count_bytes(exchange, body->size);
+  set_limit(http, exchange->watch, serve_now_ns() + http->options.receive_limit_ns);
   struct MHD_Response* response =
       MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_FREE);
   if (!response) return MHD_NO;  // closes the connection
@@ -223,7 +232,7 @@ static enum MHD_Result send_answer(exchange_t* exchange) {
   for (const answer_header_t* header = exchange->headers; header; header = header->next) {
     is_good &= MHD_add_response_header(response, header->name, header->value);
   }
-  if (atomic_load(&exchange->http->is_draining)) {
+  if (atomic_load(&http->is_draining)) {
     is_good &= MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   }
   if (is_good == MHD_YES) {
@@ -254,9 +263,8 @@ static void take_piece(exchange_t* exchange, const char* data, size_t size) {
     refuse_size(exchange);
     return;
   }
-  const size_t before = atomic_fetch_add(&http->bodies_bytes, size);
-  exchange->counted_bytes += size;
-  if (before > http->options.max_bodies_bytes - size) {
+  count_bytes(exchange, size);
+  if (atomic_load(&http->bodies_bytes) > http->options.max_bodies_bytes) {
     refuse(exchange, MHD_HTTP_TOO_MANY_REQUESTS, "too many large requests are under way");
     return;
   }

@@ -6,9 +6,9 @@
 // again and must answer. So answers are made by the server's threads. Each exchange that was begun
 // ends, answered or not.
 //
-// Limits that the server keeps itself: the size of a body and of all bodies together, the time for
-// headers and body, connections in all and of one address. A kept exchange has no time limit here;
-// its deadline is its owner's.
+// Limits that the server keeps itself: the size of a body, and of all bodies and answers together;
+// the time for headers, body and answer; connections in all and of one address. A kept exchange has
+// no time limit here; its deadline is its owner's.
 #ifndef SERVE_HTTP_H_
 #define SERVE_HTTP_H_
 
@@ -51,9 +51,10 @@ typedef struct serve_http_options {
   uint32_t max_connections;
   uint32_t max_connections_per_address;  // 0: no limit
   size_t max_body_bytes;
-  size_t max_bodies_bytes;   // of all requests that are under way
+  size_t max_bodies_bytes;   // of all requests and answers that are under way
   int64_t receive_limit_ns;  // from a connection's start, or its last answer, to the end of
-                             // headers; and from there to the end of the body
+                             // headers; from there to the end of the body; and for the client to
+                             // take the answer
   const char* tls_key;       // PEM; NULL: no TLS
   const char* tls_certificate;
 } serve_http_options_t;

@@ -221,6 +221,7 @@ static void resume(void* self, serve_exchange_t* exchange) {
     serve_metrics_add(serve_model_metrics(visit->call->model), SERVE_COUNTER_OUTPUT_NS,
                       (uint64_t)(serve_now_ns() - start_ns));
   }
+  serve_call_trim(visit->call);  // the client may take the answer slowly
   answer(visit, &body);
 }
 
