@@ -33,6 +33,7 @@ typedef struct serve_call {
 
   serve_buffer_t offsets;  // size_t: of the tokens of each input
   float* results;
+  int64_t encode_start_ns;
   int64_t encode_ns;       // that tokenising took
   size_t truncated_count;  // inputs that were cut
 } serve_call_t;

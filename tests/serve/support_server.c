@@ -61,7 +61,8 @@ static qn_status_t try_start(server_fixture_t* fixture, int count, char** argume
   must(serve_repository_create(load, &server_fake, &fixture->repository));
   must(serve_repository_add(fixture->repository, "mini", server_folder));
   must(serve_repository_load(fixture->repository, "mini"));
-  qn_status_t status = serve_server_start(&fixture->options, fixture->repository, &fixture->server);
+  qn_status_t status =
+      serve_server_start(&fixture->options, fixture->repository, NULL, &fixture->server);
   if (!qn_ok(status)) return status;
   fixture->port = serve_http_port(fixture->server->http);
   fixture->admin_port = fixture->server->admin ? serve_http_port(fixture->server->admin) : 0;
