@@ -117,7 +117,6 @@ class Soak:
         self.wrong, self.least = [], 1.0
         self.table = {}
         self.redis, self.redis_port = None, free_port()
-        self.admin_port = free_port()
         environment = {"QUERN_CACHE_DIR": str(folder / "cache")}
         if shutil.which("redis-server"):
             self.start_redis()
@@ -127,9 +126,19 @@ class Soak:
             key.chmod(0o600)
             environment |= {"QUERN_REMOTE": f"redis://127.0.0.1:{self.redis_port}", "QUERN_REMOTE_ROLE": "write",
                             "QUERN_REMOTE_KEY": str(key)}
-        command = [options.server, f"model={options.model}", "--port", "0", "--target", options.target, "--drain-delay", "0",
-                   "--admin-port", str(self.admin_port), "--receive-timeout", "5"]
-        self.server = process.Process(command, folder / "server.log", environment)
+        self.server = self.start_server(environment)
+
+    def start_server(self, environment):
+        for attempts_left in range(9, -1, -1):  # another program may take the port that was free
+            self.admin_port = free_port()
+            command = [self.options.server, f"model={self.options.model}", "--port", "0", "--target", self.options.target,
+                       "--drain-delay", "0", "--admin-port", str(self.admin_port), "--receive-timeout", "30"]
+            try:
+                return process.Process(command, self.folder / "server.log", environment)
+            except SystemExit as error:
+                if not attempts_left or "cannot listen" not in str(error):
+                    raise
+        return None
 
     def start_redis(self):
         self.redis = subprocess.Popen(["redis-server", "--port", str(self.redis_port), "--save", "", "--bind", "127.0.0.1"],
@@ -278,7 +287,7 @@ def soak(options):
         run = Soak(options, folder)
         return run.run()
     finally:
-        if run:
+        if run and hasattr(run, "server"):
             run.end()
         if not options.out:
             shutil.rmtree(folder, ignore_errors=True)
