@@ -114,6 +114,21 @@ const char* server_post(const server_fixture_t* fixture, int status, const char*
   return server_ask(fixture, status, "POST", path, body);
 }
 
+static void* ask_later(void* self) {
+  server_asker_t* asker = self;
+  asker->status =
+      client_ask(asker->port, "POST", asker->path, asker->body, asker->text, sizeof asker->text);
+  return NULL;
+}
+
+void server_begin_asking(server_asker_t* asker) {
+  assert_int_equal(pthread_create(&asker->thread, NULL, ask_later, asker), 0);
+}
+
+void server_end_asking(server_asker_t* asker) {
+  (void)pthread_join(asker->thread, NULL);
+}
+
 void server_wait_for_batch(int before) {
   while (atomic_load(&server_fake.batches) == before) {
     (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
