@@ -7,8 +7,10 @@
 //    connection.
 // 3. The library closes a connection only after some time without any byte. So connections whose
 //    headers, body or answer take too long as a whole are shut down by a thread of ours.
-// 4. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
-// 5. Connections that the kernel has accepted and the library has not would be reset by a drain. So
+// 4. The library may miss the end of a stream that comes with the last bytes, since its epoll
+//    reports only changes. So the thread also looks for clients that left within a request.
+// 5. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
+// 6. Connections that the kernel has accepted and the library has not would be reset by a drain. So
 //    the drain accepts them and hands them to the library. They count until their first request is
 //    there, as do others that were just accepted, but for a second only: a client that sends
 //    nothing holds the end up no longer.
@@ -51,8 +53,10 @@ typedef struct watch {
   struct watch* next;
   struct watch* previous;
   int socket;
-  int64_t limit_ns;  // INT64_MAX: none now
-  int64_t fresh_ns;  // until then it counts without a request; 0: it had one
+  int64_t limit_ns;   // INT64_MAX: none now
+  int64_t fresh_ns;   // until then it counts without a request; 0: it had one
+  bool is_receiving;  // a request is not complete, or none has begun
+  bool is_at_end;     // there was nothing but the end of the stream at the last look
 } watch_t;
 
 typedef struct exchange {
@@ -95,11 +99,13 @@ static exchange_t* whole(const serve_exchange_t* shown) {
 // ------------------------------------------------------------------------------------ time limits
 
 // Sets the limit of a socket that has had a request.
-static void set_limit(serve_http_t* http, watch_t* watch, int64_t limit_ns) {
+static void set_limit(serve_http_t* http, watch_t* watch, bool is_receiving, int64_t limit_ns) {
   if (!watch) return;
   (void)pthread_mutex_lock(&http->mutex);
   watch->limit_ns = limit_ns;
   watch->fresh_ns = 0;
+  watch->is_receiving = is_receiving;
+  watch->is_at_end = false;
   (void)pthread_mutex_unlock(&http->mutex);
 }
 
@@ -112,6 +118,7 @@ static watch_t* watch_socket(serve_http_t* http, int socket) {
   if (!watch && (watch = calloc(1, sizeof *watch)) != NULL) {
     const int64_t now = serve_now_ns();
     watch->socket = socket;
+    watch->is_receiving = true;
     watch->limit_ns = now + http->options.receive_limit_ns;
     watch->fresh_ns = now + FRESH_NS;
     watch->next = http->watches;
@@ -145,6 +152,22 @@ static void on_connection(void* self, struct MHD_Connection* connection, void** 
   *socket_context = NULL;
 }
 
+static bool is_stream_over(int socket) {
+  char byte;
+  const ssize_t count = recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+// Returns true if the time of a socket is over, or its client left before its request was complete.
+// Two looks say so: between them the library handles a request whose last bytes it has read.
+static bool must_end(watch_t* watch, int64_t now) {
+  if (watch->limit_ns <= now) return true;
+  const bool was_at_end = watch->is_at_end;
+  watch->is_at_end =
+      watch->is_receiving && watch->limit_ns < INT64_MAX && is_stream_over(watch->socket);
+  return was_at_end && watch->is_at_end;
+}
+
 // Shuts sockets down whose time is over; the library then closes them as if the client had.
 static void* watch_connections(void* self) {
   serve_http_t* http = self;
@@ -156,7 +179,7 @@ static void* watch_connections(void* self) {
     (void)pthread_cond_timedwait(&http->stopped, &http->mutex, &wake);
     const int64_t now = serve_now_ns();
     for (watch_t* watch = http->watches; watch; watch = watch->next) {
-      if (watch->limit_ns > now) continue;
+      if (!must_end(watch, now)) continue;
       watch->limit_ns = INT64_MAX;
       (void)shutdown(watch->socket, SHUT_RDWR);
     }
@@ -203,7 +226,7 @@ static void on_completed(void* self, struct MHD_Connection* connection, void** i
   *inout_context = NULL;
   if (!exchange) return;
   exchange->shown.is_sent = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
-  set_limit(http, exchange->watch, serve_now_ns() + http->options.receive_limit_ns);
+  set_limit(http, exchange->watch, true, serve_now_ns() + http->options.receive_limit_ns);
   http->handler.end(http->handler.self, &exchange->shown);
   exchange_destroy(exchange);
 }
@@ -219,7 +242,7 @@ static enum MHD_Result send_answer(exchange_t* exchange) {
   serve_buffer_t* body = &exchange->answer;
   exchange->shown.answer_bytes = body->size;
   count_bytes(exchange, body->size);
-  set_limit(http, exchange->watch, serve_now_ns() + http->options.receive_limit_ns);
+  set_limit(http, exchange->watch, false, serve_now_ns() + http->options.receive_limit_ns);
   struct MHD_Response* response =
       MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_FREE);
   if (!response) return MHD_NO;  // closes the connection
@@ -316,7 +339,8 @@ static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, 
     *inout_context = exchange;
     exchange->shown.method = method;
     exchange->shown.path = url;
-    set_limit(http, exchange->watch, exchange->shown.start_ns + http->options.receive_limit_ns);
+    set_limit(http, exchange->watch, true,
+              exchange->shown.start_ns + http->options.receive_limit_ns);
     http->handler.begin(http->handler.self, &exchange->shown);
     const uint64_t size = announced_bytes(exchange);
     if (!exchange->is_answered && size > http->options.max_body_bytes) {
@@ -330,7 +354,7 @@ static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, 
     *inout_size = 0;
     return MHD_YES;
   }
-  set_limit(http, exchange->watch, INT64_MAX);
+  set_limit(http, exchange->watch, false, INT64_MAX);
   if (exchange->is_answered) return send_answer(exchange);
   return exchange->has_body ? resume(exchange) : handle(exchange);
 }
@@ -357,10 +381,7 @@ void serve_exchange_client(const serve_exchange_t* exchange, char* out_text, siz
 bool serve_exchange_is_gone(const serve_exchange_t* exchange) {
   const union MHD_ConnectionInfo* info =
       MHD_get_connection_info(whole(exchange)->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-  if (!info) return false;
-  char byte;
-  const ssize_t count = recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  return info && is_stream_over(info->connect_fd);
 }
 
 void serve_exchange_add_header(serve_exchange_t* shown, const char* name, const char* value) {

@@ -72,7 +72,7 @@ uint32_t serve_trace_thread(void) {
 
 // ------------------------------------------------------------------------------------ events
 
-typedef struct writer {
+typedef struct trace_file {
   FILE* file;
   serve_buffer_t text;
   qn_status_t status;  // owned: the first failure
@@ -81,9 +81,9 @@ typedef struct writer {
   bool has_event;
   uint32_t threads[MAX_THREADS];  // that have a name
   size_t thread_count;
-} writer_t;
+} trace_file_t;
 
-static void flush(writer_t* writer) {
+static void flush(trace_file_t* writer) {
   if (qn_ok(writer->status)) writer->status = serve_buffer_status(&writer->text, "a trace");
   const size_t size = writer->text.size;
   if (qn_ok(writer->status) && fwrite(writer->text.data, 1, size, writer->file) != size) {
@@ -94,7 +94,7 @@ static void flush(writer_t* writer) {
 }
 
 // Begins an event, up to its time in microseconds.
-static void begin_event(writer_t* writer, const char* name, char phase, int64_t time_ns,
+static void begin_event(trace_file_t* writer, const char* name, char phase, int64_t time_ns,
                         uint32_t thread) {
   serve_buffer_t* out = &writer->text;
   if (out->size >= CHUNK_BYTES) flush(writer);
@@ -108,7 +108,7 @@ static void begin_event(writer_t* writer, const char* name, char phase, int64_t 
 }
 
 // Names a thread before its first event.
-static void name_thread(writer_t* writer, uint32_t thread, const char* name) {
+static void name_thread(trace_file_t* writer, uint32_t thread, const char* name) {
   for (size_t i = 0; i < writer->thread_count; ++i) {
     if (writer->threads[i] == thread) return;
   }
@@ -120,7 +120,7 @@ static void name_thread(writer_t* writer, uint32_t thread, const char* name) {
   serve_buffer_text(&writer->text, "}}");
 }
 
-static void put_span(writer_t* writer, const char* name, const serve_trace_span_t* span,
+static void put_span(trace_file_t* writer, const char* name, const serve_trace_span_t* span,
                      const char* arguments) {
   if (span->end_ns == 0) return;
   const int64_t took_ns = span->end_ns - span->start_ns;
@@ -129,7 +129,7 @@ static void put_span(writer_t* writer, const char* name, const serve_trace_span_
                       (long long)(took_ns / 1000), (int)(took_ns % 1000), arguments);
 }
 
-static void put_pair(writer_t* writer, const char* name, const serve_trace_span_t* span,
+static void put_pair(trace_file_t* writer, const char* name, const serve_trace_span_t* span,
                      uint64_t id, const char* arguments) {
   if (span->end_ns == 0) return;
   begin_event(writer, name, 'b', span->start_ns, span->thread);
@@ -139,12 +139,13 @@ static void put_pair(writer_t* writer, const char* name, const serve_trace_span_
   serve_buffer_format(&writer->text, ",\"id\":%llu}", (unsigned long long)id);
 }
 
-static void put_flow(writer_t* writer, char phase, int64_t time_ns, uint32_t thread, uint64_t id) {
+static void put_flow(trace_file_t* writer, char phase, int64_t time_ns, uint32_t thread,
+                     uint64_t id) {
   begin_event(writer, "request", phase, time_ns, thread);
   serve_buffer_format(&writer->text, ",\"id\":%llu,\"bp\":\"e\"}", (unsigned long long)id);
 }
 
-static void put_request(writer_t* writer, const serve_trace_request_t* request, uint64_t id) {
+static void put_request(trace_file_t* writer, const serve_trace_request_t* request, uint64_t id) {
   serve_buffer_t all = {.data = NULL};
   serve_buffer_text(&all, "\"request_id\":");
   serve_json_put_string(&all, request->id, strlen(request->id));
@@ -178,7 +179,7 @@ static void put_request(writer_t* writer, const serve_trace_request_t* request, 
   serve_buffer_free(&whole);
 }
 
-static void put_batch(writer_t* writer, const serve_trace_batch_t* batch) {
+static void put_batch(trace_file_t* writer, const serve_trace_batch_t* batch) {
   char name[SERVE_TRACE_TEXT_BYTES + 8];
   char arguments[SERVE_TRACE_TEXT_BYTES + 128];
   (void)snprintf(name, sizeof name, "model %s", batch->model);
@@ -196,7 +197,7 @@ static uint64_t first_of(uint64_t count) {
   return count > SERVE_TRACE_RECORDS ? count - SERVE_TRACE_RECORDS : 0;
 }
 
-static void put_all(serve_trace_t* trace, writer_t* writer) {
+static void put_all(serve_trace_t* trace, trace_file_t* writer) {
   (void)pthread_mutex_lock(&trace->mutex);
   serve_buffer_text(&writer->text, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
   begin_event(writer, "process_name", 'M', 0, 0);
@@ -216,7 +217,7 @@ static void put_all(serve_trace_t* trace, writer_t* writer) {
 }
 
 qn_status_t serve_trace_write(serve_trace_t* trace, const char* path) {
-  writer_t writer = {.file = fopen(path, "we"), .path = path, .process = (long)getpid()};
+  trace_file_t writer = {.file = fopen(path, "we"), .path = path, .process = (long)getpid()};
   if (writer.file) put_all(trace, &writer);
   if ((!writer.file || fclose(writer.file) != 0) && qn_ok(writer.status)) {
     return qn_status_make(QN_STATUS_IO, "cannot write '%s': %s", path, strerror(errno));

@@ -352,6 +352,21 @@ static bool has_drained(size_t wanted) {
   return serve_http_count(service.http) == wanted;
 }
 
+// Clients that leave in the middle of a request do not hold it until its time is over.
+static void test_left(void** state) {
+  (void)state;
+  enum { LEFT = 100 };
+  start(INT64_C(3600000000000));
+  for (size_t i = 0; i < LEFT; ++i) {
+    const int client = connect_client();
+    client_send(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf");
+    (void)close(client);
+  }
+  wait_until(has_ended, LEFT);
+  wait_until(has_drained, 0);
+  stop();
+}
+
 // Connections that the server has not accepted when it drains are served; later ones are refused.
 static void test_drain_backlog(void** state) {
   (void)state;
@@ -435,17 +450,12 @@ static void test_refused_options(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_plain),
-      cmocka_unit_test(test_too_large),
-      cmocka_unit_test(test_all_bodies),
-      cmocka_unit_test(test_kept),
-      cmocka_unit_test(test_gone),
-      cmocka_unit_test(test_slow_clients),
-      cmocka_unit_test(test_drain),
-      cmocka_unit_test(test_drain_backlog),
-      cmocka_unit_test(test_slow_reader),
-      cmocka_unit_test(test_rubbish),
-      cmocka_unit_test(test_refused_options),
+      cmocka_unit_test(test_plain),      cmocka_unit_test(test_too_large),
+      cmocka_unit_test(test_all_bodies), cmocka_unit_test(test_kept),
+      cmocka_unit_test(test_gone),       cmocka_unit_test(test_slow_clients),
+      cmocka_unit_test(test_drain),      cmocka_unit_test(test_drain_backlog),
+      cmocka_unit_test(test_left),       cmocka_unit_test(test_slow_reader),
+      cmocka_unit_test(test_rubbish),    cmocka_unit_test(test_refused_options),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
