@@ -29,7 +29,11 @@ typedef struct serve_batch {
   float* pooled;       // [max_sequences, width]: results
   float* tokens;       // [max_tokens, width]: results; written if has_tokens
   bool is_first_seen;  // set by the model: it had not seen this shape
-  int64_t compute_ns;  // set by the caller of the model
+  // Set by the queue, and by the caller of the model.
+  int64_t taken_ns;     // when its requests were taken
+  int64_t computed_ns;  // when the model began
+  int64_t compute_ns;   // that the model took
+  uint32_t thread;      // serve_trace_thread
 } serve_batch_t;
 
 // Makes an empty batch. Errors: OUT_OF_MEMORY. Owned: serve_batch_destroy.

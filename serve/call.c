@@ -28,6 +28,13 @@ void serve_call_destroy(serve_call_t* call) {
   free(call);
 }
 
+void serve_call_trim(serve_call_t* call) {
+  serve_buffer_free(&call->texts);
+  serve_buffer_free(&call->ids);
+  free(call->results);
+  call->results = NULL;
+}
+
 static const size_t* ends_of(const serve_call_t* call) {
   return (const size_t*)(const void*)call->ends.data;
 }
@@ -228,10 +235,10 @@ bool serve_call_submit(serve_call_t* call, const serve_call_limits_t* limits,
   const size_t most = serve_model_encoder(call->model)->max_tokens;
   const size_t wanted = limits->max_text_tokens;
   encoder_t encoder = {call, wanted > 0 && wanted < most ? wanted : most, error};
-  const int64_t start_ns = serve_now_ns();
+  call->encode_start_ns = serve_now_ns();
   bool is_good =
       check_inputs(&encoder) && (call->has_ids ? take_ids(&encoder) : encode_texts(&encoder));
-  call->encode_ns = serve_now_ns() - start_ns;
+  call->encode_ns = serve_now_ns() - call->encode_start_ns;
   serve_metrics_t* metrics = serve_model_metrics(call->model);
   if (is_good) {
     serve_metrics_note(metrics, SERVE_HISTOGRAM_TOKENIZE, (uint64_t)call->encode_ns);

@@ -33,6 +33,7 @@ typedef struct serve_call {
 
   serve_buffer_t offsets;  // size_t: of the tokens of each input
   float* results;
+  int64_t encode_start_ns;
   int64_t encode_ns;       // that tokenising took
   size_t truncated_count;  // inputs that were cut
 } serve_call_t;
@@ -59,6 +60,9 @@ bool serve_call_submit(serve_call_t* call, const serve_call_limits_t* limits,
 // After done: returns true if there are results, and finishes them (unit length); counts the
 // outcome in the model's metrics.
 bool serve_call_complete(serve_call_t* call, serve_error_t* error);
+
+// Frees inputs and results after the answer was written; the numbers of inputs and tokens stay.
+void serve_call_trim(serve_call_t* call);
 
 // Returns how many tokens an input has, and all of them have.
 size_t serve_call_tokens(const serve_call_t* call, size_t index);

@@ -6,8 +6,14 @@
 // 2. An exchange may be resumed while the handler still returns. `state` decides who wakes the
 //    connection.
 // 3. The library closes a connection only after some time without any byte. So connections whose
-//    headers or body take too long as a whole are shut down by a thread of ours.
-// 4. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
+//    headers, body or answer take too long as a whole are shut down by a thread of ours.
+// 4. The library may miss the end of a stream that comes with the last bytes, since its epoll
+//    reports only changes. So the thread also looks for clients that left within a request.
+// 5. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
+// 6. Connections that the kernel has accepted and the library has not would be reset by a drain. So
+//    the drain accepts them and hands them to the library. They count until their first request is
+//    there, as do others that were just accepted, but for a second only: a client that sends
+//    nothing holds the end up no longer.
 #include "serve/http.h"
 
 #include <arpa/inet.h>
@@ -34,6 +40,7 @@ enum {
   BACKLOG = 1024,
   NANOSECONDS = 1000000000,
 };
+static const int64_t FRESH_NS = NANOSECONDS;
 
 typedef struct answer_header {
   struct answer_header* next;
@@ -46,7 +53,10 @@ typedef struct watch {
   struct watch* next;
   struct watch* previous;
   int socket;
-  int64_t limit_ns;  // INT64_MAX: none now
+  int64_t limit_ns;   // INT64_MAX: none now
+  int64_t fresh_ns;   // until then it counts without a request; 0: it had one
+  bool is_receiving;  // a request is not complete, or none has begun
+  bool is_at_end;     // there was nothing but the end of the stream at the last look
 } watch_t;
 
 typedef struct exchange {
@@ -58,7 +68,7 @@ typedef struct exchange {
   bool has_body;  // was handled
   bool is_answered;
   bool is_over_limit;    // of all bodies
-  size_t counted_bytes;  // of the body, in bodies_bytes
+  size_t counted_bytes;  // of body and answer, in bodies_bytes
   const char* answer_type;
   serve_buffer_t answer;
   answer_header_t* headers;
@@ -88,11 +98,45 @@ static exchange_t* whole(const serve_exchange_t* shown) {
 
 // ------------------------------------------------------------------------------------ time limits
 
-static void set_limit(serve_http_t* http, watch_t* watch, int64_t limit_ns) {
+// Sets the limit of a socket that has had a request.
+static void set_limit(serve_http_t* http, watch_t* watch, bool is_receiving, int64_t limit_ns) {
   if (!watch) return;
   (void)pthread_mutex_lock(&http->mutex);
   watch->limit_ns = limit_ns;
+  watch->fresh_ns = 0;
+  watch->is_receiving = is_receiving;
+  watch->is_at_end = false;
   (void)pthread_mutex_unlock(&http->mutex);
+}
+
+// Returns the watch of a socket, made if necessary. NULL without memory: there is no limit then.
+static watch_t* watch_socket(serve_http_t* http, int socket) {
+  (void)pthread_mutex_lock(&http->mutex);
+  // Only a drain makes watches before the library reports the connection.
+  watch_t* watch = atomic_load(&http->is_draining) ? http->watches : NULL;
+  while (watch && watch->socket != socket) watch = watch->next;
+  if (!watch && (watch = calloc(1, sizeof *watch)) != NULL) {
+    const int64_t now = serve_now_ns();
+    watch->socket = socket;
+    watch->is_receiving = true;
+    watch->limit_ns = now + http->options.receive_limit_ns;
+    watch->fresh_ns = now + FRESH_NS;
+    watch->next = http->watches;
+    if (watch->next) watch->next->previous = watch;
+    http->watches = watch;
+  }
+  (void)pthread_mutex_unlock(&http->mutex);
+  return watch;
+}
+
+static void end_watch(serve_http_t* http, watch_t* watch) {
+  if (!watch) return;
+  (void)pthread_mutex_lock(&http->mutex);
+  if (watch->previous) watch->previous->next = watch->next;
+  if (watch->next) watch->next->previous = watch->previous;
+  if (http->watches == watch) http->watches = watch->next;
+  (void)pthread_mutex_unlock(&http->mutex);
+  free(watch);
 }
 
 static void on_connection(void* self, struct MHD_Connection* connection, void** socket_context,
@@ -101,27 +145,27 @@ static void on_connection(void* self, struct MHD_Connection* connection, void** 
   if (code == MHD_CONNECTION_NOTIFY_STARTED) {
     const union MHD_ConnectionInfo* info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    watch_t* watch = calloc(1, sizeof *watch);
-    *socket_context = watch;
-    if (!watch || !info) return;  // without memory there is no limit
-    watch->socket = info->connect_fd;
-    watch->limit_ns = serve_now_ns() + http->options.receive_limit_ns;
-    (void)pthread_mutex_lock(&http->mutex);
-    watch->next = http->watches;
-    if (watch->next) watch->next->previous = watch;
-    http->watches = watch;
-    (void)pthread_mutex_unlock(&http->mutex);
+    *socket_context = info ? watch_socket(http, info->connect_fd) : NULL;
     return;
   }
-  watch_t* watch = *socket_context;
-  if (!watch) return;
-  (void)pthread_mutex_lock(&http->mutex);
-  if (watch->previous) watch->previous->next = watch->next;
-  if (watch->next) watch->next->previous = watch->previous;
-  if (http->watches == watch) http->watches = watch->next;
-  (void)pthread_mutex_unlock(&http->mutex);
-  free(watch);
+  end_watch(http, *socket_context);
   *socket_context = NULL;
+}
+
+static bool is_stream_over(int socket) {
+  char byte;
+  const ssize_t count = recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+// Returns true if the time of a socket is over, or its client left before its request was complete.
+// Two looks say so: between them the library handles a request whose last bytes it has read.
+static bool must_end(watch_t* watch, int64_t now) {
+  if (watch->limit_ns <= now) return true;
+  const bool was_at_end = watch->is_at_end;
+  watch->is_at_end =
+      watch->is_receiving && watch->limit_ns < INT64_MAX && is_stream_over(watch->socket);
+  return was_at_end && watch->is_at_end;
 }
 
 // Shuts sockets down whose time is over; the library then closes them as if the client had.
@@ -135,7 +179,7 @@ static void* watch_connections(void* self) {
     (void)pthread_cond_timedwait(&http->stopped, &http->mutex, &wake);
     const int64_t now = serve_now_ns();
     for (watch_t* watch = http->watches; watch; watch = watch->next) {
-      if (watch->limit_ns > now) continue;
+      if (!must_end(watch, now)) continue;
       watch->limit_ns = INT64_MAX;
       (void)shutdown(watch->socket, SHUT_RDWR);
     }
@@ -182,14 +226,23 @@ static void on_completed(void* self, struct MHD_Connection* connection, void** i
   *inout_context = NULL;
   if (!exchange) return;
   exchange->shown.is_sent = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
-  set_limit(http, exchange->watch, serve_now_ns() + http->options.receive_limit_ns);
+  set_limit(http, exchange->watch, true, serve_now_ns() + http->options.receive_limit_ns);
   http->handler.end(http->handler.self, &exchange->shown);
   exchange_destroy(exchange);
 }
 
+static void count_bytes(exchange_t* exchange, size_t size) {
+  (void)atomic_fetch_add(&exchange->http->bodies_bytes, size);
+  exchange->counted_bytes += size;
+}
+
+// The answer has memory until the client has taken it, so it counts as a body, and has a limit.
 static enum MHD_Result send_answer(exchange_t* exchange) {
+  serve_http_t* http = exchange->http;
   serve_buffer_t* body = &exchange->answer;
   exchange->shown.answer_bytes = body->size;
+  count_bytes(exchange, body->size);
+  set_limit(http, exchange->watch, false, serve_now_ns() + http->options.receive_limit_ns);
   struct MHD_Response* response =
       MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_FREE);
   if (!response) return MHD_NO;  // closes the connection
@@ -202,7 +255,7 @@ static enum MHD_Result send_answer(exchange_t* exchange) {
   for (const answer_header_t* header = exchange->headers; header; header = header->next) {
     is_good &= MHD_add_response_header(response, header->name, header->value);
   }
-  if (atomic_load(&exchange->http->is_draining)) {
+  if (atomic_load(&http->is_draining)) {
     is_good &= MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
   }
   if (is_good == MHD_YES) {
@@ -233,9 +286,8 @@ static void take_piece(exchange_t* exchange, const char* data, size_t size) {
     refuse_size(exchange);
     return;
   }
-  const size_t before = atomic_fetch_add(&http->bodies_bytes, size);
-  exchange->counted_bytes += size;
-  if (before > http->options.max_bodies_bytes - size) {
+  count_bytes(exchange, size);
+  if (atomic_load(&http->bodies_bytes) > http->options.max_bodies_bytes) {
     refuse(exchange, MHD_HTTP_TOO_MANY_REQUESTS, "too many large requests are under way");
     return;
   }
@@ -287,7 +339,8 @@ static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, 
     *inout_context = exchange;
     exchange->shown.method = method;
     exchange->shown.path = url;
-    set_limit(http, exchange->watch, exchange->shown.start_ns + http->options.receive_limit_ns);
+    set_limit(http, exchange->watch, true,
+              exchange->shown.start_ns + http->options.receive_limit_ns);
     http->handler.begin(http->handler.self, &exchange->shown);
     const uint64_t size = announced_bytes(exchange);
     if (!exchange->is_answered && size > http->options.max_body_bytes) {
@@ -301,7 +354,7 @@ static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, 
     *inout_size = 0;
     return MHD_YES;
   }
-  set_limit(http, exchange->watch, INT64_MAX);
+  set_limit(http, exchange->watch, false, INT64_MAX);
   if (exchange->is_answered) return send_answer(exchange);
   return exchange->has_body ? resume(exchange) : handle(exchange);
 }
@@ -328,10 +381,7 @@ void serve_exchange_client(const serve_exchange_t* exchange, char* out_text, siz
 bool serve_exchange_is_gone(const serve_exchange_t* exchange) {
   const union MHD_ConnectionInfo* info =
       MHD_get_connection_info(whole(exchange)->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-  if (!info) return false;
-  char byte;
-  const ssize_t count = recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  return info && is_stream_over(info->connect_fd);
 }
 
 void serve_exchange_add_header(serve_exchange_t* shown, const char* name, const char* value) {
@@ -480,12 +530,39 @@ uint16_t serve_http_port(const serve_http_t* http) {
   return http->port;
 }
 
-void serve_http_drain(serve_http_t* http) {
-  if (!atomic_exchange(&http->is_draining, true)) (void)MHD_quiesce_daemon(http->daemon);
+// Hands the connections that wait for it to the library, which listens no more.
+static void accept_rest(serve_http_t* http) {
+  for (;;) {
+    struct sockaddr_storage name;
+    socklen_t size = sizeof name;
+    struct sockaddr* address = (struct sockaddr*)(void*)&name;
+    const int client = accept4(http->listener, address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (client < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (client < 0) return;
+    watch_t* watch = watch_socket(http, client);
+    // It closes the socket if it cannot take it.
+    if (MHD_add_connection(http->daemon, client, address, size) != MHD_YES) end_watch(http, watch);
+  }
 }
 
-size_t serve_http_count(const serve_http_t* http) {
-  return atomic_load(&((serve_http_t*)(uintptr_t)http)->exchange_count);
+void serve_http_drain(serve_http_t* http) {
+  if (atomic_exchange(&http->is_draining, true)) return;
+  (void)MHD_quiesce_daemon(http->daemon);
+  accept_rest(http);
+  // Not closed so far: a thread of the library may still use its number.
+  (void)shutdown(http->listener, SHUT_RDWR);
+}
+
+size_t serve_http_count(serve_http_t* http) {
+  size_t count = 0;
+  const int64_t now = serve_now_ns();
+  (void)pthread_mutex_lock(&http->mutex);
+  for (const watch_t* watch = http->watches; watch; watch = watch->next) {
+    count += watch->fresh_ns > now;
+  }
+  (void)pthread_mutex_unlock(&http->mutex);
+  // Read after the watches: a connection is among them until its exchange has begun.
+  return count + atomic_load(&http->exchange_count);
 }
 
 void serve_http_stop(serve_http_t* http) {

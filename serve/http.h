@@ -6,9 +6,9 @@
 // again and must answer. So answers are made by the server's threads. Each exchange that was begun
 // ends, answered or not.
 //
-// Limits that the server keeps itself: the size of a body and of all bodies together, the time for
-// headers and body, connections in all and of one address. A kept exchange has no time limit here;
-// its deadline is its owner's.
+// Limits that the server keeps itself: the size of a body, and of all bodies and answers together;
+// the time for headers, body and answer; connections in all and of one address. A kept exchange has
+// no time limit here; its deadline is its owner's.
 #ifndef SERVE_HTTP_H_
 #define SERVE_HTTP_H_
 
@@ -51,9 +51,10 @@ typedef struct serve_http_options {
   uint32_t max_connections;
   uint32_t max_connections_per_address;  // 0: no limit
   size_t max_body_bytes;
-  size_t max_bodies_bytes;   // of all requests that are under way
+  size_t max_bodies_bytes;   // of all requests and answers that are under way
   int64_t receive_limit_ns;  // from a connection's start, or its last answer, to the end of
-                             // headers; and from there to the end of the body
+                             // headers; from there to the end of the body; and for the client to
+                             // take the answer
   const char* tls_key;       // PEM; NULL: no TLS
   const char* tls_certificate;
 } serve_http_options_t;
@@ -65,10 +66,11 @@ QN_MUST_USE qn_status_t serve_http_start(const serve_http_options_t* options,
                                          const serve_http_handler_t* handler,
                                          serve_http_t** out_http);
 uint16_t serve_http_port(const serve_http_t* http);
-// Accepts no more connections, and closes each after its next answer.
+// Accepts the connections that wait for it, and no more, and closes each after its next answer.
 void serve_http_drain(serve_http_t* http);
-// Returns the number of exchanges that have begun and not ended.
-size_t serve_http_count(const serve_http_t* http);
+// Returns the number of exchanges that have begun and not ended, and of connections of the last
+// second without a request so far.
+size_t serve_http_count(serve_http_t* http);
 // Closes all connections and frees the server. Every kept exchange must have been resumed.
 // NULL is ignored.
 void serve_http_stop(serve_http_t* http);

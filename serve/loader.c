@@ -16,6 +16,7 @@ static const int64_t flush_ns = 30000000000;
 
 struct serve_loader {
   const serve_options_t* options;
+  serve_trace_t* trace;
   qn_engine_t* engine;
   atomic_bool is_serving;
   atomic_uint_fast64_t compiles[2];  // at the start, and while serving
@@ -45,11 +46,13 @@ static void on_compile(void* self, const qn_compile_event_t* event) {
             "compiled", fields, sizeof fields / sizeof fields[0]);
 }
 
-qn_status_t serve_loader_create(const serve_options_t* options, serve_loader_t** out_loader) {
+qn_status_t serve_loader_create(const serve_options_t* options, serve_trace_t* trace,
+                                serve_loader_t** out_loader) {
   *out_loader = NULL;
   serve_loader_t* loader = calloc(1, sizeof *loader);
   if (!loader) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the loader");
   loader->options = options;
+  loader->trace = trace;
   (void)pthread_mutex_init(&loader->mutex, NULL);
   qn_setting_t settings[4];
   size_t count = 0;
@@ -140,7 +143,8 @@ qn_status_t serve_loader_load(void* self, const char* folder, const char* name,
   const serve_model_limits_t limits = {.batch_tokens = batch_tokens,
                                        .batch_sequences = options->batch_texts,
                                        .queue_tokens = options->queue_tokens,
-                                       .batch_delay_ns = options->batch_delay};
+                                       .batch_delay_ns = options->batch_delay,
+                                       .trace = loader->trace};
   const serve_field_t fields[] = {
       SERVE_TEXT("model", name),
       SERVE_TEXT("folder", folder),

@@ -10,9 +10,9 @@
 
 typedef struct serve_loader serve_loader_t;
 
-// Makes the engine. `options` are borrowed until serve_loader_destroy. Errors: those of
-// qn_engine_create. Owned: serve_loader_destroy.
-QN_MUST_USE qn_status_t serve_loader_create(const serve_options_t* options,
+// Makes the engine. `options` and `trace` (NULL: none) are borrowed until serve_loader_destroy.
+// Errors: those of qn_engine_create. Owned: serve_loader_destroy.
+QN_MUST_USE qn_status_t serve_loader_create(const serve_options_t* options, serve_trace_t* trace,
                                             serve_loader_t** out_loader);
 // Waits until compiled kernels are in the cache. The models must be gone. NULL is ignored.
 void serve_loader_destroy(serve_loader_t* loader);

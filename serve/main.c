@@ -23,6 +23,7 @@ typedef struct program {
   serve_loader_t* loader;
   serve_repository_t* repository;
   serve_server_t* server;
+  serve_trace_t* trace;  // NULL: none
   int64_t start_ns;
   pthread_t main_thread;
   qn_status_t load_status;  // of the loading thread
@@ -175,15 +176,26 @@ static bool drain(program_t* program, const sigset_t* signals, int number) {
 // ------------------------------------------------------------------------------------ main
 
 static qn_status_t start(program_t* program, pthread_t* out_thread) {
-  qn_status_t status = serve_server_start(&program->options, program->repository, &program->server);
+  qn_status_t status =
+      serve_server_start(&program->options, program->repository, program->trace, &program->server);
   if (!qn_ok(status)) return status;
   if (pthread_create(out_thread, NULL, load, program) == 0) return QN_OK;
   serve_server_stop(program->server);
   return qn_status_make(QN_STATUS_UNAVAILABLE, "no thread to load models");
 }
 
+// Writes the trace, if there is one.
+static void write_trace(const program_t* program) {
+  if (!program->trace) return;
+  qn_status_t status = serve_trace_write(program->trace, program->options.trace);
+  const serve_field_t field = SERVE_TEXT("reason", qn_status_message(status));
+  if (!qn_ok(status)) serve_log(SERVE_LOG_WARNING, "no trace", &field, 1);
+  qn_status_free(status);
+}
+
 // Ends without waiting for threads: what they hold is the process's.
-static _Noreturn void end_now(int code) {
+static _Noreturn void end_now(const program_t* program, int code) {
+  write_trace(program);
   serve_log(code == EXIT_DONE ? SERVE_LOG_INFO : SERVE_LOG_WARNING,
             code == EXIT_DONE ? "stopped while starting" : "stopped; requests were cut off", NULL,
             0);
@@ -197,7 +209,7 @@ static int serve(program_t* program, const sigset_t* signals) {
   int number = 0;
   do {
     if (sigwait(signals, &number) != 0) continue;
-    if (number != SIGUSR1) end_now(EXIT_DONE);
+    if (number != SIGUSR1) end_now(program, EXIT_DONE);
   } while (number != SIGUSR1);
   (void)pthread_join(thread, NULL);
   int code = EXIT_DONE;
@@ -207,7 +219,8 @@ static int serve(program_t* program, const sigset_t* signals) {
     do {
       if (sigwait(signals, &number) != 0) number = SIGUSR1;
     } while (number == SIGUSR1);
-    if (!drain(program, signals, number)) end_now(EXIT_WRONG);
+    if (!drain(program, signals, number)) end_now(program, EXIT_WRONG);
+    write_trace(program);
     serve_log(SERVE_LOG_INFO, "stopped", NULL, 0);
   } else {
     code = fail(program->load_status, exit_code(program->load_status));
@@ -235,7 +248,10 @@ static int ship(program_t* program) {
 }
 
 static int run(program_t* program) {
-  qn_status_t status = serve_loader_create(&program->options, &program->loader);
+  qn_status_t status = QN_OK;
+  if (*program->options.trace) status = serve_trace_create(&program->trace);
+  if (qn_ok(status))
+    status = serve_loader_create(&program->options, program->trace, &program->loader);
   if (!qn_ok(status)) return fail(status, exit_code(status));
   status = serve_repository_create(serve_loader_load, program->loader, &program->repository);
   if (!qn_ok(status)) return fail(status, EXIT_MACHINE);
@@ -274,6 +290,7 @@ int main(int argc, char** argv) {
     code = run(&program);
     serve_repository_destroy(program.repository);
     serve_loader_destroy(program.loader);
+    serve_trace_destroy(program.trace);
   }
   serve_options_free(&program.options);
   return code;

@@ -3,6 +3,7 @@
 #include "serve/model.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "serve/clock.h"
@@ -20,7 +21,8 @@ struct serve_model {
   serve_queue_t* queue;
   serve_batch_t* batch;
   serve_metrics_t metrics;
-  uint64_t* shapes;  // [MAX_SHAPES]: digests at their place; 0: none
+  serve_trace_t* trace;  // borrowed; NULL: none
+  uint64_t* shapes;      // [MAX_SHAPES]: digests at their place; 0: none
   pthread_t thread;
   bool has_thread;
   pthread_mutex_t mutex;  // of the scratches
@@ -48,9 +50,10 @@ static void run_batch(serve_model_t* model) {
   serve_batch_t* batch = model->batch;
   serve_metrics_t* metrics = &model->metrics;
   batch->is_first_seen = is_first_seen(model, batch);
-  const int64_t start_ns = serve_now_ns();
+  batch->thread = serve_trace_thread();
+  batch->computed_ns = serve_now_ns();
   qn_status_t status = model->encoder.run(model->encoder.self, batch);
-  batch->compute_ns = serve_now_ns() - start_ns;
+  batch->compute_ns = serve_now_ns() - batch->computed_ns;
   const uint64_t compute_ns = (uint64_t)batch->compute_ns;
   serve_metrics_add(metrics, SERVE_COUNTER_BATCHES, 1);
   serve_metrics_add(metrics, SERVE_COUNTER_SEQUENCES, batch->sequence_count);
@@ -62,7 +65,17 @@ static void run_batch(serve_model_t* model) {
     serve_metrics_add(metrics, SERVE_COUNTER_FIRST_SEEN, 1);
     serve_metrics_note(metrics, SERVE_HISTOGRAM_FIRST_SEEN_COMPUTE, compute_ns);
   }
+  serve_trace_batch_t record = {.number = batch->number, .sequences = batch->sequence_count};
+  record.tokens = batch->token_count;
+  record.is_first_seen = batch->is_first_seen;
+  record.compute = (serve_trace_span_t){batch->computed_ns, batch->computed_ns + batch->compute_ns,
+                                        batch->thread};
+  record.whole = (serve_trace_span_t){batch->taken_ns, 0, batch->thread};
   serve_queue_finish(model->queue, batch, status);
+  if (!model->trace) return;
+  record.whole.end_ns = serve_now_ns();
+  (void)snprintf(record.model, sizeof record.model, "%s", model->name);
+  serve_trace_add_batch(model->trace, &record);
 }
 
 static void* run(void* self) {
@@ -101,6 +114,7 @@ qn_status_t serve_model_create(const char* name, serve_tokenizer_t* tokenizer,
   (void)pthread_mutex_init(&model->mutex, NULL);
   model->tokenizer = tokenizer;
   model->encoder = *encoder;
+  model->trace = limits->trace;
   model->name = strdup(name);
   model->shapes = calloc(MAX_SHAPES, sizeof *model->shapes);
   qn_status_t status = QN_OK;

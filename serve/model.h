@@ -10,12 +10,14 @@
 #include "serve/metrics.h"
 #include "serve/queue.h"
 #include "serve/tokenizer.h"
+#include "serve/trace.h"
 
 typedef struct serve_model_limits {
   size_t batch_tokens;  // at least the encoder's max_tokens
   size_t batch_sequences;
   size_t queue_tokens;
   int64_t batch_delay_ns;
+  serve_trace_t* trace;  // of batches; borrowed; NULL: none
 } serve_model_limits_t;
 
 typedef struct serve_model serve_model_t;

@@ -218,6 +218,7 @@ serve_admission_t serve_queue_add(serve_queue_t* queue, serve_request_t* request
   request->checked_batch = request->counted_batch = 0;
   request->taken_ns = request->done_ns = request->compute_ns = 0;
   request->is_first_seen = false;
+  request->computed_ns = 0;
   request->queued_ns = serve_now_ns();
   serve_admission_t admission = SERVE_ADMISSION_OK;
   (void)pthread_mutex_lock(&queue->mutex);
@@ -293,6 +294,7 @@ static bool fill_from(serve_queue_t* queue, serve_priority_t priority, serve_bat
 static void fill(serve_queue_t* queue, serve_batch_t* batch, ended_t* ended) {
   const int64_t now = serve_now_ns();
   batch->number = ++queue->batch_number;
+  batch->taken_ns = now;
   bool has_room = true;
   for (int p = 0; p < SERVE_PRIORITY_COUNT && has_room; ++p) {
     if (queue->passed[p] < MAX_PASSED || !queue->rings[p]) continue;
@@ -342,6 +344,10 @@ bool serve_queue_take(serve_queue_t* queue, serve_batch_t* batch) {
 // Ends a part of a request. A request that failed or ended otherwise gives up its other sequences.
 static void finish_part(serve_queue_t* queue, const serve_batch_t* batch, serve_request_t* request,
                         qn_status_t status, ended_t* ended) {
+  if (request->counted_batch == 0) {
+    request->computed_ns = batch->computed_ns;
+    request->compute_thread = batch->thread;
+  }
   if (request->counted_batch != batch->number) {
     request->counted_batch = batch->number;
     request->compute_ns += batch->compute_ns;

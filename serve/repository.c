@@ -12,6 +12,7 @@ typedef struct named_model {
   serve_model_state_t state;
   char name[sizeof((serve_listing_t*)0)->name];
   char reason[sizeof((serve_listing_t*)0)->reason];
+  uint64_t failure_count;
 } named_model_t;
 
 struct serve_repository {
@@ -131,6 +132,7 @@ qn_status_t serve_repository_load(serve_repository_t* repository, const char* na
     item->reason[0] = '\0';
   } else {
     item->state = item->model ? SERVE_MODEL_READY : SERVE_MODEL_FAILED;
+    ++item->failure_count;
     (void)snprintf(item->reason, sizeof item->reason, "%s", qn_status_message(status));
   }
   (void)pthread_mutex_unlock(&repository->mutex);
@@ -188,7 +190,7 @@ bool serve_repository_list(serve_repository_t* repository, size_t index,
   const named_model_t* item = repository->items;
   for (size_t i = 0; i < index && item; ++i) item = item->next;
   if (item) {
-    *out_listing = (serve_listing_t){.state = item->state};
+    *out_listing = (serve_listing_t){.state = item->state, .failure_count = item->failure_count};
     memcpy(out_listing->name, item->name, sizeof item->name);
     memcpy(out_listing->reason, item->reason, sizeof item->reason);
   }

@@ -16,13 +16,15 @@ typedef enum serve_model_state {
   SERVE_MODEL_UNLOADED,
   SERVE_MODEL_LOADING,  // with an older one that serves, or without
   SERVE_MODEL_READY,
-  SERVE_MODEL_FAILED,  // `reason` says why
+  SERVE_MODEL_FAILED,
 } serve_model_state_t;
 
+// `reason` says why the last load failed, also where an older model serves; "": it did not.
 typedef struct serve_listing {
   char name[128];
   serve_model_state_t state;
   char reason[256];
+  uint64_t failure_count;  // loads that failed
 } serve_listing_t;
 
 // `load_self` is borrowed. Errors: OUT_OF_MEMORY. Owned: serve_repository_destroy.

@@ -44,8 +44,10 @@ typedef struct serve_request {
   int64_t queued_ns;   // when the queue accepted it
   int64_t taken_ns;    // when its first sequence went into a batch; 0: none did
   int64_t done_ns;
-  int64_t compute_ns;  // of the batches with its sequences
-  bool is_first_seen;  // a batch of it had a shape that the model had not seen
+  int64_t compute_ns;       // of the batches with its sequences
+  bool is_first_seen;       // a batch of it had a shape that the model had not seen
+  int64_t computed_ns;      // when its first batch began to be computed; 0: none did
+  uint32_t compute_thread;  // that computed it
 
   struct serve_request* next;      // in the line of its client
   struct serve_request* previous;  // the same

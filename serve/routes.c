@@ -55,6 +55,19 @@ static void print_states(serve_repository_t* repository, serve_buffer_t* out) {
   }
 }
 
+static void print_failures(serve_repository_t* repository, serve_buffer_t* out) {
+  static const char name[] = "quern_serve_model_load_failures_total";
+  serve_buffer_format(
+      out, "# HELP %s Loads that failed; the index of models says why\n# TYPE %s counter\n", name,
+      name);
+  serve_listing_t listing;
+  for (size_t i = 0; serve_repository_list(repository, i, &listing); ++i) {
+    serve_buffer_format(out, "%s{model=", name);
+    serve_metrics_print_label(listing.name, out);
+    serve_buffer_format(out, "} %llu\n", (unsigned long long)listing.failure_count);
+  }
+}
+
 static void print_server(serve_visit_t* visit, serve_buffer_t* out) {
   serve_server_t* server = visit->server;
   print_family("quern_serve_info", "The server", out);
@@ -84,6 +97,7 @@ static bool handle_metrics(serve_visit_t* visit, serve_buffer_t* out) {
   print_models(models, count, out);
   while (count > 0) serve_model_release(models[--count]);
   print_states(repository, out);
+  print_failures(repository, out);
   print_server(visit, out);
   serve_repository_print_metrics(repository, out);
   visit->type = "text/plain; version=0.0.4";

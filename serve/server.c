@@ -201,6 +201,7 @@ static void handle(void* self, serve_exchange_t* exchange) {
   (void)self;
   serve_visit_t* visit = exchange->user;
   serve_buffer_t body = {.data = NULL};
+  visit->read = (serve_trace_span_t){exchange->start_ns, serve_now_ns(), serve_trace_thread()};
   const bool is_good = visit->route->handle(visit, &body);
   if (is_good && visit->is_kept) return;  // and no longer ours
   answer(visit, &body);
@@ -218,9 +219,11 @@ static void resume(void* self, serve_exchange_t* exchange) {
   const int64_t start_ns = serve_now_ns();
   if (serve_call_complete(visit->call, &visit->error)) {
     (void)visit->route->write(visit, &body);
+    visit->write = (serve_trace_span_t){start_ns, serve_now_ns(), serve_trace_thread()};
     serve_metrics_add(serve_model_metrics(visit->call->model), SERVE_COUNTER_OUTPUT_NS,
-                      (uint64_t)(serve_now_ns() - start_ns));
+                      (uint64_t)(visit->write.end_ns - start_ns));
   }
+  serve_call_trim(visit->call);  // the client may take the answer slowly
   answer(visit, &body);
 }
 
@@ -256,10 +259,34 @@ static void log_visit(const serve_visit_t* visit) {
   serve_log(is_error ? SERVE_LOG_ERROR : SERVE_LOG_INFO, "request", fields, count);
 }
 
+static void trace_visit(const serve_visit_t* visit) {
+  const serve_exchange_t* exchange = visit->exchange;
+  serve_trace_request_t record = {
+      .status = exchange->status, .read = visit->read, .write = visit->write};
+  (void)snprintf(record.id, sizeof record.id, "%s", visit->id);
+  (void)snprintf(record.parent, sizeof record.parent, "%s", visit->trace);
+  (void)snprintf(record.path, sizeof record.path, "%s", exchange->path);
+  record.whole = (serve_trace_span_t){exchange->start_ns, serve_now_ns(), serve_trace_thread()};
+  const serve_call_t* call = visit->call;
+  if (call && call->encode_start_ns > 0) {
+    const serve_request_t* request = &call->request;
+    record.texts = serve_call_count(call);
+    record.batch = request->counted_batch;
+    record.encode = (serve_trace_span_t){
+        call->encode_start_ns, call->encode_start_ns + call->encode_ns, visit->read.thread};
+    const int64_t left_ns = request->taken_ns > 0 ? request->taken_ns : request->done_ns;
+    record.queue = (serve_trace_span_t){request->queued_ns, left_ns, visit->read.thread};
+    record.compute = (serve_trace_span_t){request->computed_ns, 0, request->compute_thread};
+    if (request->queued_ns > 0) record.tokens = serve_call_all_tokens(call);
+  }
+  serve_trace_add_request(visit->server->trace, &record);
+}
+
 static void end(void* self, serve_exchange_t* exchange) {
   (void)self;
   serve_visit_t* visit = exchange->user;
   if (!visit) return;
+  if (visit->server->trace) trace_visit(visit);
   log_visit(visit);
   if (visit->free_state) visit->free_state(visit->state);
   serve_call_destroy(visit->call);
@@ -320,12 +347,13 @@ static qn_status_t start_http(serve_server_t* server, const char* key, const cha
 }
 
 qn_status_t serve_server_start(const serve_options_t* options, serve_repository_t* repository,
-                               serve_server_t** out_server) {
+                               serve_trace_t* trace, serve_server_t** out_server) {
   *out_server = NULL;
   serve_server_t* server = calloc(1, sizeof *server);
   if (!server) return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for the server");
   server->options = options;
   server->repository = repository;
+  server->trace = trace;
   server->start_ns = serve_now_ns();
   server->start_time = time(NULL);
   (void)pthread_mutex_init(&server->mutex, NULL);

@@ -62,6 +62,8 @@ struct serve_visit {
   const char* type;  // of the answer; JSON unless the route says otherwise
   uint32_t status;   // of the answer; 200 unless the route says otherwise
   bool is_kept;
+  serve_trace_span_t read;             // for the trace: until the body was complete
+  serve_trace_span_t write;            // and the answer of a call
   bool (*work)(serve_visit_t* visit);  // of serve_visit_work
   void* state;                         // of the protocol; owned
   void (*free_state)(void* state);
@@ -71,6 +73,7 @@ struct serve_visit {
 struct serve_server {
   const serve_options_t* options;  // borrowed
   serve_repository_t* repository;  // borrowed
+  serve_trace_t* trace;            // borrowed; NULL: none
   serve_call_limits_t limits;
   int64_t start_ns;
   int64_t start_time;  // seconds since 1970
@@ -83,11 +86,11 @@ struct serve_server {
   size_t work_count;  // threads of serve_visit_work
 };
 
-// Starts listening. `options` and `repository` are borrowed until serve_server_stop. Errors: those
-// of serve_http_start; those of serve_file_read for the files of keys and TLS; INVALID_ARGUMENT for
-// one of the two TLS files.
+// Starts listening. `options`, `repository` and `trace` (of requests; NULL: none) are borrowed
+// until serve_server_stop. Errors: those of serve_http_start; those of serve_file_read for the
+// files of keys and TLS; INVALID_ARGUMENT for one of the two TLS files.
 QN_MUST_USE qn_status_t serve_server_start(const serve_options_t* options,
-                                           serve_repository_t* repository,
+                                           serve_repository_t* repository, serve_trace_t* trace,
                                            serve_server_t** out_server);
 // Returns true if all models are ready and the server is not draining.
 bool serve_server_is_ready(serve_server_t* server);

@@ -194,7 +194,8 @@ static qn_status_t open(const bert_model_options_t* options, const bert_weights_
                         bert_model_t* model) {
   BERT_TRY(qn_target_parse(options->target, &model->target));
   BERT_TRY(bert_place_open(model->target, &model->place));
-  BERT_TRY(bert_kernels_load(options->engine, model->target, options->lookup, options->is_adaptive,
+  const bool is_adaptive = options->is_adaptive && model->place.device.type == QN_DEVICE_CPU;
+  BERT_TRY(bert_kernels_load(options->engine, model->target, options->lookup, is_adaptive,
                              &weights->config, &model->kernels));
   model->kernels.is_timed = model->place.is_host;
   BERT_TRY(bert_weights_import(weights, &model->place, &model->weights));

@@ -12,10 +12,10 @@ typedef struct bert_model_options {
   qn_engine_t* engine;                // borrowed
   const char* target;                 // as qn_target_parse reads it
   const qn_lookup_options_t* lookup;  // borrowed for the call; NULL: defaults
-  bool is_adaptive;                   // kernels become special for frequent numbers of tokens
-  size_t max_tokens;                  // of a batch
-  size_t max_sequences;               // of a batch
-  int32_t core_budget;                // of the CPU's kernels; 0: all
+  bool is_adaptive;      // on the CPU, kernels become special for frequent numbers of tokens
+  size_t max_tokens;     // of a batch
+  size_t max_sequences;  // of a batch
+  int32_t core_budget;   // of the CPU's kernels; 0: all
 } bert_model_options_t;
 
 typedef struct bert_model {

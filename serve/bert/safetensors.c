@@ -1,5 +1,9 @@
+#define _DEFAULT_SOURCE  // madvise
 // serve/bert/safetensors.c: the reader. It checks every number of the header before it accesses a
 // byte of data, so that any file gives tensors that lie inside it, or an error.
+//
+// The file is read, not mapped: one that is cut or overwritten in its place would end the process,
+// or change its results (docs/decisions.md).
 #include "serve/bert/safetensors.h"
 
 #include <errno.h>
@@ -15,6 +19,8 @@
 
 enum {
   PREFIX_BYTES = 8,
+  DATA_ALIGNMENT = 64,  // of a cache line, which the format does not give
+  HUGE_PAGE_BYTES = 2 << 20,
   HEADER_LIMIT_BYTES = 100 * 1000 * 1000,  // the format's own limit
 };
 
@@ -22,7 +28,7 @@ struct safetensors {
   char* path;
   const uint8_t* bytes;  // the whole file
   size_t size_bytes;
-  size_t mapped_bytes;       // 0: the bytes are borrowed
+  void* memory;              // owned: around `bytes`; NULL: they are borrowed
   size_t data_offset_bytes;  // of the data after the header
   json_t* header;
 };
@@ -95,31 +101,81 @@ static qn_status_t read_info(const safetensors_t* file, const char* name, const 
   return QN_OK;
 }
 
-static qn_status_t map_file(safetensors_t* file) {
-  const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    return qn_status_make(errno == ENOENT ? QN_STATUS_NOT_FOUND : QN_STATUS_IO, "%s: %s",
-                          file->path, strerror(errno));
+static qn_status_t io_error(const safetensors_t* file) {
+  return qn_status_make(errno == ENOENT ? QN_STATUS_NOT_FOUND : QN_STATUS_IO, "%s: %s", file->path,
+                        strerror(errno));
+}
+
+// Reads at most `size` bytes into `to`; fewer at the end of the file.
+static qn_status_t read_bytes(const safetensors_t* file, int descriptor, uint8_t* to, size_t size,
+                              size_t* out_count) {
+  *out_count = 0;
+  while (*out_count < size) {
+    const ssize_t count = read(descriptor, to + *out_count, size - *out_count);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return io_error(file);
+    if (count == 0) break;
+    *out_count += (size_t)count;
   }
+  return QN_OK;
+}
+
+static uint64_t prefix_of(const uint8_t bytes[PREFIX_BYTES]) {
+  uint64_t header_bytes = 0;
+  for (size_t i = 0; i < PREFIX_BYTES; ++i) header_bytes |= (uint64_t)bytes[i] << (8 * i);
+  return header_bytes;
+}
+
+// Makes memory for a file of this size whose data begins at a boundary of DATA_ALIGNMENT.
+static qn_status_t reserve(safetensors_t* file, size_t size, uint64_t header_bytes,
+                           uint8_t** out_bytes) {
+  const size_t lead = (size_t)((0 - header_bytes - PREFIX_BYTES) % DATA_ALIGNMENT);
+  const bool is_huge = size >= HUGE_PAGE_BYTES;
+  const size_t alignment = is_huge ? HUGE_PAGE_BYTES : DATA_ALIGNMENT;
+  void* memory = NULL;
+  if (size > SIZE_MAX / 2 || posix_memalign(&memory, alignment, lead + size) != 0) {
+    return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "%s: no memory for its %zu bytes", file->path,
+                          size);
+  }
+  // Faults of small pages take longer than the copy. A system without huge pages refuses.
+  if (is_huge) (void)madvise(memory, lead + size, MADV_HUGEPAGE);
+  file->memory = memory;
+  *out_bytes = (uint8_t*)memory + lead;
+  file->bytes = *out_bytes;
+  return QN_OK;
+}
+
+static qn_status_t read_opened(safetensors_t* file, int descriptor) {
   struct stat info;
-  qn_status_t status = QN_OK;
-  if (fstat(descriptor, &info) != 0) {
-    status = qn_status_make(QN_STATUS_IO, "%s: %s", file->path, strerror(errno));
-  } else if (!S_ISREG(info.st_mode)) {
-    status = qn_status_make(QN_STATUS_IO, "%s: not a regular file", file->path);
-  } else if (info.st_size > 0) {  // an empty file cannot be mapped
-    void* bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (bytes == MAP_FAILED) {
-      status = qn_status_make(QN_STATUS_IO, "%s: cannot map: %s", file->path, strerror(errno));
-    } else {
-      // Read ahead: requests must not wait for the disk.
-      (void)posix_madvise(bytes, (size_t)info.st_size, POSIX_MADV_WILLNEED);
-      file->bytes = bytes;
-      file->size_bytes = (size_t)info.st_size;
-      file->mapped_bytes = file->size_bytes;
-    }
+  if (fstat(descriptor, &info) != 0) return io_error(file);
+  if (!S_ISREG(info.st_mode)) {
+    return qn_status_make(QN_STATUS_IO, "%s: not a regular file", file->path);
   }
-  close(descriptor);
+  uint8_t prefix[PREFIX_BYTES] = {0};
+  size_t count = 0;
+  BERT_TRY(read_bytes(file, descriptor, prefix, sizeof prefix, &count));
+  if (count < sizeof prefix) {
+    return qn_status_make(QN_STATUS_DATA_LOSS, "%s: %zu bytes are too few for safetensors",
+                          file->path, count);
+  }
+  const size_t size = (size_t)info.st_size;
+  uint8_t* bytes = NULL;
+  BERT_TRY(reserve(file, size > sizeof prefix ? size : sizeof prefix, prefix_of(prefix), &bytes));
+  memcpy(bytes, prefix, sizeof prefix);
+  size_t rest = size > sizeof prefix ? size - sizeof prefix : 0;
+  BERT_TRY(read_bytes(file, descriptor, bytes + sizeof prefix, rest, &count));
+  file->size_bytes = sizeof prefix + count;
+  if (file->size_bytes == size) return QN_OK;
+  return qn_status_make(QN_STATUS_DATA_LOSS, "%s: it had %zu bytes, and %zu when it was read",
+                        file->path, size, file->size_bytes);
+}
+
+// Reads the whole file into memory.
+static qn_status_t read_file(safetensors_t* file) {
+  const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return io_error(file);
+  qn_status_t status = read_opened(file, descriptor);
+  (void)close(descriptor);
   return status;
 }
 
@@ -128,10 +184,7 @@ static qn_status_t read_header(safetensors_t* file) {
     return qn_status_make(QN_STATUS_DATA_LOSS, "%s: %zu bytes are too few for safetensors",
                           file->path, file->size_bytes);
   }
-  uint64_t header_bytes = 0;
-  for (size_t i = 0; i < PREFIX_BYTES; ++i) {
-    header_bytes |= (uint64_t)file->bytes[i] << (8 * i);
-  }
+  const uint64_t header_bytes = prefix_of(file->bytes);
   if (header_bytes > HEADER_LIMIT_BYTES || header_bytes > file->size_bytes - PREFIX_BYTES) {
     return qn_status_make(QN_STATUS_DATA_LOSS,
                           "%s: a header of %llu bytes in a file of %zu; is it safetensors?",
@@ -185,7 +238,7 @@ qn_status_t safetensors_open(const char* path, safetensors_t** out_file) {
   safetensors_t* file = NULL;
   *out_file = NULL;
   BERT_TRY(create(path, &file));
-  return finish(file, map_file(file), out_file);
+  return finish(file, read_file(file), out_file);
 }
 
 qn_status_t safetensors_read(const char* path, const void* bytes, size_t size_bytes,
@@ -203,10 +256,7 @@ void safetensors_close(safetensors_t* file) {
     return;
   }
   json_decref(file->header);
-  if (file->mapped_bytes > 0) {
-    // munmap wants a pointer to non-const, but the mapping was never writable.
-    munmap((void*)(uintptr_t)file->bytes, file->mapped_bytes);
-  }
+  free(file->memory);
   free(file->path);
   free(file);
 }

@@ -1,8 +1,8 @@
-// serve/bert/safetensors.h: read access to the tensors of one safetensors file, which stays mapped.
+// serve/bert/safetensors.h: read access to the tensors of one safetensors file, held in memory.
 //
 // The format: 8 bytes little-endian header size, a JSON object {name: {dtype, shape,
 // data_offsets}}, then the raw data, little-endian and row-major. One thread at a time until the
-// file is open; then any thread may read. A mapped file must not shrink: replace it by a rename.
+// file is open; then any thread may read.
 #ifndef SERVE_BERT_SAFETENSORS_H_
 #define SERVE_BERT_SAFETENSORS_H_
 
@@ -21,8 +21,9 @@ typedef struct safetensors_tensor {
   size_t size_bytes;
 } safetensors_tensor_t;
 
-// Maps `path` and checks every tensor that its header describes. Errors: NOT_FOUND, IO; DATA_LOSS
-// for anything malformed, naming the tensor; OUT_OF_MEMORY. Owned: safetensors_close.
+// Reads `path` and checks every tensor that its header describes. Errors: NOT_FOUND, IO; DATA_LOSS
+// for anything malformed, naming the tensor, or a file that changes its size meanwhile;
+// OUT_OF_MEMORY. Owned: safetensors_close.
 QN_MUST_USE qn_status_t safetensors_open(const char* path, safetensors_t** out_file);
 // The same of bytes in memory, which are borrowed until the file is closed. `path` is for messages.
 QN_MUST_USE qn_status_t safetensors_read(const char* path, const void* bytes, size_t size_bytes,

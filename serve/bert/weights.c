@@ -11,7 +11,7 @@
 enum { NAME_BYTES = 96, FULL_NAME_BYTES = 256, PATH_BYTES = 4096 };
 
 struct bert_storage {
-  safetensors_t* file;  // NULL for seeded weights
+  safetensors_t* file;  // NULL if no tensor is in it: seeded weights, all converted
   float** made;         // owned: converted and seeded tensors
   size_t made_count;
 };
@@ -320,7 +320,7 @@ static void find_prefix(const safetensors_t* file, char out_prefix[64]) {
   }
 }
 
-static qn_status_t load(const char* folder, bert_weights_t* weights) {
+static qn_status_t load(const char* folder, const bert_config_t* config, bert_weights_t* weights) {
   char path[PATH_BYTES];
   if (snprintf(path, sizeof path, "%s/model.safetensors", folder) >= (int)sizeof path) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "the path of the weights is too long");
@@ -334,13 +334,17 @@ static qn_status_t load(const char* folder, bert_weights_t* weights) {
   for (size_t i = 0; bert_weights_tensor(weights, i, name, &tensor); ++i) {
     BERT_TRY(take(weights->storage, prefix, &tensor));
   }
+  if (weights->storage->made_count == tensor_count(config)) {
+    safetensors_close(weights->storage->file);
+    weights->storage->file = NULL;
+  }
   return QN_OK;
 }
 
 qn_status_t bert_weights_load(const char* folder, const bert_config_t* config,
                               bert_weights_t* out_weights) {
   qn_status_t status = begin(config, out_weights);
-  if (qn_ok(status)) status = load(folder, out_weights);
+  if (qn_ok(status)) status = load(folder, config, out_weights);
   if (!qn_ok(status)) bert_weights_free(out_weights);
   return status;
 }

@@ -1,6 +1,6 @@
 // serve/bert/weights.h: the parameters of a BERT encoder, as the model's file has them.
 //
-// Tensors of f32 stay where the file is mapped; those of f16 and bf16 are converted into memory.
+// Tensors of f32 stay where the file was read to; those of f16 and bf16 are converted.
 // Read-only after loading.
 #ifndef SERVE_BERT_WEIGHTS_H_
 #define SERVE_BERT_WEIGHTS_H_

@@ -77,6 +77,18 @@ if [ -n "${PAGE_SHOTS:-}" ]; then
     --blink-settings=preferredColorScheme=0
 fi
 
+# A load that failed is shown with its reason, and the model serves on.
+port=$(python3 -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
+serve reloaded --admin-port "$port"
+mv tiny/config.json saved.json
+curl -sS -X POST "http://127.0.0.1:$port/v2/repository/models/tiny/load" -o answer || fail "the load"
+has answer 'config.json'
+browse "http://$address/#a=a+b&b=a" --dump-dom
+shows problem 'tiny could not be loaded again, and serves as before: .*config\.json.*'
+shows state ready
+shows similarity '-?[01]\.[0-9]{4}'
+mv saved.json tiny/config.json
+
 # An error of the server is shown in its words.
 echo secret >keys
 serve closed --keys keys

@@ -142,7 +142,7 @@ static void start(void) {
   require(qn_ok(serve_repository_add(repository, "m", folder)));
   require(qn_ok(serve_repository_load(repository, "m")));
   require(unlink(path) == 0 && rmdir(folder) == 0);
-  require(qn_ok(serve_server_start(&options, repository, &server)));
+  require(qn_ok(serve_server_start(&options, repository, NULL, &server)));
   require(atexit(stop) == 0);
 }
 

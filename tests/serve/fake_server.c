@@ -18,7 +18,7 @@ static qn_status_t start(const serve_options_t* options, fake_t* fake,
   qn_status_t status = serve_repository_create(fake_load, fake, out_repository);
   if (qn_ok(status)) status = serve_repository_add(*out_repository, name, options->models[0]);
   if (qn_ok(status)) status = serve_repository_load(*out_repository, name);
-  if (qn_ok(status)) status = serve_server_start(options, *out_repository, out_server);
+  if (qn_ok(status)) status = serve_server_start(options, *out_repository, NULL, out_server);
   return status;
 }
 

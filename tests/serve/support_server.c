@@ -61,7 +61,8 @@ static qn_status_t try_start(server_fixture_t* fixture, int count, char** argume
   must(serve_repository_create(load, &server_fake, &fixture->repository));
   must(serve_repository_add(fixture->repository, "mini", server_folder));
   must(serve_repository_load(fixture->repository, "mini"));
-  qn_status_t status = serve_server_start(&fixture->options, fixture->repository, &fixture->server);
+  qn_status_t status =
+      serve_server_start(&fixture->options, fixture->repository, NULL, &fixture->server);
   if (!qn_ok(status)) return status;
   fixture->port = serve_http_port(fixture->server->http);
   fixture->admin_port = fixture->server->admin ? serve_http_port(fixture->server->admin) : 0;
@@ -111,6 +112,21 @@ const char* server_ask(const server_fixture_t* fixture, int status, const char* 
 const char* server_post(const server_fixture_t* fixture, int status, const char* path,
                         const char* body) {
   return server_ask(fixture, status, "POST", path, body);
+}
+
+static void* ask_later(void* self) {
+  server_asker_t* asker = self;
+  asker->status =
+      client_ask(asker->port, "POST", asker->path, asker->body, asker->text, sizeof asker->text);
+  return NULL;
+}
+
+void server_begin_asking(server_asker_t* asker) {
+  assert_int_equal(pthread_create(&asker->thread, NULL, ask_later, asker), 0);
+}
+
+void server_end_asking(server_asker_t* asker) {
+  (void)pthread_join(asker->thread, NULL);
 }
 
 void server_wait_for_batch(int before) {

@@ -6,6 +6,8 @@
 #ifndef QUERN_TESTS_SERVE_SUPPORT_SERVER_H_
 #define QUERN_TESTS_SERVE_SUPPORT_SERVER_H_
 
+#include <pthread.h>
+
 #include "serve/server.h"
 #include "tests/serve/support_fake.h"
 #include "tests/support/tempdir.h"
@@ -41,6 +43,19 @@ const char* server_ask(const server_fixture_t* fixture, int status, const char* 
                        const char* path, const char* body);
 const char* server_post(const server_fixture_t* fixture, int status, const char* path,
                         const char* body);
+
+// A POST on a thread of its own, which waits for the answer.
+typedef struct server_asker {
+  uint16_t port;
+  const char* path;
+  const char* body;  // NULL: none
+  pthread_t thread;
+  int status;       // after server_end_asking
+  char text[4096];  // the same: the answer
+} server_asker_t;
+
+void server_begin_asking(server_asker_t* asker);
+void server_end_asking(server_asker_t* asker);
 
 // Checks that a body contains a part.
 void server_expect(const char* body, const char* part);

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "serve/bert/encoder.h"
 #include "serve/bert/reference.h"
@@ -171,6 +173,30 @@ static void test_weights(void** state) {
   bert_weights_free(&whole);
 }
 
+// A model that is loaded is as it was, whatever becomes of its files.
+static void test_cut_file(void** state) {
+  (void)state;
+  folder_write(folder, &folder_config, 9, NULL);
+  const bert_model_options_t options = options_of("interp", 64);
+  serve_encoder_t encoder;
+  bert_origins_t origins;
+  must(bert_encoder_open(&options, folder, &encoder, &origins));
+  serve_batch_t* batch = folder_batch(&folder_config, (size_t[]){5, 3}, 2, 1);
+  must(encoder.run(encoder.self, batch));
+  const size_t size = batch->sequence_count * encoder.width * sizeof(float);
+  float* before = malloc(size);
+  assert_non_null(before);
+  memcpy(before, batch->pooled, size);
+  char path[QN_TEST_PATH_SIZE + 64];
+  (void)snprintf(path, sizeof path, "%s/model.safetensors", folder);
+  assert_int_equal(truncate(path, 0), 0);
+  must(encoder.run(encoder.self, batch));
+  assert_memory_equal(batch->pooled, before, size);
+  free(before);
+  serve_batch_destroy(batch);
+  encoder.destroy(encoder.self);
+}
+
 // ------------------------------------------------------------------------------------ mistakes
 
 static void must_refuse(qn_status_code_t code, const char* part) {
@@ -329,9 +355,10 @@ static void test_large_batch(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_results),       cmocka_unit_test(test_weights),
-      cmocka_unit_test(test_wrong_weights), cmocka_unit_test(test_wrong_files),
-      cmocka_unit_test(test_bare_folder),   cmocka_unit_test(test_large_batch),
+      cmocka_unit_test(test_results),     cmocka_unit_test(test_weights),
+      cmocka_unit_test(test_cut_file),    cmocka_unit_test(test_wrong_weights),
+      cmocka_unit_test(test_wrong_files), cmocka_unit_test(test_bare_folder),
+      cmocka_unit_test(test_large_batch),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -227,6 +228,56 @@ static void test_forbidden(void** state) {
   assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+// A request is found in the trace by its id and its traceparent, with its batch.
+static void test_trace(void** state) {
+  (void)state;
+  char option[QN_TEST_PATH_SIZE + 32];
+  (void)snprintf(option, sizeof option, "--trace=%s/trace", root);
+  const char* const arguments[] = {model,  "--port=0", "--target=interp", "--drain-delay=0",
+                                   option, NULL};
+  const pid_t child = start(arguments);
+  const uint16_t port = port_of(wait_for_log(child, " ready "));
+  char text[1 << 14];
+  const client_request_t request = {
+      "POST", "/embed",
+      "x-request-id: mine-7\r\n"
+      "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n",
+      raw_question, sizeof raw_question - 1};
+  assert_int_equal(client_exchange(port, &request, text, sizeof text), 200);
+  assert_int_equal(kill(child, SIGTERM), 0);
+  assert_int_equal(wait_for(child), 0);
+  json_error_t error;
+  json_t* file = json_load_file(option + strlen("--trace="), JSON_REJECT_DUPLICATES, &error);
+  if (!file) fail_msg("byte %d: %s", error.position, error.text);
+  unsigned found = 0;
+  static const char* const names[] = {"request", "read", "queue", "tokenise", "write"};
+  static const char traceparent[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  size_t i;
+  json_t* event;
+  json_array_foreach(json_object_get(file, "traceEvents"), i, event) {
+    const char* name = json_string_value(json_object_get(event, "name"));
+    const json_t* args = json_object_get(event, "args");
+    const char* id = json_string_value(json_object_get(args, "request_id"));
+    const char* parent = json_string_value(json_object_get(args, "traceparent"));
+    if (parent) {
+      assert_string_equal(parent, traceparent);
+      assert_string_equal(json_string_value(json_object_get(args, "path")), "/embed");
+      assert_int_equal(json_integer_value(json_object_get(args, "status")), 200);
+      assert_int_equal(json_integer_value(json_object_get(args, "tokens")), 4);
+      assert_int_equal(json_integer_value(json_object_get(args, "batch")), 1);
+    }
+    for (unsigned k = 0; k < 5; ++k) {
+      if (id && strcmp(id, "mine-7") == 0 && strcmp(name, names[k]) == 0) found |= 1u << k;
+    }
+    if (strcmp(name, "compute") == 0) {
+      assert_int_equal(json_integer_value(json_object_get(args, "batch")), 1);
+      found |= 1u << 5;
+    }
+  }
+  assert_int_equal(found, (1u << 6) - 1);
+  json_decref(file);
+}
+
 static void test_mistakes(void** state) {
   (void)state;
   char wrong[sizeof model + 16];
@@ -294,7 +345,7 @@ static void* ask_on(void* self) {
     const bool is_sent = send(client, request, strlen(request), MSG_NOSIGNAL) > 0;
     const int status = is_sent ? client_receive(client, text, sizeof text) : 0;
     (void)close(client);
-    // Connections that no thread had accepted before the end are reset by the system.
+    // A connection that the system completed right after the drain took the rest is reset.
     if (status == 0 && text[0] == '\0') {
       (void)atomic_fetch_add(&load->refused, 1);
       break;
@@ -321,11 +372,11 @@ static void test_reload_under_load(void** state) {
   serve_repository_t* repository;
   serve_server_t* server;
   must(serve_options_read(2, arguments, &options));
-  must(serve_loader_create(&options, &loader));
+  must(serve_loader_create(&options, NULL, &loader));
   must(serve_repository_create(serve_loader_load, loader, &repository));
   must(serve_repository_add(repository, "tiny", model));
   must(serve_repository_load(repository, "tiny"));
-  must(serve_server_start(&options, repository, &server));
+  must(serve_server_start(&options, repository, NULL, &server));
   load_t load = {.port = serve_http_port(server->http)};
   pthread_t threads[ASKERS];
   for (int i = 0; i < ASKERS; ++i) {
@@ -374,9 +425,10 @@ static void test_term_under_load(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_two_starts),        cmocka_unit_test(test_several_models),
-      cmocka_unit_test(test_forbidden),         cmocka_unit_test(test_mistakes),
-      cmocka_unit_test(test_reload_under_load), cmocka_unit_test(test_term_under_load),
+      cmocka_unit_test(test_two_starts),      cmocka_unit_test(test_several_models),
+      cmocka_unit_test(test_forbidden),       cmocka_unit_test(test_mistakes),
+      cmocka_unit_test(test_trace),           cmocka_unit_test(test_reload_under_load),
+      cmocka_unit_test(test_term_under_load),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

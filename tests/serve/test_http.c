@@ -18,7 +18,7 @@
 #include "serve/http.h"
 #include "tests/serve/support_client.h"
 
-enum { MAX_BODY = 1000, MAX_KEPT = 64, PATIENCE_MS = 60000 };
+enum { MAX_BODY = 1000, MAX_KEPT = 64, PATIENCE_MS = 60000, LARGE_ANSWER = 64 << 20 };
 
 // Answers "METHOD PATH SIZE" at once; keeps what goes to /keep until the test resumes it.
 typedef struct service {
@@ -27,6 +27,7 @@ typedef struct service {
   serve_exchange_t* kept[MAX_KEPT];
   size_t kept_count;
   atomic_int begun, ended, sent;
+  atomic_bool blocks;  // "/block" holds its thread
 } service_t;
 
 static service_t service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -57,6 +58,15 @@ static void answer(void* self, serve_exchange_t* exchange) {
 
 static void handle(void* self, serve_exchange_t* exchange) {
   (void)self;
+  while (strcmp(exchange->path, "/block") == 0 && atomic_load(&service.blocks)) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  }
+  if (strcmp(exchange->path, "/large") == 0) {
+    serve_buffer_t body = {.data = NULL};
+    (void)memset(serve_buffer_extend(&body, LARGE_ANSWER), 'x', LARGE_ANSWER);
+    serve_exchange_answer(exchange, 200, "text/plain", &body);
+    return;
+  }
   if (strncmp(exchange->path, "/keep", 5) != 0) {
     echo(exchange);
     return;
@@ -310,6 +320,79 @@ static void test_drain(void** state) {
   stop();
 }
 
+// An answer that is not taken counts as a body, and its connection ends with its time.
+static void test_slow_reader(void** state) {
+  (void)state;
+  start(2000000000);
+  const int slow = connect_client();
+  client_send(slow, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  char text[4096];
+  assert_true(recv(slow, text, 1, 0) == 1);
+  assert_int_equal(
+      client_ask(serve_http_port(service.http), "POST", "/", "body", text, sizeof text), 429);
+  size_t size = 1;
+  ssize_t count;
+  while ((count = recv(slow, text, 1000, 0)) > 0) {  // at most 500 KB a second
+    size += (size_t)count;
+    (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  }
+  assert_true(size < LARGE_ANSWER);
+  (void)close(slow);
+  wait_until(has_ended, 2);
+  assert_int_equal(
+      client_ask(serve_http_port(service.http), "POST", "/", "body", text, sizeof text), 200);
+  stop();
+}
+
+static bool has_begun(size_t wanted) {
+  return (size_t)atomic_load(&service.begun) >= wanted;
+}
+
+static bool has_drained(size_t wanted) {
+  return serve_http_count(service.http) == wanted;
+}
+
+// Clients that leave in the middle of a request do not hold it until its time is over.
+static void test_left(void** state) {
+  (void)state;
+  enum { LEFT = 100 };
+  start(INT64_C(3600000000000));
+  for (size_t i = 0; i < LEFT; ++i) {
+    const int client = connect_client();
+    client_send(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf");
+    (void)close(client);
+  }
+  wait_until(has_ended, LEFT);
+  wait_until(has_drained, 0);
+  stop();
+}
+
+// Connections that the server has not accepted when it drains are served; later ones are refused.
+static void test_drain_backlog(void** state) {
+  (void)state;
+  enum { BLOCKED = 2, WAITING = 20 };  // as many as threads; of the connections that wait
+  static const char blocking[] = "GET /block HTTP/1.1\r\nHost: x\r\n\r\n";
+  int clients[BLOCKED + WAITING];
+  start(INT64_C(60000000000));
+  atomic_store(&service.blocks, true);
+  // A thread may get more than one of the first connections, so some of these may wait as well.
+  for (size_t i = 0; i < BLOCKED + WAITING; ++i) {
+    clients[i] = connect_client();
+    client_send(clients[i], blocking);
+  }
+  wait_until(has_begun, 1);
+  serve_http_drain(service.http);
+  assert_int_equal(client_try_connect(serve_http_port(service.http)), -1);
+  assert_false(has_drained(0));
+  atomic_store(&service.blocks, false);
+  wait_until(has_drained, 0);
+  stop();
+  for (size_t i = 0; i < BLOCKED + WAITING; ++i) {
+    client_expect(clients[i], 200, "Connection: close");
+    (void)close(clients[i]);
+  }
+}
+
 // Whatever comes, the server answers or closes, at the latest after the time limit, and serves the
 // next client.
 static void test_rubbish(void** state) {
@@ -367,15 +450,12 @@ static void test_refused_options(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_plain),
-      cmocka_unit_test(test_too_large),
-      cmocka_unit_test(test_all_bodies),
-      cmocka_unit_test(test_kept),
-      cmocka_unit_test(test_gone),
-      cmocka_unit_test(test_slow_clients),
-      cmocka_unit_test(test_drain),
-      cmocka_unit_test(test_rubbish),
-      cmocka_unit_test(test_refused_options),
+      cmocka_unit_test(test_plain),      cmocka_unit_test(test_too_large),
+      cmocka_unit_test(test_all_bodies), cmocka_unit_test(test_kept),
+      cmocka_unit_test(test_gone),       cmocka_unit_test(test_slow_clients),
+      cmocka_unit_test(test_drain),      cmocka_unit_test(test_drain_backlog),
+      cmocka_unit_test(test_left),       cmocka_unit_test(test_slow_reader),
+      cmocka_unit_test(test_rubbish),    cmocka_unit_test(test_refused_options),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

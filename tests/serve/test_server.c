@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,17 +134,9 @@ static void test_failure(void** state) {
   server_stop(&f);
 }
 
-typedef struct asker {
-  const server_fixture_t* fixture;
-  char text[4096];
-  int status;
-} asker_t;
-
-static void* ask_later(void* self) {
-  asker_t* me = self;
-  me->status = client_ask(me->fixture->port, "POST", "/embed", "{\"inputs\":\"a a a a a a\"}",
-                          me->text, sizeof me->text);
-  return NULL;
+static server_asker_t embed_later(const server_fixture_t* f) {
+  return (server_asker_t){
+      .port = f->port, .path = "/embed", .body = "{\"inputs\":\"a a a a a a\"}"};
 }
 
 // The queue holds 24 tokens: three requests of eight. The fourth is refused at once.
@@ -155,11 +146,10 @@ static void test_overload(void** state) {
   server_start(&f);
   atomic_store(&server_fake.is_blocked, true);
   const int before = atomic_load(&server_fake.batches);
-  asker_t askers[4];
-  pthread_t threads[4];
+  server_asker_t askers[4];
   for (int i = 0; i < 4; ++i) {
-    askers[i] = (asker_t){.fixture = &f};
-    assert_int_equal(pthread_create(&threads[i], NULL, ask_later, &askers[i]), 0);
+    askers[i] = embed_later(&f);
+    server_begin_asking(&askers[i]);
     // The first is in the model; the others wait.
     server_wait_for_batch(before);
     server_wait_for_queue(&f, (size_t)i);
@@ -176,7 +166,7 @@ static void test_overload(void** state) {
                    429);
   atomic_store(&server_fake.is_blocked, false);
   for (int i = 0; i < 4; ++i) {
-    (void)pthread_join(threads[i], NULL);
+    server_end_asking(&askers[i]);
     assert_int_equal(askers[i].status, 200);
   }
   server_stop(&f);
@@ -189,14 +179,13 @@ static void test_deadline(void** state) {
   server_start_with(&f, 2, arguments);
   atomic_store(&server_fake.is_blocked, true);
   const int before = atomic_load(&server_fake.batches);
-  asker_t first = {.fixture = &f};
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, ask_later, &first), 0);
+  server_asker_t first = embed_later(&f);
+  server_begin_asking(&first);
   server_wait_for_batch(before);
   const char* body = server_post(&f, 504, "/embed", "{\"inputs\":\"a\"}");
   assert_non_null(strstr(body, "the deadline of 3000 ms passed"));
   atomic_store(&server_fake.is_blocked, false);
-  (void)pthread_join(thread, NULL);
+  server_end_asking(&first);
   server_stop(&f);
 }
 

@@ -3,34 +3,16 @@
 Called by `run` with a file that says where the server is and which embeddings are right. Prints the number of checks.
 """
 import base64
-import json
-import sys
 
 import numpy as np
 import openai
 
-count = 0
-
-
-def check(condition, what):
-    global count
-    count += 1
-    if not condition:
-        sys.exit(f"openai: {what}")
-
-
-def refused(kind, call, part):
-    try:
-        call()
-    except kind as error:
-        check(part in str(error), f"no {part!r} in {error}")
-        return
-    check(False, f"no {kind.__name__}")
+import checks
+from checks import check, refused
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as file:
-        reference = json.load(file)
+    reference = checks.read_reference()
     client = openai.OpenAI(base_url=reference["url"] + "/v1", api_key="none", max_retries=0)
     model, right = reference["model"], np.array(reference["embeddings"])
     token_count = sum(len(ids) for ids in reference["ids"])
@@ -54,7 +36,7 @@ def main():
     refused(openai.NotFoundError, lambda: client.embeddings.create(model="none", input="a"), "there is no model 'none'")
     refused(openai.BadRequestError, lambda: client.embeddings.create(model=model, input=[]), "there is no input")
     refused(openai.UnprocessableEntityError, lambda: client.embeddings.create(model=model, input=[1 << 30]), "id 1073741824")
-    print(count)
+    print(checks.count)
 
 
 main()

@@ -2,30 +2,16 @@
 
 Called by `run` with a file that says where the server is and which embeddings are right. Prints the number of checks.
 """
-import json
-import sys
-
 import numpy as np
 import tritonclient.http as http
 from tritonclient.utils import InferenceServerException
 
-count = 0
-
-
-def check(condition, what):
-    global count
-    count += 1
-    if not condition:
-        sys.exit(f"tritonclient: {what}")
+import checks
+from checks import check
 
 
 def refused(call, part):
-    try:
-        call()
-    except InferenceServerException as error:
-        check(part in str(error), f"no {part!r} in {error}")
-        return
-    check(False, f"no error with {part!r}")
+    checks.refused(InferenceServerException, call, part)
 
 
 def make_input(name, values, datatype, is_binary):
@@ -100,15 +86,14 @@ def check_repository(client, admin, model):
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as file:
-        reference = json.load(file)
+    reference = checks.read_reference()
     client = http.InferenceServerClient(reference["url"].removeprefix("http://"), concurrency=2)
     admin = http.InferenceServerClient(reference["admin_url"].removeprefix("http://"))
     check_metadata(client, reference["model"])
     check_inference(client, reference)
     check_statistics(client, reference["model"])
     check_repository(client, admin, reference["model"])
-    print(count)
+    print(checks.count)
 
 
 main()
