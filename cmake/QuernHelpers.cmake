@@ -126,6 +126,30 @@ function(quern_generator name folder)
   endif()
 endfunction()
 
+# The kernels that the generator for CPUs has in machine code (jit/llvm/prepared.h). A program of
+# the generator's own objects compiles them, so there are none where it cannot run.
+function(quern_prepared_kernels)
+  if(CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  add_executable(prepare-kernels ${PROJECT_SOURCE_DIR}/jit/llvm/prepare/main.c
+    $<TARGET_OBJECTS:qn_llvm>)
+  target_include_directories(prepare-kernels SYSTEM PRIVATE ${QUERN_LLVM_INCLUDE})
+  target_include_directories(prepare-kernels PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(prepare-kernels PRIVATE ${QUERN_LLVM_LIBRARY} qn_identity qn_ir qn_target
+    qn_base m)
+  quern_flags(prepare-kernels)
+  set(kernels ${CMAKE_BINARY_DIR}/prepared_kernels.c)
+  add_custom_command(OUTPUT ${kernels} COMMAND prepare-kernels ${kernels} DEPENDS prepare-kernels
+    COMMENT "Compiling kernels of products")
+  add_library(qn_prepared OBJECT ${kernels})
+  target_include_directories(qn_prepared PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(qn_prepared PRIVATE qn_target qn_base)
+  quern_flags(qn_prepared)
+  target_sources(quern-llvm PRIVATE $<TARGET_OBJECTS:qn_prepared>)
+  target_sources(qn_llvm INTERFACE $<TARGET_OBJECTS:qn_prepared>)
+endfunction()
+
 # What the GPU generators share: a static library, part of each of them and not of libquern.
 function(quern_gpu_codegen)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/jit/gpu/*.c)

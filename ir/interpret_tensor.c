@@ -1,5 +1,5 @@
 // ir/interpret_tensor.c: runs TENSOR statements (ir/tensor.h), each thread for itself: a thread's
-// sums are what its warp's multiplication leaves in its registers.
+// sums are what its warp's multiplication leaves in its registers. A PRODUCT has one thread.
 //
 // A copy is complete at once. Sums are added up step by step, in order, each rounded to the dtype
 // of the sums. The fake driver runs what is printed for them, with copies that take their time.
@@ -107,10 +107,57 @@ static void multiply(qn__interpret_machine_t* machine, const qn__ir_tensor_t* te
   }
 }
 
+// Returns the address of element [i, j] of an operand of a product, or NULL.
+static uint8_t* product_address(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
+                                uint32_t ref, const int64_t* first, int64_t i, int64_t j,
+                                uint32_t thread) {
+  const qn__ir_buffer_t* buffer = tensor->refs[ref].buffer;
+  qn__ir_expr_t at[QN__LARGEST_RANK];
+  qn__ir_expr_t* indices[QN__LARGEST_RANK];
+  for (uint32_t d = 0; d < buffer->rank; ++d) {
+    int64_t more = d + 1 == buffer->rank ? j : d == tensor->dims[ref] ? i : 0;
+    at[d] = (qn__ir_expr_t){.kind = QN__EXPR_INT, .dtype = QN_DTYPE_I64};
+    at[d].int_value = first[d] + more;
+    indices[d] = &at[d];
+  }
+  return qn__machine_address(machine, buffer, indices, thread);
+}
+
+static void product(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
+                    uint32_t thread) {
+  int64_t first[QN__TENSOR_REFS][QN__LARGEST_RANK], extents[QN__TENSOR_REFS];
+  for (uint32_t r = 0; r < QN__TENSOR_REFS; ++r) {
+    const qn__ir_tensor_ref_t* ref = &tensor->refs[r];
+    for (uint32_t d = 0; d < ref->buffer->rank; ++d) {
+      first[r][d] = qn__machine_eval(machine, ref->indices[d], thread).i;
+    }
+    extents[r] = qn__machine_eval(machine, tensor->extents[r], thread).i;
+  }
+  if (qn__machine_failed(machine)) return;
+  for (int64_t n = 0; extents[1] > 0 && n < extents[0] * extents[1]; ++n) {
+    int64_t i = n / extents[1], j = n % extents[1];
+    qn__ir_scalar_t total = {.f = 0};
+    for (int64_t p = 0; p < extents[2]; ++p) {
+      bool is_across = tensor->is_across[1];
+      const uint8_t* a = product_address(machine, tensor, 1, first[1], i, p, thread);
+      const uint8_t* b = product_address(machine, tensor, 2, first[2], is_across ? p : j,
+                                         is_across ? j : p, thread);
+      if (!a || !b) return;
+      float x = (float)qn__machine_read(tensor->refs[1].buffer, a).f;
+      float y = (float)qn__machine_read(tensor->refs[2].buffer, b).f;
+      total.f = (double)((float)total.f + x * y);
+    }
+    uint8_t* sum = product_address(machine, tensor, 0, first[0], i, j, thread);
+    if (!sum) return;
+    qn__machine_write(tensor->refs[0].buffer, sum, total);
+  }
+}
+
 void qn__machine_tensor(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor) {
   const qn__interpret_set_t* active = machine->active;
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
     if (tensor->kind == QN__TENSOR_COPY) copy(machine, tensor, active->threads[i]);
     if (tensor->kind == QN__TENSOR_MULTIPLY) multiply(machine, tensor, active->threads[i]);
+    if (tensor->kind == QN__TENSOR_PRODUCT) product(machine, tensor, active->threads[i]);
   }
 }

@@ -166,7 +166,8 @@ typedef enum qn__ir_stmt_kind {
   QN__STMT_TENSOR,  // made by passes alone: it has no text that can be parsed, and no encoding
 } qn__ir_stmt_kind_t;
 
-// What the threads of a warp do together with a matrix unit. See ir/tensor.h for the layouts.
+// What the threads of a warp do together with a matrix unit (see ir/tensor.h for the layouts), and
+// what a CPU does by a kernel that is compiled already.
 typedef enum qn__ir_tensor_kind {
   // Copies the first `operand` of `count` neighbours, which are 16 bytes, from refs[1] in memory to
   // refs[0] in shared memory, and stores zeros for the others. The copy is complete for the thread
@@ -177,6 +178,12 @@ typedef enum qn__ir_tensor_kind {
   // Adds products of `depth` steps to the thread's sums, refs[0]: of tiles[0] * 16 rows, whose
   // operand begins at refs[1], by tiles[1] * 8 columns at refs[2]. `operand` is the thread's lane.
   QN__TENSOR_MULTIPLY,
+  // Computes all sums of a product by the kernel of form `operand` that is prepared for the target
+  // (ir/prepared.h). `extents` are its rows, columns and steps: sum [row, column] from
+  // refs[0] on is that of element [row, step] from refs[1] on times [step, column] from refs[2] on,
+  // or [column, step] there unless is_across[1]. The second index counts along the last dimension
+  // of a buffer, the first one along dimension dims[i].
+  QN__TENSOR_PRODUCT,
 } qn__ir_tensor_kind_t;
 
 typedef struct qn__ir_tensor_ref {
@@ -194,7 +201,9 @@ typedef struct qn__ir_tensor {
   uint32_t count;
   uint32_t tiles[2];
   uint32_t depth;
-  bool is_across[2];  // the lines of an operand are adjacent in shared memory, not its steps
+  bool is_across[2];  // the lines of an operand are adjacent in memory, not its steps
+  qn__ir_expr_t* extents[QN__TENSOR_REFS];  // PRODUCT: i64; else NULL
+  uint32_t dims[QN__TENSOR_REFS];
 } qn__ir_tensor_t;
 
 // What the threads of a block do with a statement: set by the pass `cooperative`, read by the pass

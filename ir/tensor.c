@@ -71,6 +71,17 @@ static const char* multiply_problem(const qn__ir_tensor_t* tensor) {
   return sum != QN_DTYPE_NONE && sum == sums->dtype ? NULL : "of dtypes that cannot be multiplied";
 }
 
+static const char* product_problem(const qn__ir_tensor_t* tensor) {
+  if (tensor->ref_count != 3 || !tensor->operand) return "that lacks an operand";
+  for (int i = 0; i < QN__TENSOR_REFS; ++i) {
+    const qn__ir_buffer_t* buffer = tensor->refs[i].buffer;
+    if (!tensor->extents[i]) return "without extents";
+    if (!buffer || buffer->dtype != QN_DTYPE_F32) return "of dtypes that cannot be multiplied";
+    if (buffer->rank < 2 || tensor->dims[i] + 1 >= buffer->rank) return "of no matrices";
+  }
+  return NULL;
+}
+
 const char* qn__tensor_problem(const qn__ir_tensor_t* tensor) {
   switch (tensor->kind) {
     case QN__TENSOR_COPY:
@@ -79,6 +90,8 @@ const char* qn__tensor_problem(const qn__ir_tensor_t* tensor) {
       return tensor->ref_count == 0 && !tensor->operand ? NULL : "that waits with operands";
     case QN__TENSOR_MULTIPLY:
       return multiply_problem(tensor);
+    case QN__TENSOR_PRODUCT:
+      return product_problem(tensor);
   }
   return "of an unknown kind";
 }

@@ -84,7 +84,9 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
         const qn__ir_tensor_ref_t* ref = &stmt->tensor->refs[i];
         if (!each(ref->indices, ref->buffer->rank, fn, self)) return false;
       }
-      return each(&stmt->tensor->operand, 1, fn, self);
+      return each(&stmt->tensor->operand, 1, fn, self) &&
+             (stmt->tensor->kind != QN__TENSOR_PRODUCT ||
+              each(stmt->tensor->extents, QN__TENSOR_REFS, fn, self));
   }
   return true;
 }

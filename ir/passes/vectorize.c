@@ -341,7 +341,8 @@ static void vectorize_function(qn__pass_builder_t* pb) {
   vectorize_t self = {.options = pb->options};
   if (!qn__lanes_init(&self.lanes, pb->arena, pb->function)) return;
   (void)plan_block(&self, &pb->function->body);
-  serialize_inner(&pb->function->body, false);
+  // A prepared kernel is called in a launch.
+  serialize_inner(&pb->function->body, pb->options->preparing != 0);
 }
 
 const qn__pass_t qn__pass_vectorize = {

@@ -231,5 +231,8 @@ void qn__cuda_tensor(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) {
     case QN__TENSOR_MULTIPLY:
       print_multiply(p, tensor);
       break;
+    case QN__TENSOR_PRODUCT:
+      (void)QN_NEVER(true);  // only passes for CPUs make one
+      break;
   }
 }

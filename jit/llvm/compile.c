@@ -64,23 +64,25 @@ static qn_status_t decode(job_t* job) {
   return QN_OK;
 }
 
-static void set_pass_options(job_t* job) {
+qn__pass_options_t qn__llvm_pass_options(const qn_target_t* target,
+                                         const qn_compile_request_t* request) {
   int64_t warp_size = 0, l1_bytes = 0, l2_bytes = 0;
-  (void)qn_target_get_int(job->target, "warp_size", &warp_size);
-  (void)qn_target_get_int(job->target, "l1_cache_bytes", &l1_bytes);
-  (void)qn_target_get_int(job->target, "l2_cache_bytes", &l2_bytes);
-  job->pass_options = (qn__pass_options_t){
-      .vector_bytes = qn__target_vector_bytes(job->target),
-      .has_masked_memory = qn__target_has_masked_memory(job->target),
-      .has_masked_words = qn__target_has_masked_words(job->target),
-      .has_fma = qn__target_has_fma(job->target),
-      .wide_multiplies = qn__target_wide_multiplies(job->target),
-      .dots = qn__emit_dot_ops(qn__emit_dot_rows(job->target)),
-      .has_exact_dots = strcmp(job->target->arch->name, "x86_64") == 0,
-      .has_blocks = job->request.tier == QN_TIER_FULL,
+  (void)qn_target_get_int(target, "warp_size", &warp_size);
+  (void)qn_target_get_int(target, "l1_cache_bytes", &l1_bytes);
+  (void)qn_target_get_int(target, "l2_cache_bytes", &l2_bytes);
+  return (qn__pass_options_t){
+      .vector_bytes = qn__target_vector_bytes(target),
+      .has_masked_memory = qn__target_has_masked_memory(target),
+      .has_masked_words = qn__target_has_masked_words(target),
+      .has_fma = qn__target_has_fma(target),
+      .wide_multiplies = qn__target_wide_multiplies(target),
+      .dots = qn__emit_dot_ops(qn__emit_dot_rows(target)),
+      .has_exact_dots = strcmp(target->arch->name, "x86_64") == 0,
+      .has_blocks = request->tier == QN_TIER_FULL,
+      .prepared = qn__llvm_prepared_set(qn__llvm_prepared_find(target)),
       .l1_bytes = (uint32_t)l1_bytes,
       .l2_bytes = (uint32_t)l2_bytes,
-      .is_checked = job->request.is_checked,
+      .is_checked = request->is_checked,
       .warp_size = (uint32_t)warp_size,
   };
 }
@@ -222,7 +224,7 @@ static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, qn
   QN_STRUCT_READ(qn_compile_request_t, request, given);
   job->request = given;
   QN_TRY(decode(job));
-  set_pass_options(job);
+  job->pass_options = qn__llvm_pass_options(job->target, &job->request);
   QN_TRY(run_passes(job));
   if (form == QN__LLVM_FORM_IR) return QN_OK;
   job->unit_options = (qn__llvm_unit_options_t){

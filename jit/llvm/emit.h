@@ -12,6 +12,7 @@
 #include <llvm-c/TargetMachine.h>
 
 #include "ir/ir.h"
+#include "jit/llvm/prepared.h"
 #include "quern/backend.h"
 
 // LLVM passes for the emitted code, which has its vectors already. They promote arrays to
@@ -33,12 +34,14 @@ typedef struct qn__llvm_emit_options {
   const char* tune;       // the processor that code is scheduled for; NULL: that of the machine
   uint32_t vector_bytes;  // the width of registers that may be used: 16, 32 or 64
   // Instructions of the target. False is always right, and slower.
-  bool has_fma;         // fused multiply-add is an instruction
-  bool has_round;       // floor, ceil and trunc are instructions (x86: SSE4.1)
-  bool has_f16c;        // conversions between f16 and f32 are instructions
-  bool has_avx2;        // masked loads and stores, and gathers, of 32- and 64-bit elements
-  bool has_avx512;      // F, BW, DQ and VL: masked accesses of all widths
-  uint32_t dot_rows;    // instructions for dot products (qn__emit_dot_rows)
+  bool has_fma;       // fused multiply-add is an instruction
+  bool has_round;     // floor, ceil and trunc are instructions (x86: SSE4.1)
+  bool has_f16c;      // conversions between f16 and f32 are instructions
+  bool has_avx2;      // masked loads and stores, and gathers, of 32- and 64-bit elements
+  bool has_avx512;    // F, BW, DQ and VL: masked accesses of all widths
+  uint32_t dot_rows;  // instructions for dot products (qn__emit_dot_rows)
+  // Compiled kernels of products; NULL: the code calls none.
+  const qn__llvm_prepared_t* prepared;
   bool is_checked;      // indices and integer divisors are checked
   bool is_fast_tier;    // shortest compile: fewer copies of loop bodies
   bool is_scalar_only;  // ignores lane counts: loops for LLVM's own vectoriser
@@ -52,6 +55,7 @@ uint32_t qn__emit_dot_ops(uint32_t rows);
 typedef struct qn__llvm_emit_function {
   const char* name;  // of the IR's function, and the symbol of the entry: a qn_cpu_kernel_t
   uint32_t launch_count;
+  int64_t stack_bytes;  // of arrays, also of what the function calls
   uint32_t site_count;
   const qn_artifact_site_t* sites;  // by the number that env->fail gets
 } qn__llvm_emit_function_t;

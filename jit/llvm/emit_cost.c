@@ -176,6 +176,20 @@ static void note_let(cost_t* self, const qn__ir_stmt_t* stmt) {
   }
 }
 
+// Emits the cost of a product. Its extents are those of a task, `min(left, most)`: most count.
+static LLVMValueRef cost_product(cost_t* self, const qn__ir_tensor_t* tensor, double share) {
+  qn__ir_expr_t zero = {.kind = QN__EXPR_INT, .dtype = QN_DTYPE_I64};
+  uint32_t lanes = self->e->options->vector_bytes / 4;
+  LLVMValueRef each = constant(self, NS_SIMPLE * share * lane_share(self, lanes));
+  for (uint32_t i = 0; i < QN__TENSOR_REFS; ++i) {
+    qn__ir_expr_t* extent = resolved(self, tensor->extents[i]);
+    bool is_part = extent->kind == QN__EXPR_OP && extent->op == QN_OP_MIN;
+    if (is_part && is_known(self, extent->args[1])) extent = extent->args[1];
+    each = times(self, &zero, extent, each);
+  }
+  return each;
+}
+
 static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double share) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -196,9 +210,10 @@ static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double sh
                            cost_block(self, &stmt->while_.body, share), "");
     case QN__STMT_ASSERT:
       return cost_expr(self, stmt->assert_.condition, share);
+    case QN__STMT_TENSOR:
+      return cost_product(self, stmt->tensor, share);
     case QN__STMT_ALLOC:
     case QN__STMT_BARRIER:
-    case QN__STMT_TENSOR:
       break;
   }
   return constant(self, 0);

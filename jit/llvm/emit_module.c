@@ -67,7 +67,9 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
       self->refused = "barrier";
       break;
     case QN__STMT_TENSOR:
-      self->refused = "tensor statement";
+      if (stmt->tensor->kind != QN__TENSOR_PRODUCT || !self->e->options->prepared) {
+        self->refused = "tensor statement";
+      }
       break;
     default:
       break;
@@ -172,6 +174,7 @@ static qn_status_t emit_function(qn__llvm_emit_t* e, qn__ir_func_t* function,
   if (!fn) return qn__out_of_memory("a kernel");
   qn__emit_block_of(e, &function->body);
   qn__emit_fn_end(e);
+  out->stack_bytes = fn->stack_bytes + fn->callee_bytes;
   out->site_count = e->site_count;
   out->sites = e->sites;
   return e->has_failed || e->arena->is_exhausted ? qn__out_of_memory("a kernel") : QN_OK;

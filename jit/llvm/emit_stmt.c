@@ -129,8 +129,10 @@ void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
     case QN__STMT_ALLOC:
       qn__emit_alloc(e, stmt);
       break;
-    case QN__STMT_BARRIER:
     case QN__STMT_TENSOR:
+      qn__emit_product(e, stmt->tensor);
+      break;
+    case QN__STMT_BARRIER:
       break;  // refused by emit_module.c
     case QN__STMT_ASSERT:
       emit_assert(e, stmt);

@@ -94,6 +94,7 @@ static qn_status_t make_module(qn__llvm_unit_t* unit) {
       .dot_rows = qn__emit_dot_rows(target),
       .has_avx512 = is_x86 && has_feature(target, "avx512bw") && has_feature(target, "avx512dq") &&
                     has_feature(target, "avx512vl"),
+      .prepared = qn__llvm_prepared_find(target),
       .is_checked = request->is_checked,
       .is_fast_tier = request->tier == QN_TIER_FAST,
   };

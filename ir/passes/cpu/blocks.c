@@ -15,6 +15,7 @@
 #include "ir/passes/cpu/along.h"
 #include "ir/passes/cpu/blocks_dots.h"
 #include "ir/passes/cpu/columns.h"
+#include "ir/passes/cpu/prepared.h"
 #include "ir/passes/cpu/rows.h"
 #include "ir/passes/cpu/small.h"
 
@@ -182,7 +183,7 @@ static void turn_windows(qn__product_t* product) {
 
 // The forms that a product has beside its loops.
 typedef struct forms {
-  bool has_blocks, has_rows, has_along, has_small, has_columns;
+  bool has[qn__product_forms];
   qn__blocks_shape_t blocks;
   qn__rows_shape_t rows;
   qn__along_shape_t along;
@@ -194,27 +195,27 @@ static bool open_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__nest_t
                          qn__product_t* product, forms_t* forms) {
   qn__nest_open(pb, loop, nest);
   if (!qn__pb_stopped(pb) && qn__product_find(pb, nest, product)) {
-    *forms = (forms_t){.has_blocks = false};
+    *forms = (forms_t){.has = {false}};
     turn_windows(product);
-    forms->has_blocks = choose(product, &forms->blocks);
-    if (forms->has_blocks && forms->blocks.dot.op) {
+    forms->has[QN__FORM_BLOCKS] = choose(product, &forms->blocks);
+    if (forms->has[QN__FORM_BLOCKS] && forms->blocks.dot.op) {
       // Words of several steps are packed along one loop; the others of that side are a batch.
       product->side_dims[QN__PRODUCT_COLUMN] &= 1U << nest->order[nest->count - 1];
-      forms->has_blocks = choose(product, &forms->blocks);
+      forms->has[QN__FORM_BLOCKS] = choose(product, &forms->blocks);
     }
-    forms->has_rows =
+    forms->has[QN__FORM_ROWS] =
         qn__rows_choose(product, forms->blocks.min_rows, forms->blocks.dot.op != 0, &forms->rows);
-    if (forms->has_rows && forms->rows.max_rows >= many_rows) {
+    if (forms->has[QN__FORM_ROWS] && forms->rows.max_rows >= many_rows) {
       // A tile that is not full costs 4 % of the time of these rows at most.
       forms->blocks.edge_height = forms->blocks.height;
     }
-    forms->has_along = qn__along_choose(product, forms->blocks.min_rows, &forms->along);
-    forms->has_small = qn__small_choose(product, &forms->small);
-    forms->has_rows &= !forms->has_small || forms->small.max_rows < forms->rows.max_rows;
-    forms->has_columns = qn__columns_choose(product);
-    if (forms->has_blocks || forms->has_rows || forms->has_along || forms->has_small ||
-        forms->has_columns) {
-      return true;
+    forms->has[QN__FORM_ALONG] = qn__along_choose(product, forms->blocks.min_rows, &forms->along);
+    forms->has[QN__FORM_SMALL] = qn__small_choose(product, &forms->small);
+    forms->has[QN__FORM_ROWS] &=
+        !forms->has[QN__FORM_SMALL] || forms->small.max_rows < forms->rows.max_rows;
+    forms->has[QN__FORM_COLUMNS] = qn__columns_choose(product);
+    for (int form = QN__FORM_BLOCKS; form < qn__product_forms; ++form) {
+      if (forms->has[form]) return true;
     }
   }
   qn__nest_close(nest);
@@ -249,12 +250,73 @@ static void choose_first(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__i
   *rest = block;
 }
 
-// The same for a condition that may be the literal true.
-static void choose_known(qn__pass_builder_t* pb, qn__ir_expr_t* condition, qn__ir_block_t block,
-                         qn__ir_block_t* rest) {
+// Returns the condition that a call must fulfil for a form, or NULL: every call does.
+static qn__ir_expr_t* test_form(const qn__product_t* product, const forms_t* forms,
+                                qn__product_form_t form) {
+  qn__pass_builder_t* pb = product->pb;
+  const qn__product_side_t row = QN__PRODUCT_ROW, column = QN__PRODUCT_COLUMN;
+  qn__ir_expr_t* condition = NULL;
   int64_t known;
-  if (!condition || qn__pb_stopped(pb)) return;
-  choose_first(pb, qn__expr_const_int(condition, &known) ? NULL : condition, block, rest);
+  switch (form) {
+    case QN__FORM_BLOCKS:
+      return test(product, row, QN_OP_GE, forms->blocks.min_rows);
+    case QN__FORM_ROWS:
+      return both(pb, test(product, row, QN_OP_LE, forms->rows.max_rows),
+                  test(product, column, QN_OP_GE, forms->rows.width));
+    case QN__FORM_ALONG:
+      return both(pb, test(product, row, QN_OP_LE, forms->along.max_rows),
+                  qn__along_fits(product, &forms->along));
+    case QN__FORM_SMALL:
+      condition = qn__small_test(product, &forms->small);
+      break;
+    case QN__FORM_COLUMNS:
+      condition = qn__columns_test(product);
+      break;
+    case QN__FORM_LOOPS:
+    case qn__product_forms:
+      break;
+  }
+  // May be the literal true.
+  return condition && !qn__expr_const_int(condition, &known) ? condition : NULL;
+}
+
+static void write_form(qn__product_t* product, const forms_t* forms, qn__product_form_t form,
+                       qn_loop_kind_t kind, qn__ir_block_t* out) {
+  switch (form) {
+    case QN__FORM_BLOCKS:
+      qn__blocks_write(product, &forms->blocks, kind, out);
+      return;
+    case QN__FORM_ROWS:
+      qn__rows_write(product, &forms->rows, kind, out);
+      return;
+    case QN__FORM_ALONG:
+      qn__along_write(product, &forms->along, kind, out);
+      return;
+    case QN__FORM_SMALL:
+      qn__small_write(product, &forms->small, kind, out);
+      return;
+    case QN__FORM_COLUMNS:
+      qn__columns_write(product, kind, out);
+      return;
+    case QN__FORM_LOOPS:
+    case qn__product_forms:
+      return;
+  }
+}
+
+// Writes the product by kernels that the generator has. Returns false, having changed nothing, if
+// it lacks one.
+static bool write_prepared(qn__product_t* product, const forms_t* forms, qn__ir_block_t* out) {
+  qn__prepared_plan_t plan;
+  if (!qn__prepared_choose(product, forms->has, &plan)) return false;
+  plan.blocks = &forms->blocks;
+  plan.few_rows = forms->small.max_rows;
+  for (int form = 0; form < qn__product_forms; ++form) {
+    plan.conditions[form] = forms->has[form] ? test_form(product, forms, form) : NULL;
+  }
+  if (!qn__product_replace(product)) return false;
+  qn__prepared_write(product, &plan, out);
+  return true;
 }
 
 // Writes the statements that replace `loop`, which is in no list, to `out`. Returns false if the
@@ -263,15 +325,14 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
                           qn__ir_block_t* out) {
   qn__nest_t nest;
   forms_t forms;
-  qn__ir_block_t all = {NULL, NULL}, form = {NULL, NULL};
+  qn__ir_block_t all = {NULL, NULL};
   qn__product_t* product = QN__ARENA_NEW(pb->arena, qn__product_t);
   if (!product || !open_product(pb, loop, &nest, product, &forms)) return false;
-  const qn__product_side_t row = QN__PRODUCT_ROW, column = QN__PRODUCT_COLUMN;
-  bool is_covered = (forms.has_blocks && !test(product, row, QN_OP_GE, forms.blocks.min_rows)) ||
-                    (forms.has_rows && !test(product, row, QN_OP_LE, forms.rows.max_rows) &&
-                     !test(product, column, QN_OP_GE, forms.rows.width)) ||
-                    (forms.has_along && !test(product, row, QN_OP_LE, forms.along.max_rows) &&
-                     !qn__along_fits(product, &forms.along));
+  if (!is_parallel && write_prepared(product, &forms, out)) return !qn__pb_stopped(pb);
+  bool is_covered = false;
+  for (int form = QN__FORM_BLOCKS; form < QN__FORM_SMALL; ++form) {
+    is_covered |= forms.has[form] && !test_form(product, &forms, form);
+  }
   if (!is_covered) {
     // The loop as it was is for all other calls.
     qn__nest_close(&nest);
@@ -283,34 +344,33 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
   }
   if (!qn__product_replace(product)) return false;
   const qn_loop_kind_t kind = is_parallel ? QN_LOOP_SERIAL : QN_LOOP_PARALLEL;
-  if (forms.has_blocks) {
-    qn__blocks_write(product, &forms.blocks, kind, &form);
-    choose_first(pb, test(product, row, QN_OP_GE, forms.blocks.min_rows), form, &all);
-  }
-  if (forms.has_rows) {
-    form = (qn__ir_block_t){NULL, NULL};
-    qn__rows_write(product, &forms.rows, kind, &form);
-    qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.rows.max_rows);
-    qn__ir_expr_t* is_wide = test(product, column, QN_OP_GE, forms.rows.width);
-    choose_first(pb, both(pb, is_few, is_wide), form, &all);
-  }
-  if (forms.has_along) {
-    form = (qn__ir_block_t){NULL, NULL};
-    qn__along_write(product, &forms.along, kind, &form);
-    qn__ir_expr_t* is_few = test(product, row, QN_OP_LE, forms.along.max_rows);
-    choose_first(pb, both(pb, is_few, qn__along_fits(product, &forms.along)), form, &all);
-  }
-  if (forms.has_small && !qn__pb_stopped(pb)) {
-    form = (qn__ir_block_t){NULL, NULL};
-    qn__small_write(product, &forms.small, kind, &form);
-    choose_known(pb, qn__small_test(product, &forms.small), form, &all);
-  }
-  if (forms.has_columns && !qn__pb_stopped(pb)) {
-    form = (qn__ir_block_t){NULL, NULL};
-    qn__columns_write(product, kind, &form);
-    choose_known(pb, qn__columns_test(product), form, &all);
+  for (int form = QN__FORM_BLOCKS; form < qn__product_forms; ++form) {
+    if (!forms.has[form] || qn__pb_stopped(pb)) continue;
+    qn__ir_block_t block = {NULL, NULL};
+    write_form(product, &forms, form, kind, &block);
+    choose_first(pb, test_form(product, &forms, form), block, &all);
   }
   *out = all;
+  pb->function->has_tiles = true;
+  return !qn__pb_stopped(pb);
+}
+
+// Writes the product that the function is as the one form that it shall have.
+static bool write_kernel(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__product_form_t form,
+                         qn__ir_block_t* out) {
+  qn__nest_t nest;
+  forms_t forms;
+  qn__product_t* product = QN__ARENA_NEW(pb->arena, qn__product_t);
+  if (!product || form == QN__FORM_LOOPS || !open_product(pb, loop, &nest, product, &forms)) {
+    return false;
+  }
+  if (!forms.has[form]) {
+    qn__pb_refuse(pb, "the product has no such form");
+    qn__nest_close(&nest);
+    return false;
+  }
+  if (!qn__product_replace(product)) return false;
+  write_form(product, &forms, form, QN_LOOP_SERIAL, out);
   pb->function->has_tiles = true;
   return !qn__pb_stopped(pb);
 }
@@ -320,7 +380,11 @@ static void visit(qn__pass_builder_t* pb, qn__ir_block_t* block, bool is_paralle
   qn__ir_stmt_t* stmt;
   while ((stmt = qn__block_pop(block)) != NULL) {
     qn__ir_block_t blocks = {NULL, NULL};
-    if (qn__is_independent_loop(stmt) && write_product(pb, stmt, is_parallel, &blocks)) {
+    const int kernel = pb->options->preparing;
+    if (qn__is_independent_loop(stmt) &&
+        (kernel ? write_kernel(pb, stmt, (qn__product_form_t)((kernel - 1) % qn__product_forms),
+                               &blocks)
+                : write_product(pb, stmt, is_parallel, &blocks))) {
       qn__block_splice(&out, &blocks);
       continue;
     }

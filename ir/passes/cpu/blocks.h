@@ -70,6 +70,10 @@ typedef struct qn__blocks_panel {
 // Writes the product as tasks to `out`. `kind` is that of the loop over tasks.
 void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, qn_loop_kind_t kind,
                       qn__ir_block_t* out);
+// Returns the rows of a task, at most `most`, where there are `tasks` without a split of the rows.
+// Few tasks have fewer rows, so that there are more of them for the cores.
+qn__ir_expr_t* qn__blocks_most_rows(qn__pass_builder_t* pb, qn__ir_block_t* out, int64_t most,
+                                    const qn__ir_expr_t* tasks);
 
 // ---- blocks_pack.c
 

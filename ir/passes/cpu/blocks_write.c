@@ -271,14 +271,10 @@ static void write_steps(qn__blocks_writer_t* w, qn__ir_block_t* out) {
 
 // ---- all
 
-// Returns the most rows of a task, where there are `tasks` without a split of the rows. Few tasks
-// have fewer rows, so that there are more of them for the cores.
-static qn__ir_expr_t* most_rows(qn__blocks_writer_t* w, qn__ir_block_t* out,
-                                const qn__ir_expr_t* tasks) {
-  qn__pass_builder_t* pb = w->pb;
-  int64_t most = w->shape->rows;
+qn__ir_expr_t* qn__blocks_most_rows(qn__pass_builder_t* pb, qn__ir_block_t* out, int64_t most,
+                                    const qn__ir_expr_t* tasks) {
   if (most <= few_rows) return qn__pb_int(pb, most);
-  qn__ir_expr_t* rows = qn__pb_op_int(pb, QN_OP_MUL, copy(w, tasks), rows_by_task);
+  qn__ir_expr_t* rows = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, tasks), rows_by_task);
   rows = qn__pb_op_int(pb, QN_OP_MAX, qn__pb_op_int(pb, QN_OP_MIN, rows, most), few_rows);
   return qn__pb_named(pb, out, "most_rows", rows);
 }
@@ -295,7 +291,9 @@ void qn__blocks_write(qn__product_t* product, const qn__blocks_shape_t* shape, q
     bool is_row = s == QN__PRODUCT_ROW;
     w->extent[s] = qn__pb_named(pb, out, is_row ? "all_rows" : "all_columns",
                                 qn__product_extent(product, product->side_dims[s]));
-    w->most[s] = is_row ? most_rows(w, out, tasks) : qn__pb_int(pb, shape->columns);
+    w->most[s] = !is_row || kind == QN_LOOP_SERIAL
+                     ? qn__pb_int(pb, is_row ? shape->rows : shape->columns)
+                     : qn__blocks_most_rows(pb, out, shape->rows, tasks);
     tasks = qn__pb_op(pb, QN_OP_MUL, tasks,
                       qn__pb_op(pb, QN_OP_CEILDIV, copy(w, w->extent[s]), copy(w, w->most[s])));
   }

@@ -5,6 +5,7 @@
 // Sums of packed blocks keep their order, so their results agree bit for bit.
 #include <stdlib.h>
 
+#include "ir/prepared.h"
 #include "ir/verify.h"
 #include "support_gpu.h"
 #include "support_product.h"
@@ -317,6 +318,83 @@ static void rows_are_read_where_they_are(void** state) {
 #undef PRODUCT
 }
 
+static bool is_prepared(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_TENSOR && stmt->tensor->kind == QN__TENSOR_PRODUCT;
+}
+
+// Products of matrices call kernels that the generator has, whatever is done with the sums.
+static void matrices_have_prepared_kernels(void** state) {
+  (void)state;
+#define MATRICES(a, b, c, store)               \
+  "func f(a: " a ", b: " b ", inout c: " c     \
+  ") {\n  parallel i in 0..m { parallel j in " \
+  "0..n { " store " } } }"
+#define ACROSS(store) MATRICES("f32[m, k]", "f32[k, n]", "f32[m, n]", store)
+  static const struct {
+    qn_test_program_t program;
+    bool is_prepared, has_sums;
+  } cases[] = {
+      {{"plain", ACROSS("c[i, j] = sum p in 0..k { a[i, p] * b[p, j] };")}, true, false},
+      {{"swapped", ACROSS("c[i, j] = sum p in 0..k { b[p, j] * a[i, p] };")}, true, false},
+      {{"added", ACROSS("c[i, j] = c[i, j] + sum p in 0..k { a[i, p] * b[p, j] };")}, true, true},
+      {{"later steps", ACROSS("c[i, j] = sum p in 1..k { a[i, p] * b[p, j] };")}, true, false},
+      {{"along", MATRICES("f32[m, k]", "f32[n, k]", "f32[m, n]",
+                          "c[i, j] = max(sum p in 0..k { a[i, p] * b[j, p] }, 0.0);")},
+       true,
+       true},
+      {{"strided", MATRICES("f32[m, k] strides [k + 3, 1]", "f32[k, n]", "f32[m, n]",
+                            "c[i, j] = sum p in 0..k { a[i, p] * b[p, j] };")},
+       true,
+       false},
+      {{"across the result", MATRICES("f32[m, k]", "f32[k, n]", "f32[n, m]",
+                                      "c[j, i] = sum p in 0..k { a[i, p] * b[p, j] };")},
+       false,
+       false},
+      {{"the last row first", ACROSS("c[i, j] = sum p in 0..k { a[m - 1 - i, p] * b[p, j] };")},
+       false,
+       false},
+      {{"three factors", ACROSS("c[i, j] = sum p in 0..k { a[i, p] * b[p, j] * 2.0 };")},
+       false,
+       false},
+      {{"known steps", MATRICES("f32[m, 9]", "f32[9, n]", "f32[m, n]",
+                                "c[i, j] = sum p in 0..9 { a[i, p] * b[p, j] };")},
+       true,
+       false},
+  };
+  // AVX2 and AVX-512 with all kernels, and without one.
+  static const qn__pass_options_t targets[] = {
+      {.vector_bytes = 32, .has_blocks = true, .has_masked_words = true, .prepared = ~0U},
+      {.vector_bytes = 64, .has_blocks = true, .has_masked_memory = true, .prepared = ~0U},
+      {.vector_bytes = 32,
+       .has_blocks = true,
+       .has_masked_words = true,
+       .prepared = ~0U & ~(1U << QN__FORM_LOOPS) & ~(1U << (QN__FORM_LOOPS + qn__product_forms))},
+  };
+  for (size_t x = 0; x < QN_COUNT_OF(cases) * QN_COUNT_OF(targets); ++x) {
+    size_t i = x / QN_COUNT_OF(targets), t = x % QN_COUNT_OF(targets);
+    qn_module_t* module = qn_test_parse(&cases[i].program);
+    qn__ir_body_t body;
+    map(&cases[i].program, module, &targets[t], &body);
+    bool has_product = qn_test_any(&body.first->body, is_prepared);
+    bool has_sums = qn_test_any(&body.first->body, is_sums_of_few_rows);
+    if (has_product != (cases[i].is_prepared && t < 2) ||
+        (has_product && has_sums != cases[i].has_sums)) {
+      fail_msg("%s, target %zu: prepared %d, sums %d", cases[i].program.name, t, has_product,
+               has_sums);
+    }
+    static const qn_test_shape_t shapes[] = {{0, 5, 4},   {5, 0, 4},   {5, 9, 1},
+                                             {1, 1, 1},   {3, 40, 9},  {200, 66, 3},
+                                             {49, 70, 2}, {2, 3, 130}, {7, 17, 5}};
+    for (size_t s = 0; has_product && s < QN_COUNT_OF(shapes); ++s) {
+      qn_test_compare(&cases[i].program, module, &body, shapes[s], 1e-6);
+    }
+    qn__body_deinit(&body);
+    qn_module_release(module);
+  }
+#undef ACROSS
+#undef MATRICES
+}
+
 static bool try_without_memory(qn_allocator_t allocator, void* user) {
   const qn_test_program_t* program = user;
   qn_module_t* module = qn_test_parse(program);
@@ -345,8 +423,9 @@ int main(void) {
       cmocka_unit_test(few_columns_are_reductions),
       cmocka_unit_test(columns_are_fetched_ahead),
       cmocka_unit_test(rows_are_read_where_they_are),
+      cmocka_unit_test(matrices_have_prepared_kernels),
   };
-  size_t count = 6;
+  size_t count = 7;
   qn_test_add_programs(tests, QN_COUNT_OF(tests), &count, qn_test_products, qn_test_product_count,
                        run_program);
   return _cmocka_run_group_tests("blocks", tests, count, NULL, NULL);
