@@ -10,7 +10,10 @@
 // 4. The library may miss the end of a stream that comes with the last bytes, since its epoll
 //    reports only changes. So the thread also looks for clients that left within a request.
 // 5. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
-// 6. Connections that the kernel has accepted and the library has not would be reset by a drain. So
+// 6. MHD_quiesce_daemon may end the process: it and a thread of the pool both take the listener out
+//    of an epoll set, and the second to do so panics (0.9.75). So a drain puts a silent socket in
+//    the listener's place.
+// 7. Connections that the kernel has accepted and the library has not would be reset by that. So
 //    the drain accepts them and hands them to the library. They count until their first request is
 //    there, as do others that were just accepted, but for a second only: a client that sends
 //    nothing holds the end up no longer.
@@ -18,6 +21,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -530,27 +534,40 @@ uint16_t serve_http_port(const serve_http_t* http) {
   return http->port;
 }
 
-// Hands the connections that wait for it to the library, which listens no more.
-static void accept_rest(serve_http_t* http) {
-  for (;;) {
+// Returns how many connections the library can take without reaching the limit of one of its
+// threads, which would then take a listener out of its epoll set that is not there any more.
+static size_t free_places(const serve_http_t* http) {
+  const union MHD_DaemonInfo* info =
+      MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+  const size_t limit = http->options.max_connections / http->options.thread_count;
+  return info && limit > info->num_connections + 1 ? limit - info->num_connections - 1 : 0;
+}
+
+// Hands the connections that wait at a listener to the library.
+static void accept_rest(serve_http_t* http, int listener) {
+  for (size_t left = free_places(http); left > 0;) {
     struct sockaddr_storage name;
     socklen_t size = sizeof name;
     struct sockaddr* address = (struct sockaddr*)(void*)&name;
-    const int client = accept4(http->listener, address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int client = accept4(listener, address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (client < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (client < 0) return;
     watch_t* watch = watch_socket(http, client);
     // It closes the socket if it cannot take it.
     if (MHD_add_connection(http->daemon, client, address, size) != MHD_YES) end_watch(http, watch);
+    --left;
   }
 }
 
 void serve_http_drain(serve_http_t* http) {
   if (atomic_exchange(&http->is_draining, true)) return;
-  (void)MHD_quiesce_daemon(http->daemon);
-  accept_rest(http);
-  // Not closed so far: a thread of the library may still use its number.
-  (void)shutdown(http->listener, SHUT_RDWR);
+  const int idle = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int listener = fcntl(http->listener, F_DUPFD_CLOEXEC, 0);
+  // Without descriptors it goes on to listen, and only answers with "Connection: close".
+  if (idle >= 0 && listener >= 0 && dup3(idle, http->listener, O_CLOEXEC) >= 0)
+    accept_rest(http, listener);
+  if (listener >= 0) (void)close(listener);
+  if (idle >= 0) (void)close(idle);
 }
 
 size_t serve_http_count(serve_http_t* http) {
@@ -574,10 +591,9 @@ void serve_http_stop(serve_http_t* http) {
     (void)pthread_mutex_unlock(&http->mutex);
     (void)pthread_join(http->watcher, NULL);
   }
-  const bool is_quiesced = atomic_load(&http->is_draining);
   if (http->daemon) MHD_stop_daemon(http->daemon);
-  // The library closes the socket unless it was given back by MHD_quiesce_daemon.
-  if (http->listener >= 0 && (!http->daemon || is_quiesced)) (void)close(http->listener);
+  // The library closes its listener.
+  if (http->listener >= 0 && !http->daemon) (void)close(http->listener);
   (void)pthread_cond_destroy(&http->stopped);
   (void)pthread_mutex_destroy(&http->mutex);
   free(http);

@@ -220,7 +220,6 @@ static int serve(program_t* program, const sigset_t* signals) {
       if (sigwait(signals, &number) != 0) number = SIGUSR1;
     } while (number == SIGUSR1);
     if (!drain(program, signals, number)) end_now(program, EXIT_WRONG);
-    write_trace(program);
     serve_log(SERVE_LOG_INFO, "stopped", NULL, 0);
   } else {
     code = fail(program->load_status, exit_code(program->load_status));
@@ -289,6 +288,7 @@ int main(int argc, char** argv) {
     qn_log_set_sink(QN_LOG_WARN, log_engine, NULL);
     code = run(&program);
     serve_repository_destroy(program.repository);
+    write_trace(&program);  // the threads of the models have recorded their last batches
     serve_loader_destroy(program.loader);
     serve_trace_destroy(program.trace);
   }
