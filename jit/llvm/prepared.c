@@ -24,12 +24,11 @@ const qn__llvm_prepared_t* qn__llvm_prepared_find(const qn_target_t* target) {
   for (; row->features; ++row) {
     // With vectors of 64 bytes both kinds of processors have forms of their own.
     bool is_same = row->vector_bytes == vector_bytes && row->l2_bytes == l2_bytes &&
-                   (vector_bytes < 64 || (row->wide_multiplies > 1) ==
-                                             (qn__target_wide_multiplies(target) > 1));
+                   (vector_bytes < 64 ||
+                    (row->wide_multiplies > 1) == (qn__target_wide_multiplies(target) > 1));
     // Without masks in registers (AVX-512) forms are others, too.
     bool has_masks = qn__target_has_masked_memory(target);
-    if (is_same && !(row->features & ~target->features.bits) &&
-        has_masks == (vector_bytes >= 64)) {
+    if (is_same && !(row->features & ~target->features.bits) && has_masks == (vector_bytes >= 64)) {
       return row;
     }
   }

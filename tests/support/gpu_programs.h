@@ -6,8 +6,8 @@
 
 #include "base/buffer.h"
 
-// Every operator, conversion and reduction, tables, local memory, scalars, atomics: functions of one
-// parallel loop each, with many operators or conversions of a dtype in one loop.
+// Every operator, conversion and reduction, tables, local memory, scalars, atomics: functions of
+// one parallel loop each, with many operators or conversions of a dtype in one loop.
 void qn_test_programs_of_operators(qn__buffer_t* out);
 // Shuffles and reductions over warps and blocks, and shared memory with a barrier, in blocks of
 // `threads`.
