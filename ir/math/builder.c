@@ -135,23 +135,6 @@ qn__mval_t qn__mk_poly(qn__math_builder_t* k, qn__mval_t x, const double* coeffi
   return kmad(k, kmad(k, odd, x, even), x, kf(k, coefficients[0]));
 }
 
-qn__mval_t qn__mk_poly_pairs(qn__math_builder_t* k, qn__mval_t x, const double* coefficients,
-                             size_t count) {
-  enum { MAX_COUNT = 16 };
-  assert(count > 0 && count <= MAX_COUNT);
-  qn__mval_t terms[MAX_COUNT];
-  for (size_t i = 0; i < count; i++) terms[i] = kf(k, coefficients[i]);
-  while (true) {
-    for (size_t i = 0; i < count / 2; i++) {
-      terms[i] = kmad(k, terms[2 * i + 1], x, terms[2 * i]);
-    }
-    if (count % 2 == 1) terms[count / 2] = terms[count - 1];
-    count = (count + 1) / 2;
-    if (count == 1) return terms[0];
-    x = kmul(k, x, x);
-  }
-}
-
 // ------------------------------------------------------------------------------------ exponents
 
 double qn__mk_magic(const qn__math_builder_t* k, int bias) {

@@ -176,13 +176,6 @@ qn__mval_t qn__mk_poly(qn__math_builder_t* k, qn__mval_t x, const double* coeffi
 #define QN__POLY_OF(k, x, name) \
   ((k)->is_f64 ? QN__POLY(k, x, name##_f64) : QN__POLY(k, x, name##_f32))
 
-// The same by pairs of terms, then pairs of pairs (Estrin): the shortest chain of instructions,
-// and more error. For what counts for less than half in the result.
-qn__mval_t qn__mk_poly_pairs(qn__math_builder_t* k, qn__mval_t x, const double* coefficients,
-                             size_t count);
-#define QN__POLY_PAIRS(k, x, table) \
-  qn__mk_poly_pairs(k, x, table, sizeof(table) / sizeof((table)[0]))
-
 // Returns 1.5 * 2^mantissa_bits + bias. Adding it to a small x rounds x to an integer n. The low
 // bits of the sum, which qn__mk_word returns, are then n + bias.
 double qn__mk_magic(const qn__math_builder_t* k, int bias);

@@ -146,15 +146,13 @@ qn__mval_t qn__mf_cosh(qn__math_builder_t* k, const qn__mval_t* args) {
   return kadd(k, y, kdiv(k, kf(k, 0.25), y));
 }
 
-// 2^y + 1 for y = x * factor of at least 1/2, with fused multiply-add: 2^n (1 + r q) + 1 is rounded
-// once, as 2^n r and, where the 1 still counts, 2^n + 1 are exact.
-static qn__mval_t exp2_plus_one(qn__math_builder_t* k, qn__mval_t x, double factor) {
-  qn__mval_t by = kf(k, factor), magic = kf(k, qn__mk_magic(k, k->bias));
-  qn__mval_t shifted = kmad(k, x, by, magic);
-  qn__mval_t r = kmad(k, x, by, kneg(k, ksub(k, shifted, magic)));
-  qn__mval_t s = qn__mk_power(k, qn__mk_word(k, shifted));
-  qn__mval_t q = k->is_f64 ? QN__POLY_PAIRS(k, r, exp2_f64) : QN__POLY_PAIRS(k, r, exp2_f32);
-  return kmad(k, kmul(k, s, r), q, kadd(k, s, kf(k, 1.0)));
+// 2^(x * factor) for results that are normal numbers, with fused multiply-add: the product is exact
+// where its integer is subtracted.
+static qn__mval_t exp2_of_product(qn__math_builder_t* k, qn__mval_t x, double factor) {
+  power_t power = round_to_power(k, x, factor, QN__MSCALE_NORMAL);
+  qn__mval_t r = kmad(k, x, kf(k, factor), kneg(k, power.n));
+  qn__mval_t p = QN__POLY_OF(k, r, exp2);
+  return scale_by(k, kmad(k, p, r, kf(k, 1.0)), &power, 0);
 }
 
 // |x| < 0.65: x + x^3 P(x^2). Beyond: 1 - 2 / (e^2|x| + 1), where the quotient is below 0.43 and
@@ -167,15 +165,11 @@ qn__mval_t qn__mf_tanh(qn__math_builder_t* k, const qn__mval_t* args) {
   qn__mval_t near_zero = kmad(k, kmul(k, magnitude, z), p, magnitude);
 
   qn__mval_t bounded = kat_most(k, k->is_f64 ? 20.0 : 10.0, magnitude);
-  qn__mval_t sum;
-  // AVX-512 has an instruction that scales by 2^n, and a GPU no need of short chains.
-  if (k->has_fma && !k->has_avx512 && !k->is_gpu) {
-    sum = exp2_plus_one(k, bounded, 2 * LOG2_E);
-  } else {
-    qn__mval_t power = qn__mk_exp(k, kadd(k, bounded, bounded), 0, QN__MSCALE_NORMAL);
-    sum = kadd(k, power, kf(k, 1.0));
-  }
-  qn__mval_t far = ksub(k, kf(k, 1.0), kdiv(k, kf(k, 2.0), sum));
+  qn__mval_t power = k->has_fma && !k->is_gpu
+                         ? exp2_of_product(k, bounded, 2 * LOG2_E)
+                         : qn__mk_exp(k, kadd(k, bounded, bounded), 0, QN__MSCALE_NORMAL);
+  qn__mval_t quotient = kdiv(k, kf(k, 2.0), kadd(k, power, kf(k, 1.0)));
+  qn__mval_t far = ksub(k, kf(k, 1.0), quotient);
 
   // A NaN is not far, and so comes out of the polynomial.
   qn__mval_t is_far = kge(k, magnitude, kf(k, 0.65));
