@@ -112,21 +112,21 @@ class ServersTest(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.options = argparse.Namespace(out=pathlib.Path(self.folder.name))
-        self.names = peers.servers.SERVERS
+        self.names = peers.peer_servers.SERVERS
         self.addCleanup(self.names.pop, "made up", None)
 
     def start(self, *command):
         self.names["made up"] = (lambda options, threads, port: ([*command, str(port)], {}), ("tei", "/", ()))
         cores = subprocess.run(["taskset", "-cp", str(peers.os.getpid())], capture_output=True, text=True, check=True)
-        return peers.servers.Server("made up", self.options, 1, cores.stdout.split()[-1])
+        return peers.peer_servers.Server("made up", self.options, 1, cores.stdout.split()[-1])
 
     def test_missing_program(self):
-        with self.assertRaises(peers.servers.Missing) as caught:
+        with self.assertRaises(peers.peer_servers.Missing) as caught:
             self.start("/no/such/server")
         self.assertIn("/no/such/server", str(caught.exception))
 
     def test_program_that_ends(self):
-        with self.assertRaises(peers.servers.Missing) as caught:
+        with self.assertRaises(peers.peer_servers.Missing) as caught:
             self.start(sys.executable, "-c", "import sys; sys.exit('no model here')")
         self.assertEqual(str(caught.exception), "no model here")
 
