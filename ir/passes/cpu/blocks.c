@@ -312,7 +312,8 @@ static bool write_prepared(qn__product_t* product, const forms_t* forms, qn__ir_
   plan.blocks = &forms->blocks;
   plan.few_rows = forms->small.max_rows;
   for (int form = 0; form < qn__product_forms; ++form) {
-    plan.conditions[form] = forms->has[form] ? test_form(product, forms, form) : NULL;
+    plan.conditions[form] =
+        forms->has[form] ? test_form(product, forms, (qn__product_form_t)form) : NULL;
   }
   if (!qn__product_replace(product)) return false;
   qn__prepared_write(product, &plan, out);
@@ -331,7 +332,7 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
   if (!is_parallel && write_prepared(product, &forms, out)) return !qn__pb_stopped(pb);
   bool is_covered = false;
   for (int form = QN__FORM_BLOCKS; form < QN__FORM_SMALL; ++form) {
-    is_covered |= forms.has[form] && !test_form(product, &forms, form);
+    is_covered |= forms.has[form] && !test_form(product, &forms, (qn__product_form_t)form);
   }
   if (!is_covered) {
     // The loop as it was is for all other calls.
@@ -347,8 +348,8 @@ static bool write_product(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, bool is_p
   for (int form = QN__FORM_BLOCKS; form < qn__product_forms; ++form) {
     if (!forms.has[form] || qn__pb_stopped(pb)) continue;
     qn__ir_block_t block = {NULL, NULL};
-    write_form(product, &forms, form, kind, &block);
-    choose_first(pb, test_form(product, &forms, form), block, &all);
+    write_form(product, &forms, (qn__product_form_t)form, kind, &block);
+    choose_first(pb, test_form(product, &forms, (qn__product_form_t)form), block, &all);
   }
   *out = all;
   pb->function->has_tiles = true;
