@@ -7,9 +7,8 @@
 
 #include "jit/llvm/emit_inner.h"
 
-// The limit of a kernel with the functions that it calls: a library cannot rely on a deep stack.
-// The last bytes are for small arrays, which registers may hold.
-enum { MAX_STACK_BYTES = 256 * 1024, SMALL_BYTES = 2048, RESERVED_BYTES = 16 * 1024 };
+// The last bytes of the stack are for small arrays, which registers may hold.
+enum { SMALL_BYTES = 2048, RESERVED_BYTES = 16 * 1024 };
 enum { ENV_ALLOCATE = 1, ENV_RELEASE = 2 };
 
 // Evaluates the extents and strides of a shape here. Strides of a row-major buffer are products.
@@ -211,7 +210,7 @@ void qn__emit_alloc(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   }
   int64_t bytes = constant_bytes(buffer);
   slot->is_private = false;
-  int64_t left = MAX_STACK_BYTES - e->fn->stack_bytes - e->fn->callee_bytes;
+  int64_t left = QN__EMIT_MAX_STACK_BYTES - e->fn->stack_bytes - e->fn->callee_bytes;
   if (bytes > SMALL_BYTES) left -= RESERVED_BYTES;
   if (buffer->scope == QN__SCOPE_GLOBAL || bytes < 0 || bytes > left) {
     allocate_workspace(e, buffer);

@@ -235,6 +235,9 @@ qn__llvm_when_t qn__emit_when_begin(qn__llvm_emit_t* e, LLVMValueRef condition, 
                                     const char* name_after);
 LLVMValueRef qn__emit_when_end(qn__llvm_emit_t* e, qn__llvm_when_t when, LLVMValueRef value,
                                LLVMValueRef otherwise);
+// The stack that a kernel may use, with the functions that it calls: a library cannot rely on a
+// deep one.
+enum { QN__EMIT_MAX_STACK_BYTES = 256 * 1024 };
 // Makes a stack slot of constant size in the entry block.
 LLVMValueRef qn__emit_alloca(qn__llvm_emit_t* e, LLVMTypeRef type, uint32_t align_bytes);
 // Between these two calls, code goes to the entry block, as scalar code without checks.

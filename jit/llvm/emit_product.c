@@ -4,8 +4,6 @@
 // and the linker places them in the image, which is executable as a whole.
 #include "jit/llvm/emit_inner.h"
 
-enum { MAX_STACK_BYTES = 256 * 1024 };  // of a function and what it calls, as in emit_alloc.c
-
 // Returns the bytes of an image, and the offsets of its forms, once a module.
 static void declare_image(qn__llvm_emit_t* e, bool is_across, LLVMValueRef out_globals[2]) {
   static const char* const names[2][2] = {{"prepared.along", "prepared.along.offsets"},
@@ -67,6 +65,6 @@ void qn__emit_product(qn__llvm_emit_t* e, const qn__ir_tensor_t* tensor) {
   LLVMValueRef kernel = find_kernel(e, tensor->is_across[1], qn__emit_scalar(e, tensor->operand));
   (void)LLVMBuildCall2(b, e->kernel_type, kernel, args, 2, "");
   int64_t bytes = e->options->prepared->stack_bytes;
-  assert(e->fn->stack_bytes + bytes <= MAX_STACK_BYTES);
+  assert(e->fn->stack_bytes + bytes <= QN__EMIT_MAX_STACK_BYTES);
   if (bytes > e->fn->callee_bytes) e->fn->callee_bytes = bytes;
 }

@@ -322,7 +322,8 @@ static bool is_prepared(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_TENSOR && stmt->tensor->kind == QN__TENSOR_PRODUCT;
 }
 
-// Products of matrices call kernels that the generator has, whatever is done with the sums.
+// A product of matrices calls the generator's own kernels. The program may do anything with the
+// sums.
 static void matrices_have_prepared_kernels(void** state) {
   (void)state;
 #define MATRICES(a, b, c, store)               \
