@@ -78,6 +78,14 @@ void server_start(server_fixture_t* fixture) {
   server_start_with(fixture, 2, arguments);
 }
 
+void server_start_with_keys(server_fixture_t* fixture, const char* text) {
+  char path[QN_TEST_PATH_SIZE + 64];
+  char* arguments[] = {"--port=0", path};
+  server_write_file("keys", text);
+  (void)snprintf(path, sizeof path, "--keys=%s/keys", server_folder);
+  server_start_with(fixture, 2, arguments);
+}
+
 // The option takes no "any free port", so another program may take the port that was found free.
 void server_start_with_admin(server_fixture_t* fixture) {
   enum { ATTEMPTS = 20 };

@@ -35,6 +35,8 @@ void server_start_with(server_fixture_t* fixture, int count, char** arguments);
 void server_start(server_fixture_t* fixture);
 // The same with an address for management.
 void server_start_with_admin(server_fixture_t* fixture);
+// The same on any free port, for clients with a key of the file of keys that has this text.
+void server_start_with_keys(server_fixture_t* fixture, const char* text);
 void server_stop(server_fixture_t* fixture);
 
 // Asks for a path and returns the body of the answer, which must have the status. Valid until the

@@ -83,12 +83,8 @@ static void test_busy(void** state) {
 
 static void test_keys(void** state) {
   (void)state;
-  server_write_file("keys", "secret\n");
-  char path[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(path, sizeof path, "--keys=%s/keys", server_folder);
   server_fixture_t f;
-  char* arguments[] = {"--port=0", path};
-  server_start_with(&f, 2, arguments);
+  server_start_with_keys(&f, "secret\n");
   server_expect(server_post(&f, 401, INFER, long_request), "{\"error\":\"a key is needed");
   (void)server_post(&f, 401, "/v2/repository/index", "");
   (void)server_ask(&f, 401, "GET", "/v2/models/mini/stats", NULL);

@@ -121,12 +121,8 @@ static void test_failures(void** state) {
 
 static void test_keys(void** state) {
   (void)state;
-  server_write_file("keys", "secret\n");
-  char path[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(path, sizeof path, "--keys=%s/keys", server_folder);
   server_fixture_t f;
-  char* arguments[] = {"--port=0", path};
-  server_start_with(&f, 2, arguments);
+  server_start_with_keys(&f, "secret\n");
   server_expect(server_post(&f, 401, "/v1/embeddings", "{\"input\":\"a\"}"), "\"invalid_api_key\"");
   (void)server_ask(&f, 401, "GET", "/v1/models", NULL);
   server_stop(&f);

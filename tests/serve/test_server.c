@@ -191,12 +191,8 @@ static void test_deadline(void** state) {
 
 static void test_keys(void** state) {
   (void)state;
-  server_write_file("keys", "# of clients\nsecret-one\r\nsecret-two\n");
-  char path[QN_TEST_PATH_SIZE + 64];
-  (void)snprintf(path, sizeof path, "--keys=%s/keys", server_folder);
   server_fixture_t f;
-  char* arguments[] = {"--port=0", path};
-  server_start_with(&f, 2, arguments);
+  server_start_with_keys(&f, "# of clients\nsecret-one\r\nsecret-two\n");
   static const struct {
     int status;
     const char* header;
