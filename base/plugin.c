@@ -81,50 +81,61 @@ static bool mapped_path(const void* address, char out[PATH_MAX]) {
   return path && copy_path(path, out);
 }
 
-// Returns the file of this library. The loader's answer counts only if it is an absolute path: a
-// relative one is wrong after the program changed its working directory, and for a statically
-// linked program it is argv[0], which may be anything.
-static bool own_path(char out[PATH_MAX]) {
+// Returns the file that this library is in, and whether that is the program. The loader's answer
+// counts only if it is an absolute path: a relative one is wrong after the program changed its
+// working directory, and for a statically linked program it is argv[0], which may be anything.
+static bool own_path(char out[PATH_MAX], bool* out_is_program) {
   Dl_info info;
   struct link_map* map = NULL;
+  *out_is_program = false;
   if (!dladdr1(&anchor, &info, (void**)&map, RTLD_DL_LINKMAP) || !map || !map->l_name) return false;
   if (map->l_name[0] == '/') return copy_path(map->l_name, out);
   if (map->l_name[0] != '\0') return mapped_path(&anchor, out);
+  *out_is_program = true;
   ssize_t size = readlink("/proc/self/exe", out, PATH_MAX - 1);
   if (size <= 0) return false;
   out[size] = '\0';
   return true;
 }
 
-bool qn__library_folder(char out[PATH_MAX]) {
-  if (!own_path(out)) return false;
+static bool own_folder(char out[PATH_MAX], bool* out_is_program) {
+  if (!own_path(out, out_is_program)) return false;
   char* slash = strrchr(out, '/');
   if (!slash) return false;
   *slash = '\0';
   return true;
 }
 
+bool qn__library_folder(char out[PATH_MAX]) {
+  bool is_program;
+  return own_folder(out, &is_program);
+}
+
+static bool is_there(const char* folder, const char* inner, const char* name, char out[PATH_MAX]) {
+  struct stat info;
+  (void)snprintf(out, PATH_MAX, "%s%s/libquern-%s.so", folder, inner, name);
+  return qn__fs()->lstat(out, &info) == 0;
+}
+
 bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]) {
-  static const char* const places[] = {"", "/quern", "/../lib", "/../lib/quern"};
-  char whole[PATH_MAX];
-  char folder[PATH_MAX - 96];
-  size_t place_count = QN_COUNT_OF(places);
+  char folder[PATH_MAX];
+  bool is_program = false;
   (void)snprintf(out, PATH_MAX, "libquern-%.64s.so", name);
   if (strlen(name) > 64) return false;
-  if (directory[0] != '\0') {
-    place_count = 1;
-    (void)snprintf(whole, sizeof whole, "%s", directory);
-  } else if (!qn__library_folder(whole)) {
+  if (directory[0] == '\0') {
+    if (!own_folder(folder, &is_program)) return false;
+  } else if (!copy_path(directory, folder)) {
     return false;
   }
-  if (strlen(whole) >= sizeof folder) return false;
-  memcpy(folder, whole, strlen(whole) + 1);
-  for (size_t i = 0; i < place_count; i++) {
-    (void)snprintf(out, PATH_MAX, "%s%s/libquern-%s.so", folder, places[i], name);
-    struct stat info;
-    if (qn__fs()->lstat(out, &info) == 0) return true;
+  if (strlen(folder) >= PATH_MAX - 96) return false;
+  if (is_there(folder, "", name, out)) return true;
+  if (directory[0] == '\0' && is_there(folder, "/quern", name, out)) return true;
+  if (is_program) {
+    if (is_there(folder, "/../lib", name, out)) return true;
+    if (is_there(folder, "/../lib/quern", name, out)) return true;
+    if (is_there(QN_MODULE_FOLDER, "", name, out)) return true;
   }
-  (void)snprintf(out, PATH_MAX, "%s/libquern-%s.so", folder, name);
+  (void)is_there(folder, "", name, out);
   return false;
 }
 

@@ -9,9 +9,10 @@
 
 // Returns the folder of this library, without the last slash; false when unknown.
 bool qn__library_folder(char out[PATH_MAX]);
-// Finds `libquern-NAME.so`: in `directory` only, if that is not ""; else beside this library, in
-// its quern/ folder, or in lib/ beside the folder of a statically linked program. False when there
-// is none; `out` is then the first place that was tried.
+// Finds `libquern-NAME.so`: in `directory` only, if that is not ""; else beside this library or in
+// its quern/ folder. A statically linked program stands for the library; of it, ../lib and
+// ../lib/quern are searched as well, and at last the folder into which quern was configured to be
+// installed. False when there is none; `out` is then the first place that was tried.
 bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]);
 // Returns advice about a module that was left out of this build; NULL for one that was built, and
 // for an unknown one.

@@ -52,8 +52,7 @@ function(quern_library)
       $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
       $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include>
       $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-    target_link_libraries(${target} PRIVATE PkgConfig::XXHASH PkgConfig::JANSSON Threads::Threads
-      ${CMAKE_DL_LIBS} m)
+    target_link_libraries(${target} PRIVATE ${QUERN_XXHASH} ${QUERN_JANSSON} Threads::Threads ${CMAKE_DL_LIBS} m)
     quern_flags(${target})
     set_target_properties(${target} PROPERTIES OUTPUT_NAME quern LINKER_LANGUAGE C)
   endforeach()
@@ -81,10 +80,9 @@ function(quern_warm)
   target_link_libraries(qn_warm PUBLIC PkgConfig::JANSSON ${CMAKE_DL_LIBS})
   quern_flags(qn_warm)
   add_library(quern_warm SHARED $<TARGET_OBJECTS:qn_warm>)
-  target_link_libraries(quern_warm PUBLIC quern PRIVATE PkgConfig::JANSSON ${CMAKE_DL_LIBS})
+  target_link_libraries(quern_warm PUBLIC quern PRIVATE ${QUERN_JANSSON} ${CMAKE_DL_LIBS})
   add_library(quern_warm_static STATIC $<TARGET_OBJECTS:qn_warm>)
-  target_link_libraries(quern_warm_static PUBLIC quern_static PRIVATE PkgConfig::JANSSON
-    ${CMAKE_DL_LIBS})
+  target_link_libraries(quern_warm_static PUBLIC quern_static PRIVATE ${QUERN_JANSSON} ${CMAKE_DL_LIBS})
   foreach(target quern_warm quern_warm_static)
     quern_flags(${target})
     set_target_properties(${target} PROPERTIES OUTPUT_NAME quern-warm LINKER_LANGUAGE C)

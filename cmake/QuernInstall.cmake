@@ -30,7 +30,23 @@ foreach(program quern_cli quern_serve)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component})
   endif()
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The folder of documentation is laid out as the source tree, so that paths such as docs/ir.md, which help texts and errors
+# name, and links between pages hold there.
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT server)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  USE_SOURCE_PERMISSIONS)
+# Licences of what is linked into a module, from the packages of Debian that it came from.
+if(QUERN_HAVE_SHADERC)
+  foreach(package libshaderc-dev glslang-dev spirv-tools)
+    set(notice /usr/share/doc/${package}/copyright)
+    if(EXISTS ${notice})
+      install(FILES ${notice} DESTINATION ${CMAKE_INSTALL_DOCDIR}/notices RENAME ${package})
+    else()
+      message(STATUS "quern: no ${notice}: libquern-shaderc.so will be installed without this licence")
+    endif()
+  endforeach()
+endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/quern)
 install(EXPORT quernTargets NAMESPACE quern:: DESTINATION ${package_folder})

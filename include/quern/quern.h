@@ -39,6 +39,8 @@
 // that is NULL and is not documented to be allowed. Other calls then do nothing, and return false,
 // 0, "" or NULL (qn_future_is_ready and qn_engine_flush: true). Releasing NULL does nothing.
 //
+// The headers are C11 and C++11.
+//
 // Time: an argument `timeout_ns` is how long a call may wait: 0 does not wait,
 // QN_TIMEOUT_INFINITE (or any negative number) waits for ever. An option `time_limit_ns` ends work
 // that takes longer; 0, as for every option, is the default.

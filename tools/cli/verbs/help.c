@@ -77,7 +77,8 @@ static void print_overview(FILE* file) {
         "\n%sfirst steps%s\n"
         "  quern check examples/ir/saxpy.qn\n"
         "  quern run examples/ir/saxpy.qn --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]\n"
-        "\n'quern help VERB' shows a verb's options and examples.\n",
+        "\n'quern help VERB' shows a verb's options and examples. docs/ and examples/ are in\n"
+        "share/doc/quern where quern is installed.\n",
         style->bold, style->plain);
 }
 
