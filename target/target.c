@@ -5,6 +5,8 @@
 // give equal bytes in every process.
 #include "target/target.h"
 
+#include <stdio.h>
+
 #include "base/argument.h"
 #include "base/buffer.h"
 
@@ -58,6 +60,15 @@ static const qn__target_value_t* lookup(const qn_target_t* target, const char* n
   const qn__target_option_t* option = &target->kind->options[index];
   if (option->type != type || option->option_class == QN__OPTION_REQUEST) return NULL;
   return &target->values[index];
+}
+
+qn__target_brief_t qn__target_brief(const qn_target_t* target) {
+  const qn__target_value_t* processor = lookup(target, "mcpu", QN_OPTION_STRING);
+  if (!processor) processor = lookup(target, "arch", QN_OPTION_STRING);
+  qn__target_brief_t brief;
+  (void)snprintf(brief.text, sizeof brief.text, "%.40s%s%.50s", target->kind->info->name,
+                 processor ? " " : "", processor ? processor->text : "");
+  return brief;
 }
 
 bool qn_target_get_int(const qn_target_t* target, const char* name, int64_t* out_value) {

@@ -125,6 +125,13 @@ struct qn_target {
   qn_hash128_t digest;
 };
 
+// A target in a message: kind and processor, such as "cpu znver4", "cuda sm_90a" or "vulkan". The
+// canonical form is too long to read there.
+typedef struct qn__target_brief {
+  char text[96];
+} qn__target_brief_t;
+qn__target_brief_t qn__target_brief(const qn_target_t* target);
+
 // ---- creation (parse.c, resolve.c, resolve_cpu.c)
 
 qn_status_t qn__target_parse(qn_str_t text, qn_allocator_t allocator, qn_target_t** out_target);

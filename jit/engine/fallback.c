@@ -215,7 +215,7 @@ static qn_status_t make_first(choice_t* choice, qn_lookup_info_t* out_info,
         qn__in_flight_wait_either(first, full ? fast_join.task : NULL, choice->deadline_ns);
     if (!is_known) {
       qn_status_free(status);
-      status = qn__lookup_too_late(engine, &wanted->request);
+      status = qn__lookup_too_late(engine, &wanted->request, full);
     } else if (!take_joined(wanted, &full_join) && !take_joined(fast, &fast_join) && full) {
       status = qn__lookup_status(engine, &wanted->request, full);
     }

@@ -231,13 +231,16 @@ static bool is_late(const qn_future_t* future) {
 static void settle(qn_future_t* future) {
   qn__mutex_lock(lock_of(future));
   bool is_open = !future->is_ready;
-  bool is_lost = is_open && future->task && future->task->is_orphan;
+  qn__lookup_task_t* task = is_open ? future->task : NULL;
+  bool is_lost = task && task->is_orphan;
+  if (task) qn__lookup_task_retain(task);
   qn__mutex_unlock(lock_of(future));
   if (is_lost) {
-    end(future, qn__lookup_status(future->engine, &future->request, future->task), NULL, NULL);
+    end(future, qn__lookup_status(future->engine, &future->request, task), NULL, NULL);
   } else if (is_open && is_late(future)) {
-    end(future, qn__lookup_too_late(future->engine, &future->request), NULL, NULL);
+    end(future, qn__lookup_too_late(future->engine, &future->request, task), NULL, NULL);
   }
+  qn__lookup_task_release(task);
 }
 
 bool qn_future_is_ready(const qn_future_t* future) {

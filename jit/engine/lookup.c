@@ -36,16 +36,29 @@ qn_status_t qn__lookup_forbidden(qn_engine_t* engine, const qn__request_t* reque
   qn__count(engine, QN__COUNTER_compiles_forbidden, 1);
   return qn_status_make(QN_STATUS_COMPILE_FORBIDDEN,
                         "'%s' is not cached, and compiling is forbidden: %s (key %s, target %s)",
-                        name, why, key, qn_target_json(request->target));
+                        name, why, key, qn__target_brief(request->target).text);
 }
 
-qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request) {
+// Says what continues after the deadline. A lookup that forbids a compile may have joined one that
+// allows it.
+static const char* continuation(const qn__request_t* request, qn__lookup_task_t* task) {
+  if (!request->is_forbidden) return "the lookup continues in the background";
+  bool asks_remote = false, may_compile = false;
+  if (task) qn__in_flight_needs(task, &asks_remote, &may_compile);
+  return may_compile ? "another lookup continues and may compile it"
+                     : "the search of the cache continues in the background, without a compile";
+}
+
+qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request,
+                                qn__lookup_task_t* task) {
   qn__count(engine, QN__COUNTER_deadline_exceeded, 1);
-  return qn_status_make(QN_STATUS_DEADLINE_EXCEEDED,
-                        "'%s' for target %s is not ready within %.3f ms; the lookup continues in "
-                        "the background",
-                        qn__request_name(request), qn_target_json(request->target),
-                        (double)request->timeout_ns / 1e6);
+  char name[128], key[33] = "";
+  if (task) qn__in_flight_name(task, name, key);
+  bool has_key = key[0] != '\0';  // the task may not have made it yet
+  return qn_status_make(
+      QN_STATUS_DEADLINE_EXCEEDED, "'%s' is not ready within %.3f ms; %s (%s%s%starget %s)",
+      qn__request_name(request), (double)request->timeout_ns / 1e6, continuation(request, task),
+      has_key ? "key " : "", key, has_key ? ", " : "", qn__target_brief(request->target).text);
 }
 
 qn_status_t qn__lookup_refused(qn_engine_t* engine, const qn__request_t* request) {
@@ -83,7 +96,9 @@ static qn_status_t await(qn_engine_t* engine, const qn__request_t* request, cons
   qn__lookup_task_t* task = join->task;
   // A caller that forbids a compile does not wait for one either.
   qn__lookup_state_t state = request->is_forbidden ? QN__LOOKUP_CLAIM : QN__LOOKUP_DONE;
-  if (!qn__in_flight_wait(task, state, deadline_ns)) return qn__lookup_too_late(engine, request);
+  if (!qn__in_flight_wait(task, state, deadline_ns)) {
+    return qn__lookup_too_late(engine, request, task);
+  }
   if (qn__in_flight_state(task) != QN__LOOKUP_DONE) {
     return qn__lookup_forbidden(engine, request, task);
   }

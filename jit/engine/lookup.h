@@ -23,7 +23,9 @@ qn_status_t qn__lookup_status(qn_engine_t* engine, const qn__request_t* request,
                               qn__lookup_task_t* task);
 qn_status_t qn__lookup_forbidden(qn_engine_t* engine, const qn__request_t* request,
                                  qn__lookup_task_t* task);
-qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request);
+// `task` is the key's, or NULL; the message says whether it continues to a compile.
+qn_status_t qn__lookup_too_late(qn_engine_t* engine, const qn__request_t* request,
+                                qn__lookup_task_t* task);
 qn_status_t qn__lookup_refused(qn_engine_t* engine, const qn__request_t* request);
 // Describes a lookup whose executable was loaded already.
 qn_lookup_info_t qn__lookup_memory_info(const qn_executable_t* executable, qn_tier_t tier);

@@ -346,6 +346,25 @@ static void test_out_of_memory(void** state) {
   }
 }
 
+// What a message says of a target: kind and processor.
+static void test_brief(void** state) {
+  (void)state;
+  static const struct {
+    const char* text;
+    const char* brief;
+  } rows[] = {
+      {"cpu -mcpu=x86-64-v3 -mattr=+avx512f", "cpu x86-64-v3"},
+      {"cuda -arch=sm_90a", "cuda sm_90a"},
+      {"vulkan", "vulkan"},
+      {"interp", "interp"},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(rows); ++i) {
+    qn_target_t* target = parse(rows[i].text);
+    assert_string_equal(qn__target_brief(target).text, rows[i].brief);
+    qn_target_release(target);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_canonical),     cmocka_unit_test(test_fixed_points),
@@ -354,6 +373,7 @@ int main(void) {
       cmocka_unit_test(test_syntax_errors), cmocka_unit_test(test_wrong_names),
       cmocka_unit_test(test_wrong_values),  cmocka_unit_test(test_host_and_device_errors),
       cmocka_unit_test(test_tables),        cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_brief),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
