@@ -282,7 +282,7 @@ bool qn__expr_const_int(const qn__ir_expr_t* expr, int64_t* out_value) {
   if (expr->kind == QN__EXPR_CAST) {
     int64_t value;
     const qn__ir_expr_t* arg = expr->args[0];
-    if (qn__dtype_is_float(expr->dtype) || qn__dtype_is_float(arg->dtype)) return false;
+    if (qn__dtype_is_real(expr->dtype) || qn__dtype_is_real(arg->dtype)) return false;
     if (!qn__expr_const_int(arg, &value)) return false;
     *out_value = qn__scalar_cast(arg->dtype, (qn__ir_scalar_t){.i = value}, expr->dtype).i;
     return true;
