@@ -13,6 +13,7 @@ typedef enum qn__dtype_class {
   QN__CLASS_SIGNED,
   QN__CLASS_UNSIGNED,
   QN__CLASS_FLOAT,
+  QN__CLASS_STORED_FLOAT,  // only converted: no operator computes with it
 } qn__dtype_class_t;
 
 // Returns NONE for a value that is no dtype.
@@ -23,6 +24,14 @@ static inline bool qn__dtype_is_int(qn_dtype_t dtype) {
 }
 static inline bool qn__dtype_is_float(qn_dtype_t dtype) {
   return qn__dtype_class(dtype) == QN__CLASS_FLOAT;
+}
+// Returns whether no operator computes with the dtype: it is converted first.
+static inline bool qn__dtype_is_stored(qn_dtype_t dtype) {
+  return qn__dtype_class(dtype) == QN__CLASS_STORED_FLOAT;
+}
+// Returns whether values and literals of the dtype are real numbers.
+static inline bool qn__dtype_is_real(qn_dtype_t dtype) {
+  return qn__dtype_is_float(dtype) || qn__dtype_class(dtype) == QN__CLASS_STORED_FLOAT;
 }
 static inline bool qn__dtype_is_signed(qn_dtype_t dtype) {
   return qn__dtype_class(dtype) == QN__CLASS_SIGNED;

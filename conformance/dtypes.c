@@ -146,6 +146,38 @@ static const conf_program_t roundings[] = {
              "  let m = (128 + x[i] % 128) * 2 + 1; let k = x[i] // 128;\n"
              "  y[i] = bf16((m << (k % 23)) + (k // 23 - 1)); } }",
      .args = "iota:8832 junk:8832"},
+    {.feature = "rounded once",
+     .variant = "f32 to f8e4m3fn",
+     .text = "func ro_f32_f8e4m3fn(x: u32[n], out y: f8e4m3fn[n], out z: f8e4m3fn[n]) {\n"
+             "  parallel i in 0..n { let k = u8(x[i] % 126); let d = x[i] // 126 - 1;\n"
+             "  let m = (f32(bitcast(f8e4m3fn, k)) + f32(bitcast(f8e4m3fn, k + 1))) * 0.5;\n"
+             "  let v = bitcast(f32, bitcast(u32, k < 125 ? m : 464) + d);\n"
+             "  y[i] = f8e4m3fn(v); z[i] = f8e4m3fn(-v); } }",
+     .args = "iota:378 junk:378 junk:378"},
+    {.feature = "rounded once",
+     .variant = "f64 to f8e4m3fn",
+     .text = "func ro_f64_f8e4m3fn(x: u64[n], out y: f8e4m3fn[n], out z: f8e4m3fn[n]) {\n"
+             "  parallel i in 0..n { let k = u8(x[i] % 126); let d = x[i] // 126 - 1;\n"
+             "  let m = (f64(bitcast(f8e4m3fn, k)) + f64(bitcast(f8e4m3fn, k + 1))) * 0.5;\n"
+             "  let v = bitcast(f64, bitcast(u64, k < 125 ? m : 464) + d);\n"
+             "  y[i] = f8e4m3fn(v); z[i] = f8e4m3fn(-v); } }",
+     .args = "iota:378 junk:378 junk:378"},
+    {.feature = "rounded once",
+     .variant = "f32 to f8e5m2",
+     .text = "func ro_f32_f8e5m2(x: u32[n], out y: f8e5m2[n], out z: f8e5m2[n]) {\n"
+             "  parallel i in 0..n { let k = u8(x[i] % 123); let d = x[i] // 123 - 1;\n"
+             "  let m = (f32(bitcast(f8e5m2, k)) + f32(bitcast(f8e5m2, k + 1))) * 0.5;\n"
+             "  let v = bitcast(f32, bitcast(u32, k < 122 ? m : 61440) + d);\n"
+             "  y[i] = f8e5m2(v); z[i] = f8e5m2(-v); } }",
+     .args = "iota:369 junk:369 junk:369"},
+    {.feature = "rounded once",
+     .variant = "f64 to f8e5m2",
+     .text = "func ro_f64_f8e5m2(x: u64[n], out y: f8e5m2[n], out z: f8e5m2[n]) {\n"
+             "  parallel i in 0..n { let k = u8(x[i] % 123); let d = x[i] // 123 - 1;\n"
+             "  let m = (f64(bitcast(f8e5m2, k)) + f64(bitcast(f8e5m2, k + 1))) * 0.5;\n"
+             "  let v = bitcast(f64, bitcast(u64, k < 122 ? m : 61440) + d);\n"
+             "  y[i] = f8e5m2(v); z[i] = f8e5m2(-v); } }",
+     .args = "iota:369 junk:369 junk:369"},
 };
 
 static void run_denormals(conf_t* c) {

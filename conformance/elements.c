@@ -6,12 +6,17 @@
 
 int conf_precision(qn_dtype_t dtype) {
   static const int bits[QN_DTYPE_COUNT] = {
-      [QN_DTYPE_F16] = 11, [QN_DTYPE_BF16] = 8, [QN_DTYPE_F32] = 24, [QN_DTYPE_F64] = 53};
+      [QN_DTYPE_F16] = 11, [QN_DTYPE_BF16] = 8,     [QN_DTYPE_F32] = 24,
+      [QN_DTYPE_F64] = 53, [QN_DTYPE_F8E4M3FN] = 4, [QN_DTYPE_F8E5M2] = 3};
   return bits[dtype];
 }
 
 bool conf_is_float(qn_dtype_t dtype) {
   return conf_precision(dtype) > 0;
+}
+
+bool conf_is_stored(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_F8E4M3FN || dtype == QN_DTYPE_F8E5M2;
 }
 
 bool conf_is_signed(qn_dtype_t dtype) {
@@ -37,44 +42,64 @@ int64_t conf_integer(qn_dtype_t dtype, const void* data, size_t index) {
   return conf_is_signed(dtype) ? (int64_t)(bits << shift) >> shift : (int64_t)bits;
 }
 
-// --------------------------------------------------------------------------------- floats of 16
-// bits
+// ------------------------------------------------------------------------- floats of 8 and 16 bits
 
-// Converts a 16-bit float with `fraction_bits` stored bits.
-static double small_to_double(uint64_t bits, int fraction_bits) {
-  int exponent_bits = 15 - fraction_bits;
-  int bias = (1 << (exponent_bits - 1)) - 1;
-  int exponent = (int)(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
-  int fraction = (int)bits & ((1 << fraction_bits) - 1);
-  double magnitude = 0;
-  if (exponent == (1 << exponent_bits) - 1) {
-    magnitude = fraction ? (double)NAN : (double)INFINITY;
-  } else if (exponent == 0) {
-    magnitude = ldexp(fraction, 1 - bias - fraction_bits);
-  } else {
-    magnitude = ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+// A format of small floats. `largest` has the bits of the largest finite number; the codes above it
+// are infinity, if the format has it, and NaN.
+typedef struct small {
+  int bits;
+  int fraction_bits;
+  int bias;
+  uint64_t largest;
+  uint64_t infinity;  // 0: none
+  uint64_t nan;
+} small_t;
+
+static small_t small_of(qn_dtype_t dtype) {
+  switch (dtype) {
+    case QN_DTYPE_F16:
+      return (small_t){16, 10, 15, 0x7BFF, 0x7C00, 0x7E00};
+    case QN_DTYPE_BF16:
+      return (small_t){16, 7, 127, 0x7F7F, 0x7F80, 0x7FC0};
+    case QN_DTYPE_F8E5M2:
+      return (small_t){8, 2, 15, 0x7B, 0x7C, 0x7E};
+    default:
+      return (small_t){8, 3, 7, 0x7E, 0, 0x7F};
   }
-  return bits >> 15 ? -magnitude : magnitude;
 }
 
-static uint64_t small_from_double(double value, int fraction_bits) {
-  int exponent_bits = 15 - fraction_bits;
-  int bias = (1 << (exponent_bits - 1)) - 1;
-  uint64_t sign = signbit(value) ? 0x8000 : 0;
-  uint64_t infinity = (UINT64_C(1) << 15) - (UINT64_C(1) << fraction_bits);
-  if (isnan(value)) return sign | infinity | UINT64_C(1) << (fraction_bits - 1);
-  if (isinf(value)) return sign | infinity;
+static double small_to_double(small_t f, uint64_t bits) {
+  uint64_t sign = UINT64_C(1) << (f.bits - 1);
+  uint64_t code = bits & (sign - 1);
+  int exponent = (int)(code >> f.fraction_bits);
+  int fraction = (int)code & ((1 << f.fraction_bits) - 1);
+  double magnitude = 0;
+  if (code > f.largest) {
+    magnitude = code == f.infinity ? (double)INFINITY : (double)NAN;
+  } else if (exponent == 0) {
+    magnitude = ldexp(fraction, 1 - f.bias - f.fraction_bits);
+  } else {
+    magnitude = ldexp(fraction + (1 << f.fraction_bits), exponent - f.bias - f.fraction_bits);
+  }
+  return bits & sign ? -magnitude : magnitude;
+}
+
+static uint64_t small_from_double(small_t f, double value) {
+  uint64_t sign = signbit(value) ? UINT64_C(1) << (f.bits - 1) : 0;
+  uint64_t beyond = f.infinity ? f.infinity : f.nan;
+  if (isnan(value)) return sign | f.nan;
+  if (isinf(value)) return sign | beyond;
   int exponent = 0;
   double magnitude = fabs(value);
   (void)frexp(magnitude, &exponent);
   // The unit in the last place; subnormals share that of the smallest normal numbers.
-  int unit = exponent - 1 - fraction_bits;
-  if (magnitude == 0 || unit < 1 - bias - fraction_bits) unit = 1 - bias - fraction_bits;
+  int unit = exponent - 1 - f.fraction_bits;
+  if (magnitude == 0 || unit < 1 - f.bias - f.fraction_bits) unit = 1 - f.bias - f.fraction_bits;
   double steps = nearbyint(ldexp(magnitude, -unit));
-  int exponent_field = unit - (1 - bias - fraction_bits);
+  int exponent_field = unit - (1 - f.bias - f.fraction_bits);
   // A significand at or above the hidden bit carries into the exponent by itself.
-  double bits = steps + ldexp(exponent_field, fraction_bits);
-  return sign | (bits >= (double)infinity ? infinity : (uint64_t)bits);
+  double bits = steps + ldexp(exponent_field, f.fraction_bits);
+  return sign | (bits > (double)f.largest ? beyond : (uint64_t)bits);
 }
 
 // --------------------------------------------------------------------------------------- any dtype
@@ -92,7 +117,9 @@ double conf_element(qn_dtype_t dtype, const void* data, size_t index) {
       return (double)narrow;
     case QN_DTYPE_F16:
     case QN_DTYPE_BF16:
-      return small_to_double(bits, conf_precision(dtype) - 1);
+    case QN_DTYPE_F8E4M3FN:
+    case QN_DTYPE_F8E5M2:
+      return small_to_double(small_of(dtype), bits);
     case QN_DTYPE_U64:
       return (double)bits;
     default:
@@ -112,7 +139,9 @@ void conf_element_set(qn_dtype_t dtype, void* data, size_t index, double value) 
       break;
     case QN_DTYPE_F16:
     case QN_DTYPE_BF16:
-      bits = small_from_double(value, conf_precision(dtype) - 1);
+    case QN_DTYPE_F8E4M3FN:
+    case QN_DTYPE_F8E5M2:
+      bits = small_from_double(small_of(dtype), value);
       break;
     case QN_DTYPE_BOOL:
       bits = value != 0.0;

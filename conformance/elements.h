@@ -14,6 +14,8 @@
 // integers and bool.
 int conf_precision(qn_dtype_t dtype);
 bool conf_is_float(qn_dtype_t dtype);
+// Returns whether no operator takes the dtype.
+bool conf_is_stored(qn_dtype_t dtype);
 bool conf_is_signed(qn_dtype_t dtype);  // of integers
 
 // The bits of element `index`, extended with zeros.

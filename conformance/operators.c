@@ -41,6 +41,7 @@ static bool is_integer(qn_dtype_t d) {
 }
 
 static bool takes(operator_rule_t rule, qn_dtype_t d) {
+  if (conf_is_stored(d)) return rule == SELECT;
   switch (rule) {
     case NUMERIC:
       return d != QN_DTYPE_BOOL;
@@ -75,8 +76,9 @@ static bool divides(qn_op_t op) {
 }
 
 // Makes the call of an operator on elements of a, b and c; d is a divisor.
-static const char* call_of(conf_rows_t* rows, const operator_t* it) {
+static const char* call_of(conf_rows_t* rows, const operator_t* it, qn_dtype_t dtype) {
   const char* second = divides(it->op) ? "d" : "b[i]";
+  if (it->op == QN_OP_SELECT && conf_is_stored(dtype)) return "select(i % 3 == 0, a[i], b[i])";
   if (it->op == QN_OP_SELECT) return "select(c[i] != c[0], a[i], b[i])";
   if (it->rule == SCALE) return conf_rows_text(rows, "%s(a[i], i32(i %% 400) - 200)", it->text);
   if (it->syntax == INFIX) return conf_rows_text(rows, "a[i] %s %s", it->text, second);
@@ -91,12 +93,12 @@ static void add_rows(conf_rows_t* rows, qn_dtype_t dtype) {
     const operator_t* it = &operators[i];
     if (!takes(it->rule, dtype) || has_bound(it->op)) continue;
     bool is_bool = it->rule == COMPARE || it->rule == TEST || it->rule == LOGIC;
-    const char* text =
-        conf_rows_text(rows,
-                       "func op_%s_%s(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
-                       "  parallel i in 0..n { %sy[i] = %s; } }",
-                       it->name, t, t, t, t, is_bool ? "bool" : t,
-                       divides(it->op) ? "let d = b[i] == 0 ? 1 : b[i]; " : "", call_of(rows, it));
+    const char* text = conf_rows_text(
+        rows,
+        "func op_%s_%s(a: %s[n], b: %s[n], c: %s[n], out y: %s[n]) {\n"
+        "  parallel i in 0..n { %sy[i] = %s; } }",
+        it->name, t, t, t, t, is_bool ? "bool" : t,
+        divides(it->op) ? "let d = b[i] == 0 ? 1 : b[i]; " : "", call_of(rows, it, dtype));
     const char* feature = it->op == QN_OP_NEG ? "negation" : it->text;
     conf_rows_add(rows, feature, t, text, "bits:1200 bits:1200 bits:1200 junk:1200");
   }

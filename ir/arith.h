@@ -13,18 +13,26 @@ static inline int64_t qn__int_max(qn_dtype_t dtype) {
   return qn__as_signed(qn__dtype_is_signed(dtype) ? mask >> 1 : mask);
 }
 
-// The format of a float dtype.
+// The format of a dtype of real numbers.
 typedef struct qn__float_format {
   uint32_t bits;
   int precision;     // significant bits, the hidden one included
-  int max_exponent;  // of the largest number; also the bias
+  int bias;          // of the exponent
   int min_exponent;  // of the smallest normal number
+  double largest;    // finite
 } qn__float_format_t;
 static inline qn__float_format_t qn__float_format(qn_dtype_t dtype) {
-  if (dtype == QN_DTYPE_F16) return (qn__float_format_t){16, 11, 15, -14};
-  if (dtype == QN_DTYPE_BF16) return (qn__float_format_t){16, 8, 127, -126};
-  if (dtype == QN_DTYPE_F32) return (qn__float_format_t){32, 24, 127, -126};
-  return (qn__float_format_t){64, 53, 1023, -1022};
+  if (dtype == QN_DTYPE_F16) return (qn__float_format_t){16, 11, 15, -14, 0x1.ffcp15};
+  if (dtype == QN_DTYPE_BF16) return (qn__float_format_t){16, 8, 127, -126, 0x1.fep127};
+  if (dtype == QN_DTYPE_F32) return (qn__float_format_t){32, 24, 127, -126, 0x1.fffffep127};
+  if (dtype == QN_DTYPE_F8E4M3FN) return (qn__float_format_t){8, 4, 7, -6, 448};
+  if (dtype == QN_DTYPE_F8E5M2) return (qn__float_format_t){8, 3, 15, -14, 57344};
+  return (qn__float_format_t){64, 53, 1023, -1022, 0x1.fffffffffffffp1023};
+}
+// Returns whether the format has infinities. f8e4m3fn uses their exponent for numbers, and the last
+// of these codes for NaN.
+static inline bool qn__float_has_infinity(qn_dtype_t dtype) {
+  return dtype != QN_DTYPE_F8E4M3FN;
 }
 
 // An operator of rule NUMERIC or FLOAT on floats, rounded to `dtype`.

@@ -4,7 +4,8 @@
 // or, for the functions of libm, in double and then rounded; f64 functions are computed in long
 // double and then rounded. f16 and bf16 have no arithmetic of their own: operands are widened to
 // f32 and the f32 result is rounded once more. Conversions to them are rounded once, whatever they
-// come from.
+// come from. So are those to the 8-bit floats, which are converted only: one beyond their largest
+// number becomes an infinity in f8e5m2, and NaN in f8e4m3fn, which has no infinities.
 #include <assert.h>
 #include <math.h>
 
@@ -16,24 +17,23 @@ static_assert(sizeof(float) == 4 && sizeof(double) == 8, "IEEE binary32 and bina
 
 // Rounds to a narrow format. nearbyint rounds to even in the default rounding mode, which the
 // library never changes.
-static double round_narrow(qn__float_format_t format, double value) {
-  if (value == 0 || !isfinite(value)) return value;
+static double round_narrow(qn_dtype_t dtype, double value) {
+  qn__float_format_t format = qn__float_format(dtype);
+  double beyond = qn__float_has_infinity(dtype) ? (double)INFINITY : (double)NAN;
+  if (isinf(value)) return copysign(beyond, value);
+  if (value == 0 || isnan(value)) return value;
   int exponent;
   (void)frexp(value, &exponent);  // value = m * 2^exponent, 0.5 <= |m| < 1
   if (exponent <= format.min_exponent) exponent = format.min_exponent + 1;  // denormal
   int unit = exponent - format.precision;
   double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
-  // A larger one has an exponent beyond the largest.
-  if (fabs(rounded) >= ldexp(1, format.max_exponent + 1)) {
-    return copysign((double)INFINITY, value);
-  }
-  return rounded;
+  return fabs(rounded) > format.largest ? copysign(beyond, value) : rounded;
 }
 
 double qn__round_float(qn_dtype_t dtype, double value) {
   if (dtype == QN_DTYPE_F64) return value;
   if (dtype == QN_DTYPE_F32) return isnan(value) ? value : (double)(float)value;
-  return round_narrow(qn__float_format(dtype), value);
+  return round_narrow(dtype, value);
 }
 
 // Rounds the result of an operation, to f32 first where it is computed in f32.
@@ -64,6 +64,7 @@ static uint64_t narrow_to_bits(qn_dtype_t dtype, double value) {
   uint64_t all_ones = (UINT64_C(1) << (layout.bits - 1 - m)) - 1;
   uint64_t mantissa = (wide & ((UINT64_C(1) << 52) - 1)) >> (52 - m);
   if (isnan(value)) {
+    if (!qn__float_has_infinity(dtype)) return sign | ((UINT64_C(1) << (layout.bits - 1)) - 1);
     if (mantissa == 0) mantissa = UINT64_C(1) << (m - 1);
     return sign | all_ones << m | mantissa;
   }
@@ -71,9 +72,9 @@ static uint64_t narrow_to_bits(qn_dtype_t dtype, double value) {
   if (value == 0) return sign;
   int exponent;
   (void)frexp(value, &exponent);
-  int biased = exponent - 1 + layout.max_exponent;
+  int biased = exponent - 1 + layout.bias;
   if (biased > 0) return sign | (uint64_t)biased << m | mantissa;
-  return sign | (uint64_t)ldexp(fabs(value), layout.max_exponent - 1 + (int)m);
+  return sign | (uint64_t)ldexp(fabs(value), layout.bias - 1 + (int)m);
 }
 
 static double narrow_from_bits(qn_dtype_t dtype, uint64_t bits) {
@@ -83,26 +84,27 @@ static double narrow_from_bits(qn_dtype_t dtype, uint64_t bits) {
   uint64_t mantissa = bits & ((UINT64_C(1) << m) - 1);
   uint64_t exponent = bits >> m & all_ones;
   uint64_t sign = (bits >> (layout.bits - 1) & 1) << 63;
-  if (exponent == all_ones) {
+  bool is_last = mantissa == (UINT64_C(1) << m) - 1;
+  if (exponent == all_ones && (qn__float_has_infinity(dtype) || is_last)) {
     return bits_double(sign | UINT64_C(0x7FF) << 52 | mantissa << (52 - m));
   }
   if (exponent == 0) {
-    double magnitude = ldexp((double)mantissa, 1 - layout.max_exponent - (int)m);
+    double magnitude = ldexp((double)mantissa, 1 - layout.bias - (int)m);
     return sign ? -magnitude : magnitude;
   }
-  uint64_t wide_exponent = exponent + 1023 - (uint64_t)layout.max_exponent;
+  uint64_t wide_exponent = exponent + 1023 - (uint64_t)layout.bias;
   return bits_double(sign | wide_exponent << 52 | mantissa << (52 - m));
 }
 
 uint64_t qn__scalar_to_bits(qn_dtype_t dtype, qn__ir_scalar_t value) {
   if (dtype == QN_DTYPE_F64) return double_bits(value.f);
-  if (qn__dtype_is_float(dtype)) return narrow_to_bits(dtype, value.f);
+  if (qn__dtype_is_real(dtype)) return narrow_to_bits(dtype, value.f);
   return (uint64_t)value.i & qn__width_mask(dtype);
 }
 
 qn__ir_scalar_t qn__scalar_from_bits(qn_dtype_t dtype, uint64_t bits) {
   if (dtype == QN_DTYPE_F64) return (qn__ir_scalar_t){.f = bits_double(bits)};
-  if (qn__dtype_is_float(dtype)) return (qn__ir_scalar_t){.f = narrow_from_bits(dtype, bits)};
+  if (qn__dtype_is_real(dtype)) return (qn__ir_scalar_t){.f = narrow_from_bits(dtype, bits)};
   return (qn__ir_scalar_t){.i = qn__wrap_int(dtype, qn__as_signed(bits & qn__width_mask(dtype)))};
 }
 
@@ -140,18 +142,21 @@ static double int_to_float(qn_dtype_t from, int64_t value, qn_dtype_t to) {
   return qn__round_float(to, is_negative ? -magnitude : magnitude);
 }
 
-// A NaN becomes a quiet one, as by the conversions of every processor.
+// A NaN becomes a quiet one, as by the conversions of every processor. That of an 8-bit float has
+// no payload.
 static double float_to_float(qn_dtype_t from, double value, qn_dtype_t to) {
+  bool is_small = qn__dtype_is_stored(from) || qn__dtype_is_stored(to);
+  if (isnan(value) && from != to && is_small) return copysign((double)NAN, value);
   if (isnan(value) && from != to) return bits_double(double_bits(value) | UINT64_C(1) << 51);
   return qn__round_float(to, value);
 }
 
 qn__ir_scalar_t qn__scalar_cast(qn_dtype_t from, qn__ir_scalar_t value, qn_dtype_t to) {
-  bool is_from_float = qn__dtype_is_float(from);
+  bool is_from_float = qn__dtype_is_real(from);
   if (to == QN_DTYPE_BOOL) {
     return (qn__ir_scalar_t){.i = is_from_float ? value.f != 0 : value.i != 0};
   }
-  if (qn__dtype_is_float(to)) {
+  if (qn__dtype_is_real(to)) {
     return (qn__ir_scalar_t){.f = is_from_float ? float_to_float(from, value.f, to)
                                                 : int_to_float(from, value.i, to)};
   }

@@ -186,6 +186,10 @@ qn_expr_t* qn_build_scalar_param(qn_builder_t* builder, const char* name, qn_dty
   if (qn_dtype_size_bytes(dtype) == 0) {
     return qn__build_fail(builder, "parameter '%s' has no dtype", name);
   }
+  if (qn__dtype_is_stored(dtype)) {
+    return qn__build_fail(builder, "parameter '%s' is %s, which only buffers hold", name,
+                          qn_dtype_text(dtype));
+  }
   qn__ir_var_t* var = qn__var_new(&builder->body.arena, QN__VAR_SCALAR, dtype, name);
   qn__ir_expr_t* handle = qn__build_give_var(builder, var);
   if (!handle || !add_param(builder, (qn__ir_param_t){.scalar = var})) return NULL;

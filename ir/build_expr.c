@@ -133,7 +133,7 @@ qn_expr_t* qn_build_int(qn_builder_t* builder, qn_dtype_t dtype, int64_t value) 
 
 qn_expr_t* qn_build_float(qn_builder_t* builder, qn_dtype_t dtype, double value) {
   if (!qn__build_is_ready(builder, __func__)) return NULL;
-  if (!qn__dtype_is_float(dtype)) {
+  if (!qn__dtype_is_real(dtype)) {
     return qn__build_fail(builder, "%s is not a float dtype", qn_dtype_text(dtype));
   }
   double rounded = isnan(value) ? (double)NAN : qn__round_float(dtype, value);

@@ -86,7 +86,7 @@ static double round_to(qn__float_format_t format, uint64_t bits, int exponent, b
   uint64_t rest = keep == 0 ? bits : bits & ((half << 1) - 1);
   if (rest > half || (rest == half && (is_sticky || (kept & 1)))) kept++;
   double value = ldexp((double)kept, exponent + 1 - keep);
-  return value >= ldexp(1.0, format.max_exponent) * 2.0 ? (double)INFINITY : value;
+  return value > format.largest ? (double)INFINITY : value;
 }
 
 double qn__decimal_parse(qn_dtype_t dtype, qn_str_t text) {

@@ -173,8 +173,8 @@ static qn__ir_expr_t* read_literal_bits(decoder_t* d, qn_dtype_t dtype) {
     bits |= (uint64_t)qn__read_u8(&d->reader) << (8 * i);
   }
   qn__ir_scalar_t value = qn__scalar_from_bits(dtype, bits);
-  qn__ir_expr_t* expr = qn__dtype_is_float(dtype) ? qn__expr_float(d->arena, dtype, value.f)
-                                                  : qn__expr_int(d->arena, dtype, value.i);
+  qn__ir_expr_t* expr = qn__dtype_is_real(dtype) ? qn__expr_float(d->arena, dtype, value.f)
+                                                 : qn__expr_int(d->arena, dtype, value.i);
   return expr ? expr : fail_memory(d);
 }
 
@@ -207,7 +207,7 @@ static qn__ir_expr_t* read_expr_of(decoder_t* d, qn__ir_expr_kind_t kind) {
   if (kind == QN__EXPR_FLOAT) {
     qn_dtype_t dtype = read_dtype(d);
     if (is_failed(d)) return NULL;
-    if (qn__dtype_is_float(dtype)) return read_literal_bits(d, dtype);
+    if (qn__dtype_is_real(dtype)) return read_literal_bits(d, dtype);
     return fail(d, "a float literal of dtype %s", qn_dtype_text(dtype));
   }
   qn__ir_expr_t* expr = qn__expr_new(d->arena, kind, QN_DTYPE_NONE, (qn__ir_loc_t){0, 0});

@@ -29,6 +29,9 @@ static bool is_f32(qn_dtype_t dtype) {
 static bool is_any(qn_dtype_t dtype) {
   return qn_dtype_size_bytes(dtype) > 0;
 }
+static bool is_computed(qn_dtype_t dtype) {
+  return is_number(dtype) || is_bool(dtype);
+}
 
 const qn__ir_rule_info_t* qn__rule_info(qn__ir_op_rule_t rule) {
   static const qn__ir_rule_info_t rules[] = {
@@ -37,14 +40,14 @@ const qn__ir_rule_info_t* qn__rule_info(qn__ir_op_rule_t rule) {
       [QN__RULE_FLOAT] = {is_float, "a float", "floats"},
       [QN__RULE_BITWISE] = {is_bits, "an integer or bool", "integers or bool"},
       [QN__RULE_SHIFT] = {is_int, "an integer", "integers"},
-      [QN__RULE_COMPARE] = {is_any, "any dtype", "any dtype"},
+      [QN__RULE_COMPARE] = {is_computed, "a number or bool", "numbers or bool"},
       [QN__RULE_LOGIC] = {is_bool, "bool", "bool"},
       [QN__RULE_TEST] = {is_float, "a float", "floats"},
       [QN__RULE_SELECT] = {is_any, "any dtype", "any dtype"},
       [QN__RULE_SCALE] = {is_float, "a float", "floats"},
       [QN__RULE_DOT_INT] = {is_i32, "i32", "i32"},
       [QN__RULE_DOT_FLOAT] = {is_f32, "f32", "f32"},
-      [QN__RULE_LANE] = {is_any, "any dtype", "any dtype"},
+      [QN__RULE_LANE] = {is_computed, "a number or bool", "numbers or bool"},
       [QN__RULE_GROUP] = {is_number, "an integer or a float", "integers or floats"},
       [QN__RULE_TARGET] = {is_any, "nothing", "nothing"},
   };

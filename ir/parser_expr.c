@@ -145,11 +145,14 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
   }
   qn__parser_leave(p);
   if (!value.expr || !begin || !end || !var) return qn__type_poison();
-  if (value.flex == QN__FLEX_TYPED && value.expr->dtype == QN_DTYPE_BOOL) {
+  bool is_bool = value.flex == QN__FLEX_TYPED && value.expr->dtype == QN_DTYPE_BOOL;
+  if (is_bool || (value.flex == QN__FLEX_TYPED && qn__dtype_is_stored(value.expr->dtype))) {
     qn_str_t source = qn__parser_source_of(p, value.expr);
-    qn__parser_error(p, QN__CODE_OPERAND_TYPE, value.expr->loc,
-                     qn__parser_help(p, "convert it: i32(%.*s)", QN_STR_ARG(source)),
-                     "'%s' reduces integers or floats, not bool", qn__reduce_text(kind));
+    qn__parser_error(
+        p, QN__CODE_OPERAND_TYPE, value.expr->loc,
+        qn__parser_help(p, "convert it: %s(%.*s)", is_bool ? "i32" : "f32", QN_STR_ARG(source)),
+        "'%s' reduces integers or floats, not %s", qn__reduce_text(kind),
+        qn_dtype_text(value.expr->dtype));
     return qn__type_poison();
   }
   qn_dtype_t dtype = value.flex == QN__FLEX_TYPED ? value.expr->dtype : QN_DTYPE_NONE;

@@ -3,6 +3,7 @@
 // Not here: the choice of the dtype (parser_type.c).
 #include <math.h>
 
+#include "ir/arith.h"
 #include "ir/decimal.h"
 #include "ir/parser.h"
 
@@ -32,7 +33,7 @@ bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype)
                      QN_STR_ARG(text), qn_dtype_text(dtype));
     return false;
   }
-  if (qn__dtype_is_float(dtype)) {
+  if (qn__dtype_is_real(dtype)) {
     double value = qn__round_float(dtype, (double)magnitude);
     // 2^64 is the smallest double that does not fit an uint64_t.
     if (is_good && value < 18446744073709551616.0 && (uint64_t)value == magnitude) {
@@ -53,7 +54,7 @@ bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype)
 
 bool qn__type_settle_float(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype) {
   qn_str_t text = qn__lexer_slice(p->text, expr->loc);
-  if (!qn__dtype_is_float(dtype)) {
+  if (!qn__dtype_is_real(dtype)) {
     bool is_bool = dtype == QN_DTYPE_BOOL;
     qn__parser_error(p, QN__CODE_FLOAT_LITERAL, expr->loc,
                      is_bool ? "write true or false" : "write an integer, without '.' and exponent",
@@ -66,13 +67,19 @@ bool qn__type_settle_float(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtyp
   double value;
   if (qn__str_equal(digits, QN_STR("inf"))) {
     value = (double)INFINITY;
+    if (!qn__float_has_infinity(dtype)) {
+      qn__parser_error(p, QN__CODE_LITERAL_RANGE, expr->loc, NULL, "%s has no infinity",
+                       qn_dtype_text(dtype));
+      return false;
+    }
   } else if (qn__str_equal(digits, QN_STR("nan"))) {
     value = (double)NAN;
   } else {
     value = qn__decimal_parse(dtype, digits);
     if (isinf(value)) {
-      qn__parser_error(p, QN__CODE_LITERAL_RANGE, expr->loc, "write inf if infinity is meant",
-                       "%.*s is beyond the largest %s", QN_STR_ARG(text), qn_dtype_text(dtype));
+      const char* help = qn__float_has_infinity(dtype) ? "write inf if infinity is meant" : NULL;
+      qn__parser_error(p, QN__CODE_LITERAL_RANGE, expr->loc, help, "%.*s is beyond the largest %s",
+                       QN_STR_ARG(text), qn_dtype_text(dtype));
       return false;
     }
   }

@@ -175,7 +175,9 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* 
   const char* help = NULL;
   bool is_int = !is_open(operand) && qn__dtype_is_int(operand.expr->dtype);
   bool is_bool = !is_open(operand) && operand.expr->dtype == QN_DTYPE_BOOL;
-  if (op == QN_OP_DIV && is_int) {
+  if (!is_open(operand) && qn__dtype_is_stored(operand.expr->dtype)) {
+    help = convert_help(p, operand.expr, QN_DTYPE_F32);
+  } else if (op == QN_OP_DIV && is_int) {
     help = "'//' divides integers and rounds down";
   } else if (op == QN_OP_FLOORDIV && !is_int && !is_bool) {
     help = "'/' divides floats";

@@ -227,7 +227,7 @@ static bool convert(qn__ir_expr_t* cast, int64_t value) {
     become_int(cast, value);
     return true;
   }
-  if (!qn__dtype_is_float(cast->dtype)) return false;
+  if (!qn__dtype_is_real(cast->dtype)) return false;
   qn__ir_scalar_t given = {.i = value};
   qn__ir_scalar_t number = qn__scalar_cast(QN_DTYPE_I64, given, cast->dtype);
   // 2^63 is the smallest double that does not fit.

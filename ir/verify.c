@@ -193,6 +193,11 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
       (void)qn__verify_error(v, QN__VERIFY_MALFORMED, scalar->loc, NULL, "scalar '%s' has no dtype",
                              scalar->name);
     }
+    if (qn__dtype_is_stored(scalar->dtype)) {
+      (void)qn__verify_error(v, QN__VERIFY_STORED_SCALAR, scalar->loc, "pass it as f32",
+                             "scalar '%s' is %s, which only buffers hold", scalar->name,
+                             qn_dtype_text(scalar->dtype));
+    }
     if (scalar->is_fixed && !qn__constant_fits(scalar->dtype, scalar->fixed_value)) {
       (void)qn__verify_error(v, QN__VERIFY_LITERAL, scalar->loc, NULL,
                              "scalar '%s' of %s cannot be %" PRId64, scalar->name,

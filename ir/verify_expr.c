@@ -12,12 +12,12 @@
 
 bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_INT && qn_dtype_size_bytes(expr->dtype) > 0 &&
-      !qn__dtype_is_float(expr->dtype)) {
+      !qn__dtype_is_real(expr->dtype)) {
     if (qn__wrap_int(expr->dtype, expr->int_value) == expr->int_value) return true;
     return qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%" PRId64 " is outside of %s",
                             expr->int_value, qn_dtype_text(expr->dtype));
   }
-  if (expr->kind == QN__EXPR_FLOAT && qn__dtype_is_float(expr->dtype)) {
+  if (expr->kind == QN__EXPR_FLOAT && qn__dtype_is_real(expr->dtype)) {
     double rounded = qn__round_float(expr->dtype, expr->float_value);
     if (isnan(expr->float_value) || rounded == expr->float_value) return true;
     return qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%.17g is not a value of %s",
@@ -42,7 +42,9 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   const char* expected;
   qn_dtype_t result = qn__op_result(expr->op, dtypes, &index, &expected);
   if (result == QN_DTYPE_NONE) {
-    return qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc, NULL,
+    bool is_stored = qn__dtype_is_stored(dtypes[index]);
+    return qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc,
+                            is_stored ? "convert it, as in f32(...)" : NULL,
                             "operand %" PRIu32 " of '%s' is %s, expected %s", index + 1, info->text,
                             qn_dtype_text(dtypes[index]), expected);
   }
@@ -110,7 +112,9 @@ static bool verify_reduce(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->reduce.value->dtype;
   if ((qn__dtype_is_int(dtype) || qn__dtype_is_float(dtype)) && dtype == expr->dtype) return true;
   return qn__verify_error(v, QN__VERIFY_OPERAND, expr->reduce.value->loc,
-                          dtype == QN_DTYPE_BOOL ? "convert it, as in i32(...)" : NULL,
+                          dtype == QN_DTYPE_BOOL       ? "convert it, as in i32(...)"
+                          : qn__dtype_is_stored(dtype) ? "convert it, as in f32(...)"
+                                                       : NULL,
                           "'%s' reduces %s, expected an integer or a float", text,
                           qn_dtype_text(dtype));
 }

@@ -6,6 +6,7 @@
 #include "ir/passes/cost.h"
 
 #define ASSUMED_TRIPS 64.0
+#define STORED_WEIGHT 10.0  // of a conversion from or to a dtype that is only stored
 
 double qn__cost_trips(const qn__ir_expr_t* begin, const qn__ir_expr_t* end) {
   int64_t trips = qn__const_trips(begin, end);
@@ -30,7 +31,7 @@ static double op_weight(qn_op_t op) {
 }
 
 static uint32_t compute_bytes(qn_dtype_t dtype) {
-  if (qn__dtype_is_float(dtype) && qn_dtype_size_bytes(dtype) < 4) return 4;  // widened
+  if (qn__dtype_is_real(dtype) && qn_dtype_size_bytes(dtype) < 4) return 4;  // widened
   return (uint32_t)qn_dtype_size_bytes(dtype);
 }
 
@@ -119,6 +120,10 @@ double qn__cost_expr(const qn__cost_model_t* model, qn__ir_expr_t* expr) {
   qn__cost_model_t inner = *model;
   if (qn__expr_is_lazy(expr)) inner.is_masked = true;
   double weight = expr->kind == QN__EXPR_OP ? op_weight(expr->op) : 1;
+  if (expr->kind == QN__EXPR_CAST &&
+      (qn__dtype_is_stored(expr->dtype) || qn__dtype_is_stored(expr->args[0]->dtype))) {
+    weight = STORED_WEIGHT;
+  }
   if (model->lanes && !qn__lane_is_uniform(qn__lanes_of(model->lanes, expr))) {
     // There is no vector division of integers: it is done lane by lane.
     bool is_by_lane = expr->kind == QN__EXPR_OP && qn__op_is_division(expr->op) &&

@@ -79,7 +79,7 @@ static bool has_worth(const qn__ir_expr_t* expr) {
       return !qn__dtype_is_int(expr->dtype) ||
              (expr->op != QN_OP_ADD && expr->op != QN_OP_SUB && expr->op != QN_OP_NEG);
     case QN__EXPR_CAST:
-      return qn__dtype_is_float(expr->dtype);
+      return qn__dtype_is_real(expr->dtype);
     default:
       return false;
   }

@@ -282,14 +282,14 @@ bool qn__expr_const_int(const qn__ir_expr_t* expr, int64_t* out_value) {
   if (expr->kind == QN__EXPR_CAST) {
     int64_t value;
     const qn__ir_expr_t* arg = expr->args[0];
-    if (qn__dtype_is_float(expr->dtype) || qn__dtype_is_float(arg->dtype)) return false;
+    if (qn__dtype_is_real(expr->dtype) || qn__dtype_is_real(arg->dtype)) return false;
     if (!qn__expr_const_int(arg, &value)) return false;
     *out_value = qn__scalar_cast(arg->dtype, (qn__ir_scalar_t){.i = value}, expr->dtype).i;
     return true;
   }
   if (expr->kind != QN__EXPR_OP) return false;
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
-  if (!info || info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) return false;
+  if (!info || info->rule >= QN__RULE_LANE) return false;
   qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   for (uint32_t i = 0; i < info->arity; ++i) {
     if (qn__dtype_is_float(expr->args[i]->dtype)) return false;

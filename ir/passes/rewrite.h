@@ -118,8 +118,8 @@ bool qn__expr_const_int(const qn__ir_expr_t* expr, int64_t* out_value);
 // Returns the literal of a value.
 static inline qn__ir_expr_t* qn__expr_literal(qn__arena_t* arena, qn_dtype_t dtype,
                                               qn__ir_scalar_t value) {
-  return qn__dtype_is_float(dtype) ? qn__expr_float(arena, dtype, value.f)
-                                   : qn__expr_int(arena, dtype, value.i);
+  return qn__dtype_is_real(dtype) ? qn__expr_float(arena, dtype, value.f)
+                                  : qn__expr_int(arena, dtype, value.i);
 }
 // Returns true for the integer literal `value`.
 static inline bool qn__expr_is_int(const qn__ir_expr_t* expr, int64_t value) {

@@ -145,7 +145,7 @@ qn__ir_range_t qn__range_of(const qn__ir_expr_t* expr) {
     }
     case QN__EXPR_CAST: {
       qn_dtype_t from = expr->args[0]->dtype;
-      if (!qn__dtype_is_int(expr->dtype) || qn__dtype_is_float(from) || from == QN_DTYPE_U64) {
+      if (!qn__dtype_is_int(expr->dtype) || qn__dtype_is_real(from) || from == QN_DTYPE_U64) {
         return full;
       }
       qn__ir_range_t range = qn__range_of(expr->args[0]);

@@ -105,7 +105,7 @@ const char* qn__glsl_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, c
   qn_dtype_t dtype = buffer->dtype;
   if (storage.is_bits) return qn__kprint_text(p, "QN_%s_FROM(%s)", float_name(dtype), raw);
   if (qn__dtype_bits(dtype) >= 32) return raw;
-  if (qn__dtype_is_int(dtype))
+  if (qn__dtype_is_int(dtype) || qn__dtype_is_stored(dtype))
     return qn__kprint_text(p, "%s(%s)", qn__kprint_type(dtype, false), raw);
   if (is_shared(buffer)) return raw;
   raw = qn__kprint_text(p, "uint(%s)", raw);
@@ -119,7 +119,7 @@ static const char* stored(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
   qn_dtype_t dtype = buffer->dtype;
   if (storage->is_bits) return qn__kprint_text(p, "QN_%s_BITS(%s)", float_name(dtype), value);
   if (qn__dtype_bits(dtype) >= 32) return value;
-  if (!qn__dtype_is_int(dtype)) {
+  if (!qn__dtype_is_int(dtype) && !qn__dtype_is_stored(dtype)) {
     if (is_shared(buffer)) return value;
     value = dtype == QN_DTYPE_BOOL ? qn__kprint_text(p, "((%s) ? 1u : 0u)", value)
                                    : qn__kprint_convert(p, dtype, QN_DTYPE_F32, value);

@@ -53,7 +53,7 @@ void qn__gpu_put_var(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__i
 }
 
 bool qn__gpu_host_knows_var(const qn__gpu_host_t* host, const qn__ir_var_t* var) {
-  if (qn__dtype_is_float(var->dtype)) return false;
+  if (qn__dtype_is_real(var->dtype)) return false;
   return host->locals[var->id] != QN__GPU_NO_PLACE || host->words[var->id] != QN__GPU_NO_PLACE;
 }
 

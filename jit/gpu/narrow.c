@@ -80,7 +80,7 @@ static bool is_narrow_value(qn__gpu_narrow_t* self, const qn__ir_expr_t* expr, b
                         (self->is_inside[expr->var->id] || is_proven(self, expr)));
     case QN__EXPR_CAST: {
       qn_dtype_t from = expr->args[0]->dtype;
-      bool is_small = !qn__dtype_is_float(from) && qn__dtype_bits(from) <= 32;
+      bool is_small = !qn__dtype_is_real(from) && qn__dtype_bits(from) <= 32;
       return is_small && (is_low || from != QN_DTYPE_U32);
     }
     case QN__EXPR_COND:

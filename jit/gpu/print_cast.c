@@ -1,7 +1,8 @@
 // jit/gpu/print_cast.c: conversions between dtypes, and reinterpretation of bits.
 //
 // Float to integer truncates and saturates, and NaN gives 0. Integers wrap. A conversion to f16 or
-// bf16 rounds once, also from f64 and from 64-bit integers.
+// bf16 rounds once, also from f64 and from 64-bit integers. 8-bit floats are their bits, in a uint;
+// conversions from them give f32, and those to them take it.
 #include <assert.h>
 
 #include "jit/gpu/print_inner.h"
@@ -73,10 +74,24 @@ static const char* int_to_int(qn__gpu_printer_t* p, qn_dtype_t from, bool is_fro
   return is_in_range ? same : qn__kprint_wrap(p, to, same);
 }
 
+// Converts to an 8-bit float. An integer that f32 does not hold is beyond their largest numbers.
+static const char* to_stored(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
+                             qn_dtype_t to, const char* value) {
+  if (from == QN_DTYPE_F64) return qn__kprint_convert(p, to, from, value);
+  value = qn__kprint_cast(p, from, is_from_narrow, QN_DTYPE_F32, false, value);
+  return qn__kprint_convert(p, to, QN_DTYPE_F32, value);
+}
+
 const char* qn__kprint_cast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
                             qn_dtype_t to, bool is_to_narrow, const char* value) {
   bool is_from_float = qn__dtype_is_float(from);
   assert((!is_from_narrow || from == QN_DTYPE_I64) && (!is_to_narrow || to == QN_DTYPE_I64));
+  if (qn__dtype_is_stored(from)) {
+    if (from == to) return value;
+    value = qn__kprint_convert(p, QN_DTYPE_F32, from, value);
+    return qn__kprint_cast(p, QN_DTYPE_F32, false, to, is_to_narrow, value);
+  }
+  if (qn__dtype_is_stored(to)) return to_stored(p, from, is_from_narrow, to, value);
   if (to == QN_DTYPE_BOOL) {
     if (from == QN_DTYPE_BOOL) return value;
     const char* zero = qn__kprint_literal(p, from, is_from_narrow, (qn__ir_scalar_t){0});
@@ -118,7 +133,7 @@ static const char* bits_of(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narro
   if (dtype == QN_DTYPE_I64) {
     return qn__kprint_text(p, "qn_u64(%s)", qn__kprint_adapt(p, value, is_narrow, false));
   }
-  bool is_unsigned = qn__dtype_class(dtype) == QN__CLASS_UNSIGNED;
+  bool is_unsigned = qn__gpu_compute_dtype(dtype) == QN_DTYPE_U32 || dtype == QN_DTYPE_U64;
   return is_unsigned ? value : qn__kprint_text(p, "uint(%s)", value);
 }
 

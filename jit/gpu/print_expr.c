@@ -263,7 +263,7 @@ const char* qn__kprint_expr(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
     case QN__EXPR_INT:
       return qn__kprint_int(p, expr->dtype, is_narrow, expr->int_value);
     case QN__EXPR_FLOAT:
-      return qn__kprint_float(p, expr->dtype, expr->float_value);
+      return qn__kprint_literal(p, expr->dtype, false, (qn__ir_scalar_t){.f = expr->float_value});
     case QN__EXPR_VAR: {
       const char* name = qn__kprint_var(p, expr->var);
       if (expr->dtype != QN_DTYPE_I64) return name;

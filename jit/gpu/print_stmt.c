@@ -23,7 +23,7 @@ void qn__kprint_table(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
     const qn__ir_expr_t* element = buffer->elements[i];
     qn_dtype_t dtype = buffer->dtype;
     int64_t value = element->int_value;
-    if (is_float) {
+    if (qn__dtype_is_real(dtype)) {
       dtype = is_double ? QN_DTYPE_U64 : QN_DTYPE_U32;
       qn__ir_scalar_t scalar = {.f = element->float_value};
       value = (int64_t)qn__scalar_to_bits(buffer->dtype, scalar);

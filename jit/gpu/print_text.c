@@ -259,6 +259,9 @@ const char* qn__kprint_float(qn__gpu_printer_t* p, qn_dtype_t dtype, double valu
 
 const char* qn__kprint_literal(qn__gpu_printer_t* p, qn_dtype_t dtype, bool is_narrow,
                                qn__ir_scalar_t value) {
+  if (qn__dtype_is_stored(dtype)) {
+    return qn__kprint_int(p, QN_DTYPE_U32, false, (int64_t)qn__scalar_to_bits(dtype, value));
+  }
   return qn__dtype_is_float(dtype) ? qn__kprint_float(p, dtype, value.f)
                                    : qn__kprint_int(p, dtype, is_narrow, value.i);
 }

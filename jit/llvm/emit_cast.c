@@ -4,6 +4,8 @@
 //  1. Float to integer truncates and saturates; NaN gives 0. Integers wrap.
 //  2. A conversion to f16 or bf16 goes through f32, and still rounds once: the source is first cut
 //     to the bits that f32 holds, with a sticky last bit that stands for those cut off.
+//  3. 8-bit floats are i8 in registers too. Conversions from them give f32; those to them begin as
+//     those to f16 do.
 #include "jit/llvm/emit_inner.h"
 
 // Clears the `count` lowest bits. The lowest remaining bit is set if any of them was (a sticky
@@ -68,8 +70,21 @@ static LLVMValueRef int_to_float(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t
   return qn__emit_round(e, to, is_wide ? f32_to_round(e, result) : result);
 }
 
+// Converts to an 8-bit float. An integer that f32 does not hold is beyond their largest numbers.
+static LLVMValueRef to_stored(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
+                              LLVMValueRef value) {
+  value =
+      from == QN_DTYPE_F64 ? f32_to_round(e, value) : qn__emit_cast(e, from, QN_DTYPE_F32, value);
+  return qn__emit_stored_bits(e, to, value);
+}
+
 LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
+  if (from == to) return value;
+  if (qn__dtype_is_stored(from)) {
+    return qn__emit_cast(e, QN_DTYPE_F32, to, qn__emit_stored_value(e, from, value));
+  }
+  if (qn__dtype_is_stored(to)) return to_stored(e, from, to, value);
   bool is_from_float = qn__dtype_is_float(from);
   if (to == QN_DTYPE_BOOL) {
     if (from == QN_DTYPE_BOOL) return value;

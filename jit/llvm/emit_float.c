@@ -139,6 +139,72 @@ static LLVMValueRef bf16_round(const qn__llvm_math_builder_t* k, LLVMValueRef va
   return and_(k, kselect(k, is_nan, quiet, rounded), 0xFFFF0000u);
 }
 
+// ------------------------------------------------------------------------------------ 8 bits
+
+// What rounds f32 to an 8-bit float, in bits of f32.
+typedef struct small_format {
+  uint32_t cut;         // bits of the fraction that are lost
+  uint32_t bias;        // the difference of the exponents' biases, in place
+  uint32_t min_normal;  // the smallest normal number
+  uint32_t magic;       // a number whose spacing is that of denormal numbers
+  uint32_t limit;       // larger numbers are beyond the format
+  uint32_t beyond;      // what those become
+  uint32_t nan;
+} small_format_t;
+
+static small_format_t small_format(qn_dtype_t dtype) {
+  static const small_format_t e4m3fn = {20,          120u << 23, 0x3C800000u, 0x46800000u,
+                                        0x43E80000u, 0x7F,       0x7F};
+  static const small_format_t e5m2 = {21,          112u << 23, 0x38800000u, 0x43000000u,
+                                      0x476FFFFFu, 0x7C,       0x7E};
+  return dtype == QN_DTYPE_F8E4M3FN ? e4m3fn : e5m2;
+}
+
+LLVMValueRef qn__emit_stored_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
+  small_format_t format = small_format(dtype);
+  qn__llvm_math_builder_t builder = f32_like(e, LLVMTypeOf(value));
+  const qn__llvm_math_builder_t* k = &builder;
+  LLVMValueRef all = kbits(k, value);
+  LLVMValueRef x = and_(k, all, 0x7FFFFFFFu);
+  LLVMValueRef sign = shr(k, and_(k, all, 0x80000000u), 24);
+  LLVMValueRef magic = LLVMConstBitCast(ki(k, format.magic), k->f);
+  LLVMValueRef sum = LLVMBuildFAdd(k->builder, kfrom_bits(k, x), magic, "");
+  LLVMValueRef small = kisub(k, kbits(k, sum), ki(k, format.magic));
+  LLVMValueRef odd = and_(k, shr(k, x, format.cut), 1);
+  uint32_t below_half = (1u << (format.cut - 1)) - 1;
+  LLVMValueRef middle = kiadd(k, kiadd(k, x, ki(k, below_half - format.bias)), odd);
+  middle = shr(k, middle, format.cut);
+  LLVMValueRef result = kselect(k, is(k, LLVMIntULT, x, format.min_normal), small, middle);
+  result = kselect(k, is(k, LLVMIntUGT, x, format.limit), ki(k, format.beyond), result);
+  if (format.nan != format.beyond) {
+    result = kselect(k, is(k, LLVMIntUGT, x, 0x7F800000u), ki(k, format.nan), result);
+  }
+  LLVMTypeRef type = qn__llvm_like(LLVMTypeOf(value), e->i8);
+  return LLVMBuildTrunc(k->builder, kor(k, result, sign), type, "");
+}
+
+LLVMValueRef qn__emit_stored_value(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits) {
+  LLVMBuilderRef b = e->fn->builder;
+  if (dtype == QN_DTYPE_F8E5M2) {  // the upper half of an f16
+    LLVMTypeRef type = qn__llvm_like(LLVMTypeOf(bits), e->i16);
+    LLVMValueRef wide = LLVMBuildZExt(b, bits, type, "");
+    return qn__emit_widen_bits(e, QN_DTYPE_F16, LLVMBuildShl(b, wide, qn__llvm_int(type, 8), ""));
+  }
+  small_format_t format = small_format(dtype);
+  qn__llvm_math_builder_t builder = f32_like(e, LLVMTypeOf(bits));
+  const qn__llvm_math_builder_t* k = &builder;
+  LLVMValueRef wide = LLVMBuildZExt(b, bits, k->i, "");
+  LLVMValueRef x = shl(k, and_(k, wide, 0x7Fu), format.cut);
+  LLVMValueRef sign = shl(k, and_(k, wide, 0x80u), 24);
+  LLVMValueRef normal = kiadd(k, x, ki(k, format.bias));
+  LLVMValueRef least = LLVMConstBitCast(ki(k, format.min_normal), k->f);
+  LLVMValueRef denormal = kfrom_bits(k, kiadd(k, x, ki(k, format.min_normal)));
+  denormal = kbits(k, LLVMBuildFSub(b, denormal, least, ""));
+  LLVMValueRef result = kselect(k, is(k, LLVMIntULT, x, 1u << 23), denormal, normal);
+  result = kselect(k, is(k, LLVMIntEQ, x, 0x7Fu << format.cut), ki(k, 0x7FC00000u), result);
+  return kfrom_bits(k, kor(k, result, sign));
+}
+
 // ------------------------------------------------------------------------------------ interface
 
 static LLVMValueRef to_half(qn__llvm_emit_t* e, LLVMValueRef value) {

@@ -44,6 +44,10 @@ bool qn__emit_const_trips(LLVMValueRef begin, LLVMValueRef end, int64_t* out_fir
 
 LLVMValueRef qn__emit_literal(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   LLVMTypeRef type = qn__emit_type(e, expr->dtype);
+  if (qn__dtype_is_stored(expr->dtype)) {
+    qn__ir_scalar_t value = {.f = expr->float_value};
+    return LLVMConstInt(type, qn__scalar_to_bits(expr->dtype, value), false);
+  }
   if (expr->kind == QN__EXPR_INT) return LLVMConstInt(type, (uint64_t)expr->int_value, true);
   if (expr->float_value == expr->float_value) return LLVMConstReal(type, expr->float_value);
   // A NaN keeps its sign and payload.

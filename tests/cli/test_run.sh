@@ -112,6 +112,23 @@ json 'it["outputs"]["y"]["values"] == [0, 4, 8, 12] and it["outputs"]["y"]["dtyp
 expect 0 run bf16.qn --func same --target interp --arg x=bf16.npy --arg y=zeros:u16[4] --json
 json 'it["outputs"]["y"]["values"] == [0, 0x4000, 0x4080, 0x40C0]'
 
+# 8-bit floats come and go as uint8.
+cat >fp8.qn <<'QN'
+func narrow(x: f32[n], out y: f8e4m3fn[n]) {
+  parallel i in 0..n {
+    y[i] = f8e4m3fn(x[i] * 100);
+  }
+}
+func widen(x: f8e4m3fn[n], out y: f32[n]) {
+  parallel i in 0..n {
+    y[i] = f32(x[i]);
+  }
+}
+QN
+expect 0 run fp8.qn --func narrow --target interp --arg x=iota:f32[6] --arg y=zeros:f8e4m3fn[6] --out y=fp8.npy
+expect 0 run fp8.qn --func widen --target interp --arg x=fp8.npy --arg y=zeros:f32[6] --json
+json 'it["outputs"]["y"]["values"] == [0, 96, 192, 288, 384, "nan"]'
+
 # What JSON has no numbers for.
 cat >odd.qn <<'QN'
 func odd(x: f32, out y: f32[2], out z: u64[1], out b: bool[2]) {

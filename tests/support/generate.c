@@ -19,12 +19,12 @@ static void choose_shape(gen_t* g, gen_buffer_t* buffer) {
 
 static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
   qn_generated_t* result = g->result;
-  gen_buffer_t* buffer = gen_add_buffer(g, prefix, gen_dtype(g));
+  gen_buffer_t* buffer = gen_add_buffer(g, prefix, gen_buffer_dtype(g));
   choose_shape(g, buffer);
   bool has_values = access != QN_ACCESS_OUT;
   buffer->is_readable = has_values;
   buffer->is_writable = access != QN_ACCESS_IN;
-  buffer->mag = has_values && qn__dtype_is_float(buffer->dtype) ? 4 : 0;
+  buffer->mag = has_values && qn__dtype_is_real(buffer->dtype) ? 4 : 0;
   buffer->param = (int)result->param_count;
   qn_generated_param_t* param = &result->params[result->param_count++];
   *param = (qn_generated_param_t){
@@ -107,7 +107,7 @@ static void make_text(gen_t* g, const qn_generate_options_t* options) {
   write_signature(g);
   g->indent = 1;
   if (gen_chance(g, 40)) {  // workspace
-    gen_buffer_t* work = gen_add_buffer(g, "g", gen_dtype(g));
+    gen_buffer_t* work = gen_add_buffer(g, "g", gen_buffer_dtype(g));
     choose_shape(g, work);
     work->is_writable = true;
     gen_line(g, "alloc %s: %s in global;", work->name, gen_shape_text(g, work));

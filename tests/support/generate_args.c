@@ -11,8 +11,9 @@
 #include "tests/support/generator.h"
 
 static qn__ir_scalar_t random_value(gen_t* g, qn_dtype_t dtype) {
-  if (qn__dtype_is_float(dtype)) {  // exact in every float dtype, within 4
-    return (qn__ir_scalar_t){.f = ((double)gen_below(g, 129) - 64) / 16};
+  if (qn__dtype_is_real(dtype)) {  // exact in every float dtype of 16 bits and more, within 4
+    double value = ((double)gen_below(g, 129) - 64) / 16;
+    return (qn__ir_scalar_t){.f = qn__round_float(dtype, value)};
   }
   uint64_t bits = ((uint64_t)gen_below(g, UINT32_MAX) << 32) | gen_below(g, UINT32_MAX);
   if (dtype == QN_DTYPE_BOOL) return (qn__ir_scalar_t){.i = (int64_t)(bits & 1)};
@@ -81,7 +82,7 @@ void qn_generated_args_deinit(qn_generated_args_t* args) {
 static bool is_close(const qn_generated_param_t* param, uint64_t expected, uint64_t actual,
                      bool is_exact) {
   if (expected == actual) return true;
-  if (!qn__dtype_is_float(param->dtype)) return false;
+  if (!qn__dtype_is_real(param->dtype)) return false;
   double a = qn__scalar_from_bits(param->dtype, expected).f;
   double b = qn__scalar_from_bits(param->dtype, actual).f;
   if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
@@ -106,7 +107,7 @@ bool qn_generated_compare(const qn_generated_t* generated, const qn_generated_ar
       if (is_close(param, a, b, is_exact)) continue;
       qn__ir_scalar_t x = qn__scalar_from_bits(param->dtype, a);
       qn__ir_scalar_t y = qn__scalar_from_bits(param->dtype, b);
-      if (qn__dtype_is_float(param->dtype)) {
+      if (qn__dtype_is_real(param->dtype)) {
         (void)snprintf(message, message_size,
                        "parameter %zu (%s) element %zu: expected %.17g, got %.17g, tolerance %g", i,
                        qn_dtype_text(param->dtype), e, x.f, y.f, is_exact ? 0 : param->tolerance);

@@ -34,10 +34,19 @@ qn_dtype_t gen_dtype(gen_t* g) {
   static const qn_dtype_t likely[] = {QN_DTYPE_F32, QN_DTYPE_F32, QN_DTYPE_I32,
                                       QN_DTYPE_I64, QN_DTYPE_F64, QN_DTYPE_U8};
   if (g->buffer_count > 0 && gen_chance(g, 60)) {  // what can be loaded
-    return g->buffers[gen_below(g, (uint32_t)g->buffer_count)].dtype;
+    qn_dtype_t dtype = g->buffers[gen_below(g, (uint32_t)g->buffer_count)].dtype;
+    if (!qn__dtype_is_stored(dtype)) return dtype;
   }
   if (gen_chance(g, 60)) return likely[gen_below(g, 6)];
-  return (qn_dtype_t)(1 + gen_below(g, QN_DTYPE_COUNT - 1));
+  return (qn_dtype_t)(1 + gen_below(g, QN_DTYPE_F64));
+}
+
+static qn_dtype_t stored_dtype(gen_t* g) {
+  return (qn_dtype_t)(QN_DTYPE_F8E4M3FN + gen_below(g, QN_DTYPE_COUNT - QN_DTYPE_F8E4M3FN));
+}
+
+qn_dtype_t gen_buffer_dtype(gen_t* g) {
+  return gen_chance(g, 10) ? stored_dtype(g) : gen_dtype(g);
 }
 
 double gen_eps(qn_dtype_t dtype) {
@@ -82,7 +91,7 @@ gen_value_t gen_literal(gen_t* g, qn_dtype_t dtype) {
   if (dtype == QN_DTYPE_BOOL) {
     return value_of(gen_chance(g, 50) ? "true" : "false", dtype, 1, 0);
   }
-  if (qn__dtype_is_float(dtype)) {
+  if (qn__dtype_is_real(dtype)) {
     double value = ((double)gen_below(g, 65) - 32) / 16;
     return value_of(gen_text(g, "%s(%.4f)", name, value), dtype, 2, 0);
   }
@@ -246,6 +255,27 @@ gen_value_t gen_condition(gen_t* g, int depth) {
 
 // ---- integers
 
+// A value of a dtype that no operator takes. Its source is exact: the rounding would make a small
+// error large.
+static gen_value_t stored_expr(gen_t* g, qn_dtype_t dtype, int depth) {
+  const char* name = qn_dtype_text(dtype);
+  switch (gen_below(g, 4)) {
+    case 0:
+      return leaf(g, dtype, depth);
+    case 1: {
+      gen_value_t a = leaf(g, dtype, depth), b = leaf(g, dtype, depth);
+      const char* condition = gen_condition(g, depth - 1).text;
+      return value_of(gen_text(g, "((%s) ? %s : %s)", condition, a.text, b.text), dtype,
+                      fmax(a.mag, b.mag), 0);
+    }
+    default: {
+      gen_value_t exact = exact_float(g, (qn_dtype_t)(QN_DTYPE_F16 + gen_below(g, 4)));
+      const char* text = gen_text(g, "%s(min(max(%s, -8.0), 8.0))", name, exact.text);
+      return value_of(text, dtype, 8, 0);
+    }
+  }
+}
+
 static gen_value_t integer_expr(gen_t* g, qn_dtype_t dtype, int depth) {
   static const char* const infix[] = {"+", "-", "*", "&", "|", "^"};
   static const char* const divisions[] = {"truncdiv", "truncmod", "ceildiv"};
@@ -298,7 +328,9 @@ static gen_value_t integer_expr(gen_t* g, qn_dtype_t dtype, int depth) {
       break;
     }
     default:
-      if (gen_chance(g, 50)) {
+      if (gen_chance(g, 20)) {
+        text = gen_text(g, "%s(%s)", name, stored_expr(g, stored_dtype(g), depth).text);
+      } else if (gen_chance(g, 50)) {
         gen_value_t exact = exact_float(g, gen_chance(g, 50) ? QN_DTYPE_F32 : QN_DTYPE_F64);
         text = gen_text(g, "%s(%s)", name, exact.text);
       } else if (dtype == QN_DTYPE_I32 || dtype == QN_DTYPE_U32) {
@@ -406,6 +438,10 @@ static gen_value_t unary_float(gen_t* g, qn_dtype_t dtype, int depth) {
 static gen_value_t converted_float(gen_t* g, qn_dtype_t dtype, int depth) {
   const char* name = qn_dtype_text(dtype);
   double eps = gen_eps(dtype);
+  if (gen_chance(g, 20)) {
+    gen_value_t value = stored_expr(g, stored_dtype(g), depth);
+    return value_of(gen_text(g, "%s(%s)", name, value.text), dtype, value.mag, 0);
+  }
   switch (gen_below(g, 4)) {
     case 0: {
       qn_dtype_t from = (qn_dtype_t)(QN_DTYPE_F16 + gen_below(g, 4));
@@ -482,6 +518,7 @@ gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth) {
   if (depth <= 0 || gen_chance(g, 15)) return leaf(g, dtype, depth);
   if (gen_chance(g, 8)) return guarded_load(g, dtype, depth);
   if (dtype == QN_DTYPE_BOOL) return gen_condition(g, depth - 1);
+  if (qn__dtype_is_stored(dtype)) return stored_expr(g, dtype, depth);
   if (qn__dtype_is_float(dtype)) return gen_tame(g, float_expr(g, dtype, depth));
   return integer_expr(g, dtype, depth);
 }

@@ -140,7 +140,7 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
   gen_line(g, "%s[%s] = %s;", s, id, own_name);
   gen_line(g, "barrier;");
   gen_value_t shared = {NULL, dtype, own.mag, own.err};
-  bool is_number = dtype != QN_DTYPE_BOOL;
+  bool is_number = dtype != QN_DTYPE_BOOL && !qn__dtype_is_stored(dtype);
   if (is_number && gen_chance(g, 60)) {  // a tree
     const char* k = gen_text(g, "k%u", g->name_count++);
     const char* o = gen_text(g, "o%u", g->name_count++);
@@ -196,7 +196,7 @@ static bool product_operand(gen_t* g, qn_dtype_t dtype, const char* i, gen_exten
   size_t count = 0;
   for (size_t b = 0; b < g->buffer_count; ++b) {
     const gen_buffer_t* each = &g->buffers[b];
-    bool is_fit = is_float ? qn__dtype_is_float(each->dtype) && each->err <= gen_eps(dtype)
+    bool is_fit = is_float ? qn__dtype_is_real(each->dtype) && each->err <= gen_eps(dtype)
                            : qn__dtype_is_int(each->dtype);
     if (!each->is_readable || each->rank == 0 || !is_fit) continue;
     if (gen_below(g, (uint32_t)++count) == 0) buffer = each;
@@ -212,9 +212,14 @@ static bool product_operand(gen_t* g, qn_dtype_t dtype, const char* i, gen_exten
     text = gen_text(g, "%s%s%s", text, d > 0 ? ", " : "", index);
   }
   text = gen_text(g, "%s]", text);
-  const char* from = qn_dtype_text(buffer->dtype);
+  qn_dtype_t from_dtype = buffer->dtype;
+  if (qn__dtype_is_stored(from_dtype)) {
+    from_dtype = dtype;
+    text = gen_text(g, "%s(%s)", qn_dtype_text(dtype), text);
+  }
+  const char* from = qn_dtype_text(from_dtype);
   if (is_float) text = gen_text(g, "min(max(%s, %s(-1.0)), %s(1.0))", text, from, from);
-  if (buffer->dtype != dtype) text = gen_text(g, "%s(%s)", qn_dtype_text(dtype), text);
+  if (from_dtype != dtype) text = gen_text(g, "%s(%s)", qn_dtype_text(dtype), text);
   if (is_float) text = gen_text(g, "%s * %s(0.125)", text, qn_dtype_text(dtype));
   double eps = gen_eps(dtype);
   *out = (gen_value_t){gen_text(g, "(%s)", text), dtype, 0.125, 0.125 * buffer->err + 0.25 * eps};
@@ -286,7 +291,8 @@ void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* opt
     scan_launch(g, target);
   } else if (is_int && !is_fresh && qn_dtype_size_bytes(target->dtype) >= 4 && gen_chance(g, 40)) {
     atomic_launch(g, target);
-  } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL || !gen_chance(g, 30) ||
+  } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL ||
+             qn__dtype_is_stored(target->dtype) || !gen_chance(g, 30) ||
              !product_launch(g, target, is_fresh)) {
     elementwise_launch(g, target, is_fresh);
   }

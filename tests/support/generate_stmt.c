@@ -131,7 +131,7 @@ const char* const gen_loop_words[3] = {"for", "unroll", "vector"};
 
 // A small array, written in one loop, then readable.
 static void add_local_array(gen_t* g) {
-  qn_dtype_t dtype = gen_dtype(g);
+  qn_dtype_t dtype = gen_buffer_dtype(g);
   gen_buffer_t* local = gen_add_buffer(g, "l", dtype);
   local->rank = 1;
   local->shape[0] = gen_constant_extent(g, 1 + gen_below(g, 9));
@@ -233,11 +233,13 @@ void gen_statements(gen_t* g, uint32_t count) {
 }
 
 void gen_store(gen_t* g, gen_buffer_t* target, const char* where, bool is_fresh) {
-  gen_value_t value =
-      gen_chance(g, 25) ? gen_reduction(g, target->dtype, 2) : gen_expr(g, target->dtype, 4);
+  bool is_stored = qn__dtype_is_stored(target->dtype);
+  gen_value_t value = gen_chance(g, 25) && !is_stored ? gen_reduction(g, target->dtype, 2)
+                                                      : gen_expr(g, target->dtype, 4);
   if (target->dtype == QN_DTYPE_BOOL) value = gen_condition(g, 3);
   value = gen_tame(g, value);
-  if (!is_fresh && gen_chance(g, 40) && target->dtype != QN_DTYPE_BOOL) {  // its own element
+  if (!is_fresh && gen_chance(g, 40) && target->dtype != QN_DTYPE_BOOL &&
+      !is_stored) {  // its own element
     const char* name = qn_dtype_text(target->dtype);
     if (qn__dtype_is_float(target->dtype)) {
       double mag = target->mag * 0.5 + value.mag;

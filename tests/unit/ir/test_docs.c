@@ -116,7 +116,8 @@ static void test_small_tables(void** state) {
     assert_row(text, c == QN__CLASS_BOOL       ? "truth value"
                      : c == QN__CLASS_SIGNED   ? "signed integer"
                      : c == QN__CLASS_UNSIGNED ? "unsigned integer"
-                                               : "float");
+                     : c == QN__CLASS_FLOAT    ? "float"
+                                               : "float that is only stored");
   }
 }
 

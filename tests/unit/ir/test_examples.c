@@ -66,6 +66,15 @@ static void test_newton_sqrt(void** state) {
   assert_true(isnan(y[5]));
 }
 
+static void test_fp8_linear(void** state) {
+  (void)state;
+  float x[] = {1, 2, 3, 4}, scale[] = {0.5f, 2}, y[4];
+  uint8_t w[] = {0x38, 0x7E, 0xB8, 0x01};  // 1, 448; -1, 2^-9
+  run("fp8_linear", (int64_t[]){2, 2, 2}, (uint64_t[]){P(x), P(w), P(scale), P(y)});
+  const float wanted[] = {-0.5f, 896 + 0x1p-7f, -0.5f, 2688 + 0x1p-6f};
+  for (int i = 0; i < 4; i++) assert_true(y[i] == wanted[i]);
+}
+
 static void test_block_norm(void** state) {
   (void)state;
   enum { n = 2, m = 300 };
@@ -82,9 +91,8 @@ static void test_block_norm(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_histogram),
-      cmocka_unit_test(test_fir_filter),
-      cmocka_unit_test(test_newton_sqrt),
+      cmocka_unit_test(test_histogram),   cmocka_unit_test(test_fir_filter),
+      cmocka_unit_test(test_newton_sqrt), cmocka_unit_test(test_fp8_linear),
       cmocka_unit_test(test_block_norm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static qn__ir_expr_t* make_leaf(maker_t* m, qn_dtype_t dtype) {
   }
   qn__ir_scalar_t value =
       qn__scalar_from_bits(dtype, choice == 2 ? next_random(m) : (uint64_t)(next_random(m) % 5));
-  if (!qn__dtype_is_float(dtype)) {
+  if (!qn__dtype_is_real(dtype)) {
     int64_t i = choice == 3 ? -(int64_t)(next_random(m) % 3) : value.i;
     return qn__expr_int(m->arena, dtype, qn__wrap_int(dtype, i));
   }
@@ -51,6 +51,7 @@ static qn__ir_expr_t* make_leaf(maker_t* m, qn_dtype_t dtype) {
 static bool takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
   bool is_int = qn__dtype_is_int(dtype);
   bool is_float = qn__dtype_is_float(dtype);
+  if (qn__dtype_is_stored(dtype)) return rule == QN__RULE_SELECT;
   switch (rule) {
     case QN__RULE_NUMERIC:
     case QN__RULE_GROUP:
@@ -136,7 +137,7 @@ static qn__ir_expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth) {
     expr->args[2] = make_expr(m, dtype, depth - 1);
     return expr;
   }
-  if (choice == 6 && dtype != QN_DTYPE_BOOL && m->reduce_depth < 3) {
+  if (choice == 6 && dtype != QN_DTYPE_BOOL && !qn__dtype_is_stored(dtype) && m->reduce_depth < 3) {
     return make_reduction(m, dtype, depth);
   }
   if (choice == 7) {

@@ -45,6 +45,7 @@ static void operators_have_entries(void** state) {
 static void values_are_frozen(void** state) {
   (void)state;
   assert_int_equal(QN_DTYPE_F64, 13);
+  assert_int_equal(QN_DTYPE_F8E5M2, 15);
   assert_int_equal(QN_OP_ADD, 1);
   assert_int_equal(QN_OP_FMA, 32);
   assert_int_equal(QN_OP_BLOCK_MAX, 61);

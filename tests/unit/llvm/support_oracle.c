@@ -89,7 +89,7 @@ static uint64_t random_value(qn_dtype_t dtype, bool has_specials, uint64_t* stat
   bool is_special = has_specials && bits % 7 == 0;
   bits >>= 8;
   if (dtype == QN_DTYPE_BOOL) return bits & 1;
-  if (qn__dtype_is_float(dtype)) {
+  if (qn__dtype_is_real(dtype)) {
     static const double specials[] = {
         (double)NAN, (double)INFINITY, -(double)INFINITY, 0.0, -0.0, 1e-41, 65504.0, -1e30};
     double value = is_special ? specials[bits % QN_COUNT_OF(specials)]
@@ -160,7 +160,7 @@ static void drop_arguments(arguments_t* arguments) {
 
 static bool is_close(qn_dtype_t dtype, uint64_t a, uint64_t b, double tolerance) {
   if (a == b) return true;
-  if (!qn__dtype_is_float(dtype)) return false;
+  if (!qn__dtype_is_real(dtype)) return false;
   double x = qn__scalar_from_bits(dtype, a).f;
   double y = qn__scalar_from_bits(dtype, b).f;
   if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
@@ -181,8 +181,8 @@ static const char* compare_buffers(const oracle_case_t* test, const arguments_t*
       memcpy(&a, want->buffers[i].data + k * element, element);
       memcpy(&b, have->buffers[i].data + k * element, element);
       if (is_close(buffer->dtype, a, b, test->tolerance)) continue;
-      double x = qn__dtype_is_float(buffer->dtype) ? qn__scalar_from_bits(buffer->dtype, a).f : 0;
-      double y = qn__dtype_is_float(buffer->dtype) ? qn__scalar_from_bits(buffer->dtype, b).f : 0;
+      double x = qn__dtype_is_real(buffer->dtype) ? qn__scalar_from_bits(buffer->dtype, a).f : 0;
+      double y = qn__dtype_is_real(buffer->dtype) ? qn__scalar_from_bits(buffer->dtype, b).f : 0;
       (void)snprintf(message, sizeof message,
                      "%s: kernel %zu, parameter %zu ('%s', %s), element %zu: the interpreter has "
                      "%#llx (%.9g), the kernel %#llx (%.9g)",

@@ -188,10 +188,14 @@ static void test_round_trips(void** state) {
       status = npy_write(path, array.dtype, array.rank, array.shape, array.data);
       assert_int_equal(qn_status_consume(status), QN_STATUS_OK);
       assert_int_equal(qn_status_consume(npy_read(path, &again)), QN_STATUS_OK);
-      // bf16 has no form of its own: it comes back as u16.
+      // bf16 and the 8-bit floats have no form of their own.
       if (dtype == QN_DTYPE_BF16) {
         assert_int_equal(again.dtype, QN_DTYPE_U16);
         again.dtype = QN_DTYPE_BF16;
+      }
+      if (dtype >= QN_DTYPE_F8E4M3FN) {
+        assert_int_equal(again.dtype, QN_DTYPE_U8);
+        again.dtype = (qn_dtype_t)dtype;
       }
       assert_int_equal(again.dtype, dtype);
       assert_int_equal(again.rank, shapes[i].rank);

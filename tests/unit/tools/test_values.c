@@ -114,7 +114,8 @@ static void test_generated_arrays(void** state) {
       sum += value;
     }
     double mean = sum / 1000;
-    double expected = conf_is_float((qn_dtype_t)dtype) ? 0.5 : (limit - 1) / 2;
+    int precision = conf_precision((qn_dtype_t)dtype);
+    double expected = precision > 0 ? (1 - ldexp(1, -precision)) / 2 : (limit - 1) / 2;
     assert_true(fabs(mean - expected) < 0.05 * limit);
     npy_free(&array);
   }

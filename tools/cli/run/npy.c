@@ -19,10 +19,11 @@ static const struct {
   const char* descr;
   qn_dtype_t dtype;
 } descriptions[] = {
-    {"|b1", QN_DTYPE_BOOL}, {"|i1", QN_DTYPE_I8},  {"<i2", QN_DTYPE_I16}, {"<i4", QN_DTYPE_I32},
-    {"<i8", QN_DTYPE_I64},  {"|u1", QN_DTYPE_U8},  {"<u2", QN_DTYPE_U16}, {"<u4", QN_DTYPE_U32},
-    {"<u8", QN_DTYPE_U64},  {"<f2", QN_DTYPE_F16}, {"<f4", QN_DTYPE_F32}, {"<f8", QN_DTYPE_F64},
-    {"<u2", QN_DTYPE_BF16},
+    {"|b1", QN_DTYPE_BOOL}, {"|i1", QN_DTYPE_I8},       {"<i2", QN_DTYPE_I16},
+    {"<i4", QN_DTYPE_I32},  {"<i8", QN_DTYPE_I64},      {"|u1", QN_DTYPE_U8},
+    {"<u2", QN_DTYPE_U16},  {"<u4", QN_DTYPE_U32},      {"<u8", QN_DTYPE_U64},
+    {"<f2", QN_DTYPE_F16},  {"<f4", QN_DTYPE_F32},      {"<f8", QN_DTYPE_F64},
+    {"<u2", QN_DTYPE_BF16}, {"|u1", QN_DTYPE_F8E4M3FN}, {"|u1", QN_DTYPE_F8E5M2},
 };
 enum { DESCRIPTION_COUNT = sizeof descriptions / sizeof descriptions[0] };
 

@@ -1,7 +1,8 @@
 // tools/cli/run/npy.h: .npy files (NumPy format 1.0 and 2.0).
 //
-// Little-endian, C order. NumPy has no bf16: such an array is written as 16-bit unsigned integers,
-// and value_make (values.h) takes those for it. Any bytes are safe to read.
+// Little-endian, C order. NumPy has neither bf16 nor floats of 8 bits: such an array is written as
+// unsigned integers of the same size, and value_make (values.h) takes those for it. Any bytes are
+// safe to read.
 #ifndef QUERN_TOOLS_CLI_RUN_NPY_H_
 #define QUERN_TOOLS_CLI_RUN_NPY_H_
 

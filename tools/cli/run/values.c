@@ -4,8 +4,8 @@
 //   z = SEED + (i + 1) * 0x9E3779B97F4A7C15;  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
 //   z = (z ^ z >> 27) * 0x94D049BB133111EB;   z = z ^ z >> 31
 // A float is the topmost p bits of z times 2^-p, where p is the dtype's precision (f64 53, f32 24,
-// f16 11, bf16 8): uniform in [0, 1) and exact. An integer is z's upper half modulo 10; a bool is
-// its lowest bit.
+// f16 11, bf16 8, f8e4m3fn 4, f8e5m2 3): uniform in [0, 1) and exact. An integer is z's upper half
+// modulo 10; a bool is its lowest bit.
 #include "tools/cli/run/values.h"
 
 #include <errno.h>
@@ -94,7 +94,7 @@ static qn_status_t parse_generated(const char* text, const char* rest, value_spe
     return qn_status_make(
         QN_STATUS_INVALID_ARGUMENT,
         "value '%s': unknown dtype '%s'; expected bool, i8 to i64, u8 to u64, f16, "
-        "bf16, f32 or f64",
+        "bf16, f32, f64, f8e4m3fn or f8e5m2",
         text, name);
   }
   rest += size;
@@ -219,9 +219,9 @@ static qn_status_t check_memory(const value_spec_t* spec) {
 qn_status_t value_make(const value_spec_t* spec, qn_dtype_t wanted, npy_array_t* out_array) {
   if (spec->kind == VALUE_FILE) {
     qn_status_t status = npy_read(spec->path, out_array);
-    if (qn_ok(status) && wanted == QN_DTYPE_BF16 && out_array->dtype == QN_DTYPE_U16) {
-      out_array->dtype = wanted;
-    }
+    bool is_bf16 = wanted == QN_DTYPE_BF16 && out_array->dtype == QN_DTYPE_U16;
+    bool is_stored = conf_is_stored(wanted) && out_array->dtype == QN_DTYPE_U8;
+    if (qn_ok(status) && (is_bf16 || is_stored)) out_array->dtype = wanted;
     return status;
   }
   *out_array = (npy_array_t){.dtype = QN_DTYPE_NONE};
