@@ -19,6 +19,9 @@ arguments() {
     attention)
       echo "--arg scale=0.2 --arg q=rand:f32[1,70,3]:16 --arg k=rand:f32[1,41,3]:17" \
         "--arg v=rand:f32[1,41,3]:18 --arg y=zeros:f32[1,70,3]" ;;
+    fp8_linear)
+      echo "--func linear --arg x=rand:f32[5,70]:19 --arg w=rand:f8e4m3fn[70,6]:20 --arg scale=rand:f32[3,6]:21" \
+        "--arg y=zeros:f32[5,6]" ;;
     *) fail "no arguments for the sample $1: add them here" ;;
   esac
 }
