@@ -225,6 +225,17 @@ static void open_brace(formatter_t* f, size_t i) {
   }
 }
 
+// Returns whether the next '{' of this depth belongs to a reduction: after `sum i`, and after the
+// `with` of a reduction of several values.
+static bool opens_reduction(const formatter_t* f, size_t i) {
+  qn_str_t word = text_of(f, i);
+  if (is_word(f, i, "with")) {
+    return f->last != SIZE_MAX && f->tokens[f->last].kind == QN__TOKEN_RIGHT_PAREN;
+  }
+  return f->tokens[i + 1].kind == QN__TOKEN_NAME && !is_word(f, i + 1, "in") &&
+         (qn__reduce_from_word(word) || qn__word_find(qn__several_text, word));
+}
+
 static void note_token(formatter_t* f, size_t i) {
   qn__token_kind_t kind = f->tokens[i].kind;
   bool was_operand = f->last != SIZE_MAX && ends_operand(f, f->last);
@@ -249,8 +260,7 @@ static void note_token(formatter_t* f, size_t i) {
       f->is_statement_open = false;
       break;
     case QN__TOKEN_NAME:
-      if (qn__reduce_from_word(text_of(f, i)) && f->tokens[i + 1].kind == QN__TOKEN_NAME &&
-          !is_word(f, i + 1, "in") && f->pending_count < MAX_DEPTH) {
+      if (opens_reduction(f, i) && f->pending_count < MAX_DEPTH) {
         f->pending[f->pending_count++] = f->bracket_depth;
       }
       break;

@@ -114,6 +114,10 @@ void qn__machine_free_buffers(qn__interpret_machine_t* machine);
 int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                           uint32_t thread, const uint8_t* address);
 
+// ---- interpret_several.c
+// Runs a REDUCE statement for the active threads.
+void qn__machine_several(qn__interpret_machine_t* machine, const qn__ir_several_t* several);
+
 // ---- interpret_tensor.c
 // Runs a TENSOR statement for the active threads.
 void qn__machine_tensor(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor);

@@ -289,6 +289,9 @@ static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     case QN__STMT_TENSOR:
       verify_tensor(v, stmt);
       return;
+    case QN__STMT_REDUCE:
+      qn__verify_several(v, stmt);
+      return;
   }
   (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement of kind %d",
                          (int)stmt->kind);
