@@ -22,8 +22,8 @@ static void check_count(several_parser_t* s, uint32_t begin, const char* what, s
   size_t wanted = s->several->count;
   if (count == wanted || s->p->is_lost) return;
   qn__parser_error(s->p, QN__CODE_OPERAND_COUNT, qn__parser_since(s->p, begin), NULL,
-                   "a reduction of %zu %s, but %zu %s", wanted, wanted == 1 ? "value" : "values",
-                   count, what);
+                   "a reduction of %zu %s takes as many %s, not %zu", wanted,
+                   wanted == 1 ? "value" : "values", what, count);
   s->is_good = false;
 }
 
@@ -57,7 +57,7 @@ static size_t parse_exprs(several_parser_t* s, const char* what, qn__ir_expr_t**
     if (count < QN__LARGEST_VALUES) out_exprs[count] = expr;
     count++;
   } while (!s->p->is_lost && qn__parser_take(s->p, QN__TOKEN_COMMA));
-  if (what) check_count(s, begin, "are given here", count);
+  if (what) check_count(s, begin, "here", count);
   return count;
 }
 
@@ -96,7 +96,7 @@ static void parse_names(several_parser_t* s, const char* after, qn__ir_var_t** o
     count++;
   } while (qn__parser_take(p, QN__TOKEN_COMMA));
   if (qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) {
-    check_count(s, open.begin, "names are given here", count);
+    check_count(s, open.begin, "names", count);
   }
 }
 

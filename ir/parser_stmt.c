@@ -139,14 +139,16 @@ void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction)
     return;
   }
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
-  if (!is_in_reduction && qn__parser_at_several(p)) {
+  if (qn__parser_at_several(p)) {
+    if (is_in_reduction) {
+      qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "use a loop around it",
+                       "a reduction cannot hold one of several values");
+    }
     qn__parse_several(p, block, begin, names, name_count);
     return;
   }
   if (name_count > 1) {
-    qn__parser_expected(p, QN__CODE_EXPECTED, NULL,
-                        is_in_reduction ? "one name, since a reduction holds none of several values"
-                                        : "a reduction of several values");
+    qn__parser_expected(p, QN__CODE_EXPECTED, NULL, "a reduction of several values");
     return;
   }
   if (!is_in_reduction && qn__parser_at(p, QN__TOKEN_NAME) &&

@@ -206,7 +206,7 @@ static void add_while(gen_t* g) {
 void gen_statements(gen_t* g, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     if (g->scalar_count > gen_max_scalars - 12 || g->buffer_count > gen_max_buffers - 4) return;
-    switch (gen_below(g, 12)) {
+    switch (gen_below(g, 13)) {
       case 0:
         add_local_array(g);
         break;
@@ -224,6 +224,9 @@ void gen_statements(gen_t* g, uint32_t count) {
         break;
       case 5:
         gen_line(g, "assert %s >= 0, \"an index\";", gen_index(g, g->extents[0], 1));
+        break;
+      case 12:
+        gen_several(g);
         break;
       default:
         gen_let(g);

@@ -86,6 +86,9 @@ gen_value_t gen_condition(gen_t* g, int depth);
 gen_scalar_t* gen_add_scalar(gen_t* g, const char* prefix, qn_dtype_t dtype, double mag,
                              double err);
 
+// ---- generate_several.c
+void gen_several(gen_t* g);
+
 // ---- generate_stmt.c
 void gen_line(gen_t* g, const char* format, ...) QN_PRINTF(2, 3);
 void gen_open(gen_t* g, const char* head);  // "HEAD {"

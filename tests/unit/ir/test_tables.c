@@ -53,6 +53,8 @@ static void values_are_frozen(void** state) {
   assert_int_equal(QN__SCOPE_VIEW, 5);
   assert_int_equal(QN__EXPR_REDUCE, 9);
   assert_int_equal(QN__STMT_ASSERT, 9);
+  assert_int_equal(QN__STMT_REDUCE, 11);
+  assert_int_equal(QN__SEVERAL_ARGMAX, 3);
   assert_int_equal(QN_ATOMIC_CAS, 8);
   assert_int_equal(QN_REDUCE_MAX, 4);
 }
