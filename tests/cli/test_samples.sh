@@ -22,6 +22,9 @@ arguments() {
     fp8_linear)
       echo "--func linear --arg x=rand:f32[5,70]:19 --arg w=rand:f8e4m3fn[70,6]:20 --arg scale=rand:f32[3,6]:21" \
         "--arg y=zeros:f32[5,6]" ;;
+    int4_linear)
+      echo "--func linear --arg x=rand:f32[5,64]:22 --arg w=rand:u4[6,64]:23 --arg scale=rand:f16[6,2]:24" \
+        "--arg zero=rand:u8[6,2]:25 --arg y=zeros:f32[5,6]" ;;
     *) fail "no arguments for the sample $1: add them here" ;;
   esac
 }
