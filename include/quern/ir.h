@@ -14,8 +14,11 @@ extern "C" {
 
 // Returns the name of a dtype, such as "f32"; "none" for values that are no dtype. Static storage.
 QN_API const char* qn_dtype_text(qn_dtype_t dtype);
-// Returns the bytes of one element in memory (bool: 1); 0 for values that are no dtype.
+// Returns the bytes that hold one element (bool: 1); 0 for values that are no dtype.
 QN_API size_t qn_dtype_size_bytes(qn_dtype_t dtype);
+// Returns the bits of one element in memory (bool: 8); 0 for values that are no dtype. Two elements
+// of 4 bits share a byte: the one with the even index along the last dimension is in its lower half.
+QN_API size_t qn_dtype_size_bits(qn_dtype_t dtype);
 // Returns the dtype of a name; NONE if no dtype has it.
 QN_API qn_dtype_t qn_dtype_parse(const char* text);
 

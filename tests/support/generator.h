@@ -71,7 +71,8 @@ static inline bool gen_chance(gen_t* g, uint32_t percent) {
 }
 const char* gen_text(gen_t* g, const char* format, ...) QN_PRINTF(2, 3);
 qn_dtype_t gen_dtype(gen_t* g);         // that operators take
-qn_dtype_t gen_buffer_dtype(gen_t* g);  // any
+qn_dtype_t gen_buffer_dtype(gen_t* g);  // that stores take
+qn_dtype_t gen_packed_dtype(gen_t* g);  // of 4 bits
 double gen_eps(qn_dtype_t dtype);
 gen_value_t gen_literal(gen_t* g, qn_dtype_t dtype);
 gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth);

@@ -120,7 +120,8 @@ static void test_small_tables(void** state) {
                      : c == QN__CLASS_SIGNED   ? "signed integer"
                      : c == QN__CLASS_UNSIGNED ? "unsigned integer"
                      : c == QN__CLASS_FLOAT    ? "float"
-                                               : "float that is only stored");
+                     : c == QN__CLASS_STORED_FLOAT ? "float that is only stored"
+                                                   : "integer that is only stored");
   }
 }
 
