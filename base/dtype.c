@@ -24,7 +24,11 @@ const char* qn_dtype_text(qn_dtype_t dtype) {
 }
 
 size_t qn_dtype_size_bytes(qn_dtype_t dtype) {
-  return dtype_info(dtype)->bits / 8;
+  return (dtype_info(dtype)->bits + 7) / 8;
+}
+
+size_t qn_dtype_size_bits(qn_dtype_t dtype) {
+  return dtype_info(dtype)->bits;
 }
 
 qn_dtype_t qn_dtype_parse(const char* text) {

@@ -35,7 +35,7 @@ static void fill_bits(const conf_t* c, conf_array_t* array, uint8_t* data, uint6
                                   1e-3,  1e5,    -1e5,  2147483648.0, -2147483648.0, 4294967296.0,
                                   1e18,  -1e18,  1e-30, 3.3e38,       0.49999997,    8388609.0,
                                   255.5, -128.5, 127.5, 0.1};
-  uint64_t top = UINT64_C(1) << (8 * qn_dtype_size_bytes(array->dtype) - 1);
+  uint64_t top = UINT64_C(1) << (qn_dtype_size_bits(array->dtype) - 1);
   const uint64_t integers[] = {0, 1, ~UINT64_C(0), top, top - 1, top + 1, 2, 7};
   for (size_t i = 0; i < array->element_count; i++) {
     uint64_t bits = random_bits(seed, i);
@@ -148,8 +148,7 @@ static bool read_array(conf_t* c, const char* item, uint64_t seed, conf_array_t*
     compact *= out->shape[d];
   }
   out->element_count = is_empty ? 0 : (size_t)reach + 1;
-  size_t size = qn_dtype_size_bytes(out->dtype);
-  out->size_bytes = out->offset_bytes + out->element_count * size;
+  out->size_bytes = out->offset_bytes + conf_size_bytes(out->dtype, out->element_count);
   out->host = conf_host_memory(c, out->size_bytes);
   if (!out->host) return false;
   memset(out->host, 0x5A, out->offset_bytes);

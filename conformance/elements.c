@@ -7,7 +7,8 @@
 int conf_precision(qn_dtype_t dtype) {
   static const int bits[QN_DTYPE_COUNT] = {
       [QN_DTYPE_F16] = 11, [QN_DTYPE_BF16] = 8,     [QN_DTYPE_F32] = 24,
-      [QN_DTYPE_F64] = 53, [QN_DTYPE_F8E4M3FN] = 4, [QN_DTYPE_F8E5M2] = 3};
+      [QN_DTYPE_F64] = 53, [QN_DTYPE_F8E4M3FN] = 4, [QN_DTYPE_F8E5M2] = 3,
+      [QN_DTYPE_F4E2M1FN] = 2};
   return bits[dtype];
 }
 
@@ -16,33 +17,48 @@ bool conf_is_float(qn_dtype_t dtype) {
 }
 
 bool conf_is_stored(qn_dtype_t dtype) {
-  return dtype == QN_DTYPE_F8E4M3FN || dtype == QN_DTYPE_F8E5M2;
+  return dtype == QN_DTYPE_F8E4M3FN || dtype == QN_DTYPE_F8E5M2 || conf_is_packed(dtype);
+}
+
+bool conf_is_packed(qn_dtype_t dtype) {
+  return qn_dtype_size_bits(dtype) == 4;
+}
+
+size_t conf_size_bytes(qn_dtype_t dtype, size_t count) {
+  return conf_is_packed(dtype) ? (count + 1) / 2 : count * qn_dtype_size_bytes(dtype);
 }
 
 bool conf_is_signed(qn_dtype_t dtype) {
   return dtype == QN_DTYPE_I8 || dtype == QN_DTYPE_I16 || dtype == QN_DTYPE_I32 ||
-         dtype == QN_DTYPE_I64;
+         dtype == QN_DTYPE_I64 || dtype == QN_DTYPE_I4;
 }
 
 uint64_t conf_bits(qn_dtype_t dtype, const void* data, size_t index) {
   size_t size = qn_dtype_size_bytes(dtype);
   uint64_t bits = 0;
+  if (conf_is_packed(dtype)) return ((const uint8_t*)data)[index / 2] >> 4 * (index % 2) & 15;
   memcpy(&bits, (const uint8_t*)data + index * size, size);
   return bits;
 }
 
 void conf_bits_set(qn_dtype_t dtype, void* data, size_t index, uint64_t bits) {
   size_t size = qn_dtype_size_bytes(dtype);
+  if (conf_is_packed(dtype)) {
+    uint8_t* byte = (uint8_t*)data + index / 2;
+    unsigned shift = 4 * (index % 2);
+    *byte = (uint8_t)((*byte & ~(15u << shift)) | (bits & 15) << shift);
+    return;
+  }
   memcpy((uint8_t*)data + index * size, &bits, size);
 }
 
 int64_t conf_integer(qn_dtype_t dtype, const void* data, size_t index) {
   uint64_t bits = conf_bits(dtype, data, index);
-  int shift = 64 - 8 * (int)qn_dtype_size_bytes(dtype);
+  int shift = 64 - (int)qn_dtype_size_bits(dtype);
   return conf_is_signed(dtype) ? (int64_t)(bits << shift) >> shift : (int64_t)bits;
 }
 
-// ------------------------------------------------------------------------- floats of 8 and 16 bits
+// ------------------------------------------------------------------------- floats of 4 to 16 bits
 
 // A format of small floats. `largest` has the bits of the largest finite number; the codes above it
 // are infinity, if the format has it, and NaN.
@@ -52,7 +68,7 @@ typedef struct small {
   int bias;
   uint64_t largest;
   uint64_t infinity;  // 0: none
-  uint64_t nan;
+  uint64_t nan;       // 0: none
 } small_t;
 
 static small_t small_of(qn_dtype_t dtype) {
@@ -63,6 +79,8 @@ static small_t small_of(qn_dtype_t dtype) {
       return (small_t){16, 7, 127, 0x7F7F, 0x7F80, 0x7FC0};
     case QN_DTYPE_F8E5M2:
       return (small_t){8, 2, 15, 0x7B, 0x7C, 0x7E};
+    case QN_DTYPE_F4E2M1FN:
+      return (small_t){4, 1, 1, 7, 0, 0};
     default:
       return (small_t){8, 3, 7, 0x7E, 0, 0x7F};
   }
@@ -86,8 +104,8 @@ static double small_to_double(small_t f, uint64_t bits) {
 
 static uint64_t small_from_double(small_t f, double value) {
   uint64_t sign = signbit(value) ? UINT64_C(1) << (f.bits - 1) : 0;
-  uint64_t beyond = f.infinity ? f.infinity : f.nan;
-  if (isnan(value)) return sign | f.nan;
+  uint64_t beyond = f.infinity ? f.infinity : f.nan ? f.nan : f.largest;
+  if (isnan(value)) return f.nan ? sign | f.nan : UINT64_C(1) << (f.bits - 1);  // -0
   if (isinf(value)) return sign | beyond;
   int exponent = 0;
   double magnitude = fabs(value);
@@ -119,6 +137,7 @@ double conf_element(qn_dtype_t dtype, const void* data, size_t index) {
     case QN_DTYPE_BF16:
     case QN_DTYPE_F8E4M3FN:
     case QN_DTYPE_F8E5M2:
+    case QN_DTYPE_F4E2M1FN:
       return small_to_double(small_of(dtype), bits);
     case QN_DTYPE_U64:
       return (double)bits;
@@ -141,6 +160,7 @@ void conf_element_set(qn_dtype_t dtype, void* data, size_t index, double value) 
     case QN_DTYPE_BF16:
     case QN_DTYPE_F8E4M3FN:
     case QN_DTYPE_F8E5M2:
+    case QN_DTYPE_F4E2M1FN:
       bits = small_from_double(small_of(dtype), value);
       break;
     case QN_DTYPE_BOOL:

@@ -16,6 +16,9 @@ int conf_precision(qn_dtype_t dtype);
 bool conf_is_float(qn_dtype_t dtype);
 // Returns whether no operator takes the dtype.
 bool conf_is_stored(qn_dtype_t dtype);
+// Returns whether two elements share a byte, the first one in its lower half.
+bool conf_is_packed(qn_dtype_t dtype);
+size_t conf_size_bytes(qn_dtype_t dtype, size_t count);
 bool conf_is_signed(qn_dtype_t dtype);  // of integers
 
 // The bits of element `index`, extended with zeros.

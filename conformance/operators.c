@@ -41,7 +41,7 @@ static bool is_integer(qn_dtype_t d) {
 }
 
 static bool takes(operator_rule_t rule, qn_dtype_t d) {
-  if (conf_is_stored(d)) return rule == SELECT;
+  if (conf_is_stored(d)) return rule == SELECT && !conf_is_packed(d);
   switch (rule) {
     case NUMERIC:
       return d != QN_DTYPE_BOOL;

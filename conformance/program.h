@@ -32,9 +32,9 @@ void conf_programs(conf_t* c, const conf_program_t* programs, size_t count);
 
 // A table whose rows are made while the suite runs. Zero-initialised: empty.
 typedef struct conf_rows {
-  conf_program_t programs[256];
+  conf_program_t programs[360];
   size_t count;
-  char texts[1 << 16];
+  char texts[1 << 17];
   size_t used_bytes;
 } conf_rows_t;
 // Formats a text of a row. Borrowed until conf_rows_run.

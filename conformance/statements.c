@@ -148,6 +148,39 @@ static const conf_program_t programs[] = {
          "  parallel i in 0..n { y[i] = max c in 0..k { sum j in 0..m { x[i, j] * w[j, c] } }; } }",
      .args = "rand:11x13 rand:13x17 junk:11",
      .tolerance = LOOSE},
+    {.feature = "largest and smallest values with their indices",
+     .text =
+         "func st_arg(x: f32[n, m], q: i32[n, m], out a: f32[n], out i: i64[n], out b: i32[n],\n"
+         "    out j: i64[n], out k: i64[n]) {\n"
+         "  parallel r in 0..n {\n"
+         "    let top, at = argmax c in 0..m { x[r, c] };\n"
+         "    let low, first = argmin c in 0..m { q[r, c] // 1000000 };\n"
+         "    let far, last = argmax c in 0..m { abs(x[r, c]) * 0.5 };\n"
+         "    a[r] = top; i[r] = at; b[r] = low; j[r] = first; k[r] = last; } }",
+     .args = "rand:5x100 bits:5x100 junk:5 junk:5 junk:5 junk:5 junk:5;"
+             "rand:3x0 bits:3x0 junk:3 junk:3 junk:3 junk:3 junk:3;"
+             "rand:2x4099 bits:2x4099 junk:2 junk:2 junk:2 junk:2 junk:2"},
+    {.feature = "reductions of several values",
+     .text =
+         "func st_several(x: f32[n, m], out y: f32[n], out z: f32[n], out t: i64[n]) {\n"
+         "  parallel i in 0..n {\n"
+         "    let count, mean, rest = reduce j in 0..m { f32(1), x[i, j], f32(0) } from (0, 0, 0)\n"
+         "        with (na, a, sa), (nb, b, sb) {\n"
+         "      let all = na + nb; let share = nb / max(all, 1); let d = b - a;\n"
+         "      all, a + d * share, sa + sb + d * d * na * share };\n"
+         "    let bits = reduce j in 0..m { j } from (0) with (a), (b) { a ^ b };\n"
+         "    y[i] = mean; z[i] = rest / max(count, 1); t[i] = bits; } }",
+     .args = "rand:5x100 junk:5 junk:5 junk:5;rand:3x0 junk:3 junk:3 junk:3;"
+             "rand:300x7 junk:300 junk:300 junk:300;rand:1x4099 junk:1 junk:1 junk:1",
+     .tolerance = LOOSE},
+    {.feature = "reductions of several values outside of loops",
+     .text = "func st_several_top(x: f32[n], out y: f32[n]) {\n"
+             "  let top, at = argmax j in 0..n { x[j] };\n"
+             "  let low, high = reduce j in 0..n { x[j], x[j] } from (inf, -inf) with (a, b), (c, "
+             "d) {\n"
+             "    min(a, c), max(b, d) };\n"
+             "  parallel i in 0..n { y[i] = (x[i] - low) * 0.5 + high - top + f32(at); } }",
+     .args = "rand:100 junk:100;rand:20000 junk:20000"},
     {.feature = "conditional expressions",
      .text = "func st_cond(x: i32[n], out y: i32[n]) { parallel i in 0..n {\n"
              "  let left = i > 0 ? x[i - 1] : -5; let right = i + 1 < n ? x[i + 1] : -7;\n"

@@ -96,6 +96,7 @@ const char* qn_device_type_text(int32_t type) {
   for (size_t i = 0; i < QN_COUNT_OF(type_names); i++) {
     if (type_names[i].type == type) return type_names[i].name;
   }
+  if (type == QN_DEVICE_CUDA_HOST) return "cuda_host";
   const qn_device_table_t* table = qn__device_table(type);
   return table ? table->name : "unknown";
 }

@@ -4,8 +4,9 @@
 // or, for the functions of libm, in double and then rounded; f64 functions are computed in long
 // double and then rounded. f16 and bf16 have no arithmetic of their own: operands are widened to
 // f32 and the f32 result is rounded once more. Conversions to them are rounded once, whatever they
-// come from. So are those to the 8-bit floats, which are converted only: one beyond their largest
-// number becomes an infinity in f8e5m2, and NaN in f8e4m3fn, which has no infinities.
+// come from. So are those to the floats of 8 and 4 bits, which are converted only: one beyond their largest
+// number becomes an infinity in f8e5m2, and NaN in f8e4m3fn, which has no infinities. f4e2m1fn has
+// neither: its largest number stands for those beyond, and -0 for NaN.
 #include <assert.h>
 #include <math.h>
 
@@ -19,8 +20,11 @@ static_assert(sizeof(float) == 4 && sizeof(double) == 8, "IEEE binary32 and bina
 // library never changes.
 static double round_narrow(qn_dtype_t dtype, double value) {
   qn__float_format_t format = qn__float_format(dtype);
-  double beyond = qn__float_has_infinity(dtype) ? (double)INFINITY : (double)NAN;
+  double beyond = qn__float_has_infinity(dtype) ? (double)INFINITY
+                  : qn__float_has_nan(dtype)    ? (double)NAN
+                                                : format.largest;
   if (isinf(value)) return copysign(beyond, value);
+  if (isnan(value) && !qn__float_has_nan(dtype)) return -0.0;
   if (value == 0 || isnan(value)) return value;
   int exponent;
   (void)frexp(value, &exponent);  // value = m * 2^exponent, 0.5 <= |m| < 1
@@ -84,7 +88,7 @@ static double narrow_from_bits(qn_dtype_t dtype, uint64_t bits) {
   uint64_t mantissa = bits & ((UINT64_C(1) << m) - 1);
   uint64_t exponent = bits >> m & all_ones;
   uint64_t sign = (bits >> (layout.bits - 1) & 1) << 63;
-  bool is_last = mantissa == (UINT64_C(1) << m) - 1;
+  bool is_last = mantissa == (UINT64_C(1) << m) - 1 && qn__float_has_nan(dtype);
   if (exponent == all_ones && (qn__float_has_infinity(dtype) || is_last)) {
     return bits_double(sign | UINT64_C(0x7FF) << 52 | mantissa << (52 - m));
   }
@@ -146,8 +150,10 @@ static double int_to_float(qn_dtype_t from, int64_t value, qn_dtype_t to) {
 // no payload.
 static double float_to_float(qn_dtype_t from, double value, qn_dtype_t to) {
   bool is_small = qn__dtype_is_stored(from) || qn__dtype_is_stored(to);
-  if (isnan(value) && from != to && is_small) return copysign((double)NAN, value);
-  if (isnan(value) && from != to) return bits_double(double_bits(value) | UINT64_C(1) << 51);
+  if (isnan(value) && from != to && is_small && qn__float_has_nan(to)) return copysign((double)NAN, value);
+  if (isnan(value) && from != to && qn__float_has_nan(to)) {
+    return bits_double(double_bits(value) | UINT64_C(1) << 51);
+  }
   return qn__round_float(to, value);
 }
 

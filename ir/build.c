@@ -40,12 +40,17 @@ bool qn__build_is_ready(qn_builder_t* builder, const char* call) {
   return qn__build_fail(builder, "no function is open; call qn_build_function first");
 }
 
+// Returns the call that closes a reduction or a part of it.
+static const char* closing_call(const qn__builder_frame_t* frame) {
+  if (frame->kind == QN__FRAME_REDUCE) return "qn_build_reduce_end";
+  return frame->kind == QN__FRAME_SEVERAL ? "qn_build_several_values" : "qn_build_several_end";
+}
+
 bool qn__build_takes_stmts(qn_builder_t* builder, const char* call) {
   if (!qn__build_is_ready(builder, call)) return false;
-  if (builder->frame->kind != QN__FRAME_REDUCE) return true;
-  return qn__build_fail(builder,
-                        "inside a reduction only lets are allowed; close it with "
-                        "qn_build_reduce_end");
+  if (builder->frame->kind < QN__FRAME_REDUCE) return true;
+  return qn__build_fail(builder, "inside a reduction only lets are allowed; close it with %s",
+                        closing_call(builder->frame));
 }
 
 const char* qn__build_name(qn_builder_t* builder, const char* name, const char* fallback) {
@@ -239,8 +244,8 @@ static void end_function(qn_builder_t* builder) {
 void qn_build_end(qn_builder_t* builder) {
   if (!qn__build_is_ready(builder, __func__)) return;
   qn__builder_frame_t* frame = builder->frame;
-  if (frame->kind == QN__FRAME_REDUCE) {
-    (void)qn__build_fail(builder, "a reduction is open; close it with qn_build_reduce_end");
+  if (frame->kind >= QN__FRAME_REDUCE) {
+    (void)qn__build_fail(builder, "a reduction is open; close it with %s", closing_call(frame));
     return;
   }
   // The function's frame is the outermost.

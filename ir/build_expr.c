@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "ir/arith.h"
 #include "ir/builder.h"
 
 // Copied nodes of one builder.
@@ -121,7 +122,7 @@ qn__ir_expr_t** qn__build_take_all(qn_builder_t* builder, const char* what,
 
 qn_expr_t* qn_build_int(qn_builder_t* builder, qn_dtype_t dtype, int64_t value) {
   if (!qn__build_is_ready(builder, __func__)) return NULL;
-  if (!qn__dtype_is_int(dtype)) {
+  if (!qn__dtype_is_whole(dtype)) {
     return qn__build_fail(builder, "%s is not an integer dtype", qn_dtype_text(dtype));
   }
   // Every bit pattern is a u64.
@@ -135,6 +136,9 @@ qn_expr_t* qn_build_float(qn_builder_t* builder, qn_dtype_t dtype, double value)
   if (!qn__build_is_ready(builder, __func__)) return NULL;
   if (!qn__dtype_is_real(dtype)) {
     return qn__build_fail(builder, "%s is not a float dtype", qn_dtype_text(dtype));
+  }
+  if (isnan(value) && !qn__float_has_nan(dtype)) {
+    return qn__build_fail(builder, "%s has no NaN", qn_dtype_text(dtype));
   }
   double rounded = isnan(value) ? (double)NAN : qn__round_float(dtype, value);
   if (isinf(rounded) && !isinf(value)) {
@@ -188,7 +192,7 @@ static qn_expr_t* convert(qn_builder_t* builder, const char* call, qn__ir_expr_k
   qn__builder_value_t built = {0};
   qn__ir_expr_t* tree = qn__build_take(builder, "the value", value, &built);
   if (!tree) return NULL;
-  bool is_same_size = qn_dtype_size_bytes(dtype) == qn_dtype_size_bytes(tree->dtype) &&
+  bool is_same_size = qn__dtype_bits(dtype) == qn__dtype_bits(tree->dtype) &&
                       dtype != QN_DTYPE_BOOL && tree->dtype != QN_DTYPE_BOOL;
   if (qn_dtype_size_bytes(dtype) == 0 || (kind == QN__EXPR_BITCAST && !is_same_size)) {
     return qn__build_fail(builder, "%s cannot become %s", qn_dtype_text(tree->dtype),

@@ -23,7 +23,9 @@ typedef enum qn__builder_frame_kind {
   QN__FRAME_WHILE,
   QN__FRAME_IF,
   QN__FRAME_ELSE,
-  QN__FRAME_REDUCE,
+  QN__FRAME_REDUCE,    // this and those after it take only lets
+  QN__FRAME_SEVERAL,   // the values of a reduction of several
+  QN__FRAME_COMBINER,  // of such a reduction
 } qn__builder_frame_kind_t;
 
 // A block that is open.
@@ -32,7 +34,7 @@ struct qn__builder_frame {
   qn__builder_frame_t* outer;
   qn__builder_frame_kind_t kind;
   qn__ir_block_t* block;  // where statements go
-  qn__ir_stmt_t* stmt;    // IF
+  qn__ir_stmt_t* stmt;    // IF, SEVERAL, COMBINER
   qn__ir_expr_t* reduce;  // REDUCE
   qn__builder_value_t reduce_built;
 };

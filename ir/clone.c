@@ -136,6 +136,38 @@ static qn__ir_tensor_t* clone_tensor(cloner_t* cloner, const qn__ir_tensor_t* te
   return copy;
 }
 
+static bool clone_list(cloner_t* cloner, qn__ir_expr_t** exprs, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!(exprs[i] = clone_expr(cloner, exprs[i]))) return false;
+  }
+  return true;
+}
+
+static bool declare_list(cloner_t* cloner, qn__ir_var_t** vars, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!(vars[i] = declare_var(cloner, vars[i]))) return false;
+  }
+  return true;
+}
+
+static qn__ir_several_t* clone_several(cloner_t* cloner, const qn__ir_several_t* several) {
+  qn__ir_several_t* copy = QN__ARENA_NEW(cloner->arena, qn__ir_several_t);
+  if (!copy) return NULL;
+  *copy = *several;
+  bool is_done = (copy->begin = clone_expr(cloner, several->begin)) &&
+                 (copy->end = clone_expr(cloner, several->end)) &&
+                 clone_list(cloner, copy->initial, copy->merged_count) &&
+                 (copy->var = declare_var(cloner, several->var)) &&
+                 clone_block(cloner, &several->lets, &copy->lets) &&
+                 clone_list(cloner, copy->values, copy->count) &&
+                 declare_list(cloner, copy->left, copy->merged_count) &&
+                 declare_list(cloner, copy->right, copy->merged_count) &&
+                 clone_block(cloner, &several->merge_lets, &copy->merge_lets) &&
+                 clone_list(cloner, copy->merged, copy->merged_count) &&
+                 declare_list(cloner, copy->results, copy->result_count);
+  return is_done ? copy : NULL;
+}
+
 static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_t* copy) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -177,6 +209,8 @@ static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_
              (copy->assert_.condition = clone_expr(cloner, stmt->assert_.condition));
     case QN__STMT_TENSOR:
       return (copy->tensor = clone_tensor(cloner, stmt->tensor));
+    case QN__STMT_REDUCE:
+      return (copy->several = clone_several(cloner, stmt->several));
   }
   return true;
 }

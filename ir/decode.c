@@ -331,6 +331,45 @@ static bool read_loop(decoder_t* d, qn__ir_stmt_t* stmt) {
          read_block(d, &stmt->loop.body);
 }
 
+// Numbers are reserved in the order of qn__function_number.
+static bool read_several(decoder_t* d, qn__ir_stmt_t* stmt) {
+  uint8_t kind = qn__read_u8(&d->reader);
+  uint64_t count = qn__read_varint(&d->reader);
+  if (is_failed(d)) return false;
+  bool has_merge = kind == QN__SEVERAL_COMBINE;
+  if (!qn__several_text(kind)) return fail(d, "reduction %u of several values", (unsigned)kind);
+  if (count == 0 || count > (has_merge ? QN__LARGEST_VALUES : 1)) {
+    return fail(d, "a reduction of %" PRIu64 " values", count);
+  }
+  qn__ir_several_t* several = QN__ARENA_NEW(d->arena, qn__ir_several_t);
+  if (!several) return fail_memory(d);
+  stmt->several = several;
+  several->kind = (qn__ir_several_kind_t)kind;
+  several->count = (uint32_t)count;
+  several->merged_count = has_merge ? several->count : 0;
+  several->result_count = has_merge ? several->count : 2;
+  size_t operands[2 * QN__LARGEST_VALUES], results[QN__LARGEST_VALUES], number = reserve_var(d);
+  for (uint32_t i = 0; i < 2 * several->merged_count; i++) operands[i] = reserve_var(d);
+  for (uint32_t i = 0; i < several->result_count; i++) results[i] = reserve_var(d);
+  bool is_done = (several->begin = read_expr(d)) && (several->end = read_expr(d)) &&
+                 read_args(d, several->initial, several->merged_count) &&
+                 (several->var = declare_var(d, number, QN__VAR_REDUCE, QN_DTYPE_I64, NULL)) &&
+                 read_block(d, &several->lets) && read_args(d, several->values, several->count);
+  for (uint32_t i = 0; i < several->merged_count && is_done; i++) {
+    qn_dtype_t dtype = several->values[i]->dtype;
+    several->left[i] = declare_var(d, operands[2 * i], QN__VAR_LET, dtype, NULL);
+    several->right[i] = declare_var(d, operands[2 * i + 1], QN__VAR_LET, dtype, NULL);
+  }
+  if (is_done && has_merge) {
+    is_done = read_block(d, &several->merge_lets) && read_args(d, several->merged, several->count);
+  }
+  for (uint32_t i = 0; i < several->result_count && is_done; i++) {
+    several->results[i] =
+        declare_var(d, results[i], QN__VAR_LET, qn__several_result_dtype(several, i), NULL);
+  }
+  return is_done && !is_failed(d);
+}
+
 static bool read_stmt(decoder_t* d, qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -354,6 +393,8 @@ static bool read_stmt(decoder_t* d, qn__ir_stmt_t* stmt) {
       return true;
     case QN__STMT_ASSERT:
       return (stmt->assert_.condition = read_expr(d)) && (stmt->assert_.message = read_text(d));
+    case QN__STMT_REDUCE:
+      return read_several(d, stmt);
     case QN__STMT_TENSOR:
       break;
   }

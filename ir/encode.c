@@ -26,6 +26,7 @@
 //     ALLOC   scope  dtype  varint rank  shape
 //             and for const: varint element-count  { bits of the dtype's size }
 //             and for view:  varint base-buffer  { index expr }
+//     REDUCE  kind  varint count  begin end { initial } block { value } [ block { merged } ]
 //   expr      u8 kind, then
 //     INT     dtype svarint             FLOAT   dtype, bits of the dtype's size
 //     VAR     varint variable           LOAD    varint buffer  { index expr }
@@ -126,6 +127,18 @@ static void encode_alloc(const qn__ir_buffer_t* buffer, qn__buffer_t* out) {
   }
 }
 
+static void encode_several(const qn__ir_several_t* several, qn__buffer_t* out) {
+  qn__buffer_u8(out, (uint8_t)several->kind);
+  qn__buffer_varint(out, several->count);
+  encode_expr(several->begin, out);
+  encode_expr(several->end, out);
+  encode_exprs(several->initial, several->merged_count, out);
+  encode_block(&several->lets, out);
+  encode_exprs(several->values, several->count, out);
+  if (several->merged_count > 0) encode_block(&several->merge_lets, out);
+  encode_exprs(several->merged, several->merged_count, out);
+}
+
 static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {
   qn__buffer_u8(out, (uint8_t)stmt->kind);
   switch (stmt->kind) {
@@ -171,6 +184,9 @@ static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {
       break;
     case QN__STMT_TENSOR:
       (void)QN_NEVER(true);  // passes make it, and encode nothing
+      break;
+    case QN__STMT_REDUCE:
+      encode_several(stmt->several, out);
       break;
   }
 }

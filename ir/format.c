@@ -131,6 +131,14 @@ static bool is_applied(const formatter_t* f, size_t i) {
   return !qn__text_is_reserved(word) || qn__dtype_from_str(word) != QN_DTYPE_NONE;
 }
 
+// Returns whether the last word is the `from` or `with` of a reduction of several values.
+static bool is_after_reduction(const formatter_t* f) {
+  if (f->before_last == SIZE_MAX) return false;
+  qn__token_kind_t before = f->tokens[f->before_last].kind;
+  return (before == QN__TOKEN_RIGHT_BRACE && is_word(f, f->last, "from")) ||
+         (before == QN__TOKEN_RIGHT_PAREN && is_word(f, f->last, "with"));
+}
+
 static bool is_spaced(const formatter_t* f, size_t i) {
   qn__token_kind_t left = f->tokens[f->last].kind;
   qn__token_kind_t right = f->tokens[i].kind;
@@ -153,7 +161,7 @@ static bool is_spaced(const formatter_t* f, size_t i) {
     case QN__TOKEN_COLON:
       return f->question_count > 0;
     case QN__TOKEN_LEFT_PAREN:
-      return !is_applied(f, f->last);
+      return !is_applied(f, f->last) || is_after_reduction(f);
     case QN__TOKEN_LEFT_BRACKET:
       // `x: f32[n] strides [1]`: a name after a bracket is not a buffer.
       if (f->before_last != SIZE_MAX && f->tokens[f->before_last].kind == QN__TOKEN_RIGHT_BRACKET) {
@@ -225,6 +233,17 @@ static void open_brace(formatter_t* f, size_t i) {
   }
 }
 
+// Returns whether the next '{' of this depth belongs to a reduction: after `sum i`, and after the
+// `with` of a reduction of several values.
+static bool opens_reduction(const formatter_t* f, size_t i) {
+  qn_str_t word = text_of(f, i);
+  if (is_word(f, i, "with")) {
+    return f->last != SIZE_MAX && f->tokens[f->last].kind == QN__TOKEN_RIGHT_PAREN;
+  }
+  return f->tokens[i + 1].kind == QN__TOKEN_NAME && !is_word(f, i + 1, "in") &&
+         (qn__reduce_from_word(word) || qn__word_find(qn__several_text, word));
+}
+
 static void note_token(formatter_t* f, size_t i) {
   qn__token_kind_t kind = f->tokens[i].kind;
   bool was_operand = f->last != SIZE_MAX && ends_operand(f, f->last);
@@ -249,8 +268,7 @@ static void note_token(formatter_t* f, size_t i) {
       f->is_statement_open = false;
       break;
     case QN__TOKEN_NAME:
-      if (qn__reduce_from_word(text_of(f, i)) && f->tokens[i + 1].kind == QN__TOKEN_NAME &&
-          !is_word(f, i + 1, "in") && f->pending_count < MAX_DEPTH) {
+      if (opens_reduction(f, i) && f->pending_count < MAX_DEPTH) {
         f->pending[f->pending_count++] = f->bracket_depth;
       }
       break;

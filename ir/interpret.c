@@ -361,6 +361,9 @@ static void run_stmt(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
     case QN__STMT_TENSOR:
       qn__machine_tensor(machine, stmt->tensor);
       break;
+    case QN__STMT_REDUCE:
+      qn__machine_several(machine, stmt->several);
+      break;
   }
 }
 

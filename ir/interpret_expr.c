@@ -247,9 +247,7 @@ qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_
       if (expr->dtype != expr->load.buffer->dtype) {
         return qn__machine_read_word(machine, expr, thread);
       }
-      const uint8_t* address =
-          qn__machine_address(machine, expr->load.buffer, expr->load.indices, thread);
-      return address ? qn__machine_read(expr->load.buffer, address) : value;
+      return qn__machine_load(machine, expr, thread);
     }
     case QN__EXPR_OP:
       return eval_op(machine, expr, thread);

@@ -76,6 +76,12 @@ static bool measure(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buf
   }
   *out_low = is_empty ? 0 : low;
   *out_high = is_empty ? 0 : high;
+  if (qn__dtype_is_packed(buffer->dtype) && extents[buffer->rank - 1] % 2 != 0) {
+    return qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                            "buffer '%s' of %s: the last extent is %" PRId64
+                            ", expected an even number",
+                            buffer->name, qn_dtype_text(buffer->dtype), extents[buffer->rank - 1]);
+  }
   if (is_empty) return true;
   int64_t limit = MAX_BYTES / (int64_t)qn_dtype_size_bytes(buffer->dtype);
   if (overflows || high > limit || low < -limit) {
@@ -90,11 +96,10 @@ void qn__machine_bind(qn__interpret_machine_t* machine, const qn__ir_buffer_t* b
                       uint64_t address) {
   int64_t low, high;
   if (!prepare(machine, buffer, 0, 1) || !measure(machine, buffer, 0, 0, &low, &high)) return;
-  int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
   qn__interpret_slot_t* slot = machine->buffers[buffer->id].slots;
   slot->data = (uint8_t*)(uintptr_t)address;
-  slot->low = slot->data ? slot->data + low * size : NULL;
-  slot->high = slot->data ? slot->data + high * size : NULL;
+  slot->low = slot->data ? slot->data + qn__dtype_bytes_of(buffer->dtype, low) : NULL;
+  slot->high = slot->data ? slot->data + qn__dtype_bytes_of(buffer->dtype, high) : NULL;
 }
 
 static void alloc_view(qn__interpret_machine_t* machine, const qn__ir_buffer_t* view) {
@@ -109,8 +114,16 @@ static void alloc_view(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
     uint32_t owner = qn__machine_ancestor(machine, base->level, thread);
     *slot = base->slots[owner];
     if (high == low) continue;  // empty: any start is valid
-    slot->data = qn__machine_address(machine, view->base, view->base_indices, thread);
+    bool is_high;
+    slot->data =
+        qn__machine_place(machine, view->base, view->base_indices, thread, &is_high);
     if (!slot->data) return;
+    if (is_high) {
+      (void)qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
+                             "view '%s' begins in the middle of a byte of '%s'", view->name,
+                             view->base->name);
+      return;
+    }
   }
 }
 
@@ -126,14 +139,15 @@ void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
   if (!prepare(machine, buffer, machine->level, count)) return;
   qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
   int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
-  int64_t element_count = 0;
+  int64_t element_count = 0, element_bytes = 0;
   for (uint32_t i = 0; i < active->count; ++i) {
     int64_t low, high;
     if (!measure(machine, buffer, active->threads[i], active->threads[i], &low, &high)) return;
     if (high > element_count) element_count = high;
   }
+  element_bytes = qn__dtype_bytes_of(buffer->dtype, element_count);
   int64_t bytes;
-  if (__builtin_mul_overflow(element_count * size, (int64_t)count, &bytes) || bytes > MAX_BYTES) {
+  if (__builtin_mul_overflow(element_bytes, (int64_t)count, &bytes) || bytes > MAX_BYTES) {
     (void)qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
                            "buffer '%s' is too large, limit %" PRId64 " bytes", buffer->name,
                            (int64_t)MAX_BYTES);
@@ -150,9 +164,9 @@ void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
   for (uint32_t i = 0; i < active->count; ++i) {
     uint32_t thread = active->threads[i];
     qn__interpret_slot_t* slot = &held->slots[thread];
-    slot->data = held->memory + (int64_t)thread * element_count * size;
+    slot->data = held->memory + (int64_t)thread * element_bytes;
     slot->low = slot->data;
-    slot->high = slot->data + element_count * size;
+    slot->high = slot->data + element_bytes;
     if (buffer->scope != QN__SCOPE_CONST) continue;
     for (size_t e = 0; e < buffer->element_count && (int64_t)e < element_count; ++e) {
       const qn__ir_expr_t* element = buffer->elements[e];
@@ -164,8 +178,8 @@ void qn__machine_alloc(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
   }
 }
 
-uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
-                             qn__ir_expr_t* const* indices, uint32_t thread) {
+uint8_t* qn__machine_place(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
+                           qn__ir_expr_t* const* indices, uint32_t thread, bool* out_is_high) {
   const qn__interpret_buffer_t* held = &machine->buffers[buffer->id];
   int64_t offset = 0;
   if (!held->slots) {
@@ -192,13 +206,21 @@ uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buff
   const qn__interpret_slot_t* slot = &held->slots[owner];
   int64_t size = (int64_t)qn_dtype_size_bytes(buffer->dtype);
   // Compare distances, since a pointer outside of the memory is undefined.
-  int64_t begin = slot->data - slot->low + offset * size;
+  *out_is_high = qn__dtype_is_packed(buffer->dtype) && offset % 2 != 0;
+  int64_t offset_bytes = qn__dtype_bytes_of(buffer->dtype, offset);
+  int64_t begin = slot->data - slot->low + offset_bytes;
   if (!slot->data || begin < 0 || begin + size > slot->high - slot->low) {
     return qn__machine_fail(machine, QN_STATUS_OUT_OF_BOUNDS,
                             "buffer '%s': element at offset %" PRId64 " is outside of its memory",
                             buffer->name, offset);
   }
-  return slot->data + offset * size;
+  return slot->data + offset_bytes;
+}
+
+uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
+                             qn__ir_expr_t* const* indices, uint32_t thread) {
+  bool is_high;
+  return qn__machine_place(machine, buffer, indices, thread, &is_high);
 }
 
 int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
@@ -212,6 +234,17 @@ int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_b
 
 // Elements are the lower bytes of the words that hold them.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a little-endian machine");
+
+qn__ir_scalar_t qn__machine_load(qn__interpret_machine_t* machine, const qn__ir_expr_t* load,
+                                 uint32_t thread) {
+  const qn__ir_buffer_t* buffer = load->load.buffer;
+  bool is_high;
+  const uint8_t* address =
+      qn__machine_place(machine, buffer, load->load.indices, thread, &is_high);
+  if (!address) return (qn__ir_scalar_t){0};
+  if (!qn__dtype_is_packed(buffer->dtype)) return qn__machine_read(buffer, address);
+  return qn__scalar_from_bits(buffer->dtype, is_high ? *address >> 4 : *address & 15);
+}
 
 qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address) {
   uint64_t bits = 0;

@@ -96,12 +96,19 @@ void qn__machine_set_var(qn__interpret_machine_t* machine, const qn__ir_var_t* v
                          qn__ir_scalar_t value);
 
 // ---- interpret_memory.c
-// Returns the address of an element for one thread after all checks. NULL: a check failed.
+// Return the address of an element for one thread after all checks. NULL: a check failed. Of packed
+// elements it is that of the byte, and `*out_is_high` says which half.
+uint8_t* qn__machine_place(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
+                           qn__ir_expr_t* const* indices, uint32_t thread, bool* out_is_high);
 uint8_t* qn__machine_address(qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* const* indices, uint32_t thread);
 // Reads a word of a local buffer (qn__load_is_word). Returns 0 after a failure.
 qn__ir_scalar_t qn__machine_read_word(qn__interpret_machine_t* machine, const qn__ir_expr_t* load,
                                       uint32_t thread);
+// Evaluates a load of an element. Returns 0 after a failure.
+qn__ir_scalar_t qn__machine_load(qn__interpret_machine_t* machine, const qn__ir_expr_t* load,
+                                 uint32_t thread);
+// Read and write an element that is not packed.
 qn__ir_scalar_t qn__machine_read(const qn__ir_buffer_t* buffer, const uint8_t* address);
 void qn__machine_write(const qn__ir_buffer_t* buffer, uint8_t* address, qn__ir_scalar_t value);
 // Binds a parameter. `address`: see qn__interpret_args_t.
@@ -113,6 +120,10 @@ void qn__machine_free_buffers(qn__interpret_machine_t* machine);
 // Returns the number of elements from `address` to the end of the buffer's memory.
 int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                           uint32_t thread, const uint8_t* address);
+
+// ---- interpret_several.c
+// Runs a REDUCE statement for the active threads.
+void qn__machine_several(qn__interpret_machine_t* machine, const qn__ir_several_t* several);
 
 // ---- interpret_tensor.c
 // Runs a TENSOR statement for the active threads.

@@ -31,6 +31,7 @@ typedef enum qn__ir_scope {
 enum {
   QN__LARGEST_RANK = 32,
   QN__LARGEST_NESTING = 256,
+  QN__LARGEST_VALUES = 8,  // of a reduction of several values
 };
 
 // A place in the source text: byte range [begin, begin + size). size 0: no place.
@@ -164,6 +165,7 @@ typedef enum qn__ir_stmt_kind {
   QN__STMT_BARRIER,
   QN__STMT_ASSERT,
   QN__STMT_TENSOR,  // made by passes alone: it has no text that can be parsed, and no encoding
+  QN__STMT_REDUCE,  // a reduction of several values, which the first pass replaces
 } qn__ir_stmt_kind_t;
 
 // What the threads of a warp do together with a matrix unit (see ir/tensor.h for the layouts), and
@@ -205,6 +207,38 @@ typedef struct qn__ir_tensor {
   qn__ir_expr_t* extents[QN__TENSOR_REFS];  // PRODUCT: i64; else NULL
   uint32_t dims[QN__TENSOR_REFS];
 } qn__ir_tensor_t;
+
+// How a reduction of several values combines them.
+typedef enum qn__ir_several_kind {
+#define QN_SEVERAL(name, value, text, doc) QN__SEVERAL_##name = value,
+#include "ir/tables.inc"
+#undef QN_SEVERAL
+} qn__ir_several_kind_t;
+
+// A reduction of several values: `let a, b = reduce i in begin..end { lets values } from (initial)
+// with (left), (right) { merge_lets merged };`. ARGMAX and ARGMIN have one value, two results (the
+// value and its index), and nothing from `initial` on.
+typedef struct qn__ir_several {
+  qn__ir_several_kind_t kind;
+  uint32_t count;         // of values
+  uint32_t merged_count;  // of initial, left, right and merged: `count`, or 0 without a combiner
+  uint32_t result_count;
+  qn__ir_var_t* var;     // i64, of kind REDUCE
+  qn__ir_expr_t* begin;  // i64
+  qn__ir_expr_t* end;    // i64, exclusive
+  qn__ir_block_t lets;   // only LET statements
+  qn__ir_expr_t* values[QN__LARGEST_VALUES];
+  qn__ir_expr_t* initial[QN__LARGEST_VALUES];  // neutral: combined with any value, they give it
+  qn__ir_var_t* left[QN__LARGEST_VALUES];      // the operands of the combiner, of kind LET
+  qn__ir_var_t* right[QN__LARGEST_VALUES];
+  qn__ir_block_t merge_lets;  // only LET statements
+  qn__ir_expr_t* merged[QN__LARGEST_VALUES];
+  qn__ir_var_t* results[QN__LARGEST_VALUES];  // of kind LET
+} qn__ir_several_t;
+
+static inline qn_dtype_t qn__several_result_dtype(const qn__ir_several_t* several, uint32_t i) {
+  return i < several->count ? several->values[i]->dtype : QN_DTYPE_I64;
+}
 
 // What the threads of a block do with a statement: set by the pass `cooperative`, read by the pass
 // `barriers`, and ANY everywhere else.
@@ -277,6 +311,7 @@ struct qn__ir_stmt {
       const char* message;  // "": none
     } assert_;
     qn__ir_tensor_t* tensor;
+    qn__ir_several_t* several;
   };
 };
 
@@ -526,6 +561,7 @@ const char* qn__loop_kind_text(uint32_t kind);  // "block.x"
 const char* qn__scope_text(uint32_t scope);
 const char* qn__access_text(uint32_t access);
 const char* qn__reduce_text(uint32_t kind);
+const char* qn__several_text(uint32_t kind);
 const char* qn__atomic_text(uint32_t op);
 // Compares a word with a text of a table. The first letter differs for most of them.
 static inline bool qn__word_is(qn_str_t word, const char* text) {

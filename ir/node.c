@@ -105,6 +105,17 @@ void qn__body_append(qn__ir_body_t* body, qn__ir_func_t* function) {
 
 // ------------------------------------------------------------------------------------ numbering
 
+static void number_several(qn__ir_func_t* function, const qn__ir_several_t* several) {
+  several->var->id = function->var_count++;
+  for (uint32_t i = 0; i < several->merged_count; i++) {
+    several->left[i]->id = function->var_count++;
+    several->right[i]->id = function->var_count++;
+  }
+  for (uint32_t i = 0; i < several->result_count; i++) {
+    several->results[i]->id = function->var_count++;
+  }
+}
+
 static bool number_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   qn__ir_func_t* function = walker->self;
   switch (stmt->kind) {
@@ -119,6 +130,9 @@ static bool number_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
       break;
     case QN__STMT_ALLOC:
       stmt->alloc.buffer->id = function->buffer_count++;
+      break;
+    case QN__STMT_REDUCE:
+      number_several(function, stmt->several);
       break;
     default:
       break;

@@ -242,6 +242,15 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
                      qn__ir_var_t* var);
 // Parses `"let" name "=" expr ";"`, but not the let of an atomic.
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction);
+// Parse a reduction of several values (parser_several.c). `names` are those of the results, at
+// least one; the current token is the word that begins it.
+bool qn__parser_at_several(const qn__parser_t* p);
+void qn__parse_several(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
+                       const qn__ir_loc_t* names, size_t name_count);
+// Parses the lets before the value of a reduction.
+static inline void qn__parse_lets(qn__parser_t* p, qn__ir_block_t* lets) {
+  while (qn__parser_at_word(p, "let") && !p->is_lost) qn__parse_let(p, lets, true);
+}
 // Returns whether a statement, or the rest of one, may begin with the word.
 bool qn__parser_starts_stmt(qn_str_t word);
 // Parse declarations of buffers in a body.

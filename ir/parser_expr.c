@@ -132,7 +132,7 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
     qn__parser_scope_t scope;
     qn__parser_open_block(p, &scope);
     qn__parser_declare(p, name_loc, var, NULL);
-    while (qn__parser_at_word(p, "let") && !p->is_lost) qn__parse_let(p, &lets, true);
+    qn__parse_lets(p, &lets);
     value = qn__parse_expr(p);
     if (!p->is_lost && qn__parser_at(p, QN__TOKEN_SEMICOLON) &&
         p->ahead.kind == QN__TOKEN_RIGHT_BRACE) {
@@ -150,7 +150,7 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
     qn_str_t source = qn__parser_source_of(p, value.expr);
     qn__parser_error(
         p, QN__CODE_OPERAND_TYPE, value.expr->loc,
-        qn__parser_help(p, "convert it: %s(%.*s)", is_bool ? "i32" : "f32", QN_STR_ARG(source)),
+        qn__parser_help(p, "convert it: %s(%.*s)", qn__dtype_is_real(value.expr->dtype) ? "f32" : "i32", QN_STR_ARG(source)),
         "'%s' reduces integers or floats, not %s", qn__reduce_text(kind),
         qn_dtype_text(value.expr->dtype));
     return qn__type_poison();
@@ -251,6 +251,13 @@ static qn__parser_operand_t parse_word(qn__parser_t* p) {
     qn_reduce_kind_t kind = qn__reduce_from_word(word);
     qn_str_t next = qn__lexer_slice(p->text, p->ahead.loc);
     if (kind && !qn__str_equal(next, QN_STR("in"))) return parse_reduction(p, kind);
+    if (qn__parser_at_several(p)) {
+      qn__parser_syntax(
+          p, QN__CODE_EXPECTED_EXPR, loc,
+          qn__parser_help(p, "give names to its results: let a, b = %.*s ...;", QN_STR_ARG(word)),
+          "a reduction of several values is a statement, not part of an expression");
+      return qn__type_poison();
+    }
   }
   qn__parser_advance(p);
   if (qn__parser_at(p, QN__TOKEN_LEFT_BRACKET)) return parse_load(p, loc);

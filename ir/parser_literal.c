@@ -9,7 +9,7 @@
 
 static bool fits(qn_dtype_t dtype, uint64_t magnitude, bool is_negative) {
   uint32_t bits = qn__dtype_bits(dtype);
-  if (qn__dtype_class(dtype) == QN__CLASS_UNSIGNED) {
+  if (!qn__dtype_is_signed(dtype)) {
     if (is_negative && magnitude != 0) return false;
     return bits >= 64 || magnitude >> bits == 0;
   }
@@ -24,7 +24,7 @@ bool qn__type_settle_int(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtype)
   uint64_t magnitude = 0;
   bool is_good = qn__lexer_int(digits, &magnitude);
   expr->dtype = dtype;
-  if (qn__dtype_is_int(dtype)) {
+  if (qn__dtype_is_whole(dtype)) {
     if (is_good && fits(dtype, magnitude, is_negative)) {
       expr->int_value = (int64_t)(is_negative ? 0 - magnitude : magnitude);
       return true;
@@ -74,6 +74,11 @@ bool qn__type_settle_float(qn__parser_t* p, qn__ir_expr_t* expr, qn_dtype_t dtyp
     }
   } else if (qn__str_equal(digits, QN_STR("nan"))) {
     value = (double)NAN;
+    if (!qn__float_has_nan(dtype)) {
+      qn__parser_error(p, QN__CODE_LITERAL_RANGE, expr->loc, NULL, "%s has no NaN",
+                       qn_dtype_text(dtype));
+      return false;
+    }
   } else {
     value = qn__decimal_parse(dtype, digits);
     if (isinf(value)) {

@@ -125,8 +125,13 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_lo
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__ir_loc_t name_loc;
-  if (!qn__parser_name(p, "a value", &name_loc)) return;
+  qn__ir_loc_t names[QN__LARGEST_VALUES], name_loc;
+  size_t name_count = 0;
+  do {
+    if (!qn__parser_name(p, "a value", &name_loc)) return;
+    if (name_count < QN_COUNT_OF(names)) names[name_count] = name_loc;
+    name_count++;
+  } while (qn__parser_take(p, QN__TOKEN_COMMA));
   if (qn__parser_at(p, QN__TOKEN_COLON)) {
     qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc,
                       "the value decides the dtype: let x = f64(0.5);",
@@ -134,6 +139,18 @@ void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction)
     return;
   }
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
+  if (qn__parser_at_several(p)) {
+    if (is_in_reduction) {
+      qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "use a loop around it",
+                       "a reduction cannot hold one of several values");
+    }
+    qn__parse_several(p, block, begin, names, name_count);
+    return;
+  }
+  if (name_count > 1) {
+    qn__parser_expected(p, QN__CODE_EXPECTED, NULL, "a reduction of several values");
+    return;
+  }
   if (!is_in_reduction && qn__parser_at(p, QN__TOKEN_NAME) &&
       p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(qn__parser_word(p))) {
     parse_atomic(p, block, &name_loc);

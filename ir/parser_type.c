@@ -176,7 +176,7 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* 
   bool is_int = !is_open(operand) && qn__dtype_is_int(operand.expr->dtype);
   bool is_bool = !is_open(operand) && operand.expr->dtype == QN_DTYPE_BOOL;
   if (!is_open(operand) && qn__dtype_is_stored(operand.expr->dtype)) {
-    help = convert_help(p, operand.expr, QN_DTYPE_F32);
+    help = convert_help(p, operand.expr, qn__dtype_is_real(operand.expr->dtype) ? QN_DTYPE_F32 : QN_DTYPE_I32);
   } else if (op == QN_OP_DIV && is_int) {
     help = "'//' divides integers and rounds down";
   } else if (op == QN_OP_FLOORDIV && !is_int && !is_bool) {
@@ -302,12 +302,12 @@ qn__parser_operand_t qn__type_bitcast(qn__parser_t* p, qn_dtype_t dtype,
                                       qn__parser_operand_t operand, uint32_t begin) {
   qn__type_default(p, &operand);
   if (is_poison(operand) || dtype == QN_DTYPE_NONE) return qn__type_poison();
-  if (qn_dtype_size_bytes(dtype) != qn_dtype_size_bytes(operand.expr->dtype)) {
+  if (qn__dtype_bits(dtype) != qn__dtype_bits(operand.expr->dtype)) {
     qn__parser_error(p, QN__CODE_BITCAST_SIZE, qn__parser_since(p, begin),
                      "bitcast keeps the bits: both dtypes must have the same size",
-                     "cannot bitcast %s (%zu bytes) to %s (%zu bytes)",
-                     qn_dtype_text(operand.expr->dtype), qn_dtype_size_bytes(operand.expr->dtype),
-                     qn_dtype_text(dtype), qn_dtype_size_bytes(dtype));
+                     "cannot bitcast %s (%u bits) to %s (%u bits)",
+                     qn_dtype_text(operand.expr->dtype), qn__dtype_bits(operand.expr->dtype),
+                     qn_dtype_text(dtype), qn__dtype_bits(dtype));
     return qn__type_poison();
   }
   return new_node(p, QN__EXPR_BITCAST, dtype, begin, &operand, 1);

@@ -34,7 +34,7 @@ qn_dtype_t qn__parse_dtype(qn__parser_t* p) {
           habit ? habit
                 : qn__suggest_help(p, &suggestion,
                                    "dtypes are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64, "
-                                   "f8e4m3fn, f8e5m2");
+                                   "f8e4m3fn, f8e5m2, i4, u4, f4e2m1fn");
       qn__parser_error(p, QN__CODE_UNKNOWN_DTYPE, p->token.loc, help, "unknown dtype '%.*s'",
                        QN_STR_ARG(found));
       qn__parser_advance(p);

@@ -48,4 +48,7 @@ void qn__print_lanes(qn__printer_t* p, uint32_t lane_count);
 // Prints "let x = value;", in a block or in a reduction.
 void qn__print_let(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 
+// Prints a REDUCE statement (printer_several.c).
+void qn__print_several(qn__printer_t* p, const qn__ir_several_t* several);
+
 #endif  // QUERN_IR_PRINTER_H_

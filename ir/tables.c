@@ -57,6 +57,15 @@ const char* qn__access_text(uint32_t access) {
   return TEXT_OF(texts, access);
 }
 
+const char* qn__several_text(uint32_t kind) {
+  static const char* const texts[] = {
+#define QN_SEVERAL(name, value, text, doc) [value] = text,
+#include "ir/tables.inc"
+#undef QN_SEVERAL
+  };
+  return TEXT_OF(texts, kind);
+}
+
 const char* qn__reduce_text(uint32_t kind) {
   static const char* const texts[] = {
 #define QN_REDUCE(name, value, text, doc) [value] = text,

@@ -3,6 +3,7 @@
 // verify.c         the driver; functions, parameters, names
 // verify_expr.c    expressions
 // verify_stmt.c    statements and scopes
+// verify_several.c reductions of several values
 // verify_place.c   the places of loops, allocations and barriers
 // verify_uniform.c barriers that not all threads reach
 // verify_race.c    iterations that access one element
@@ -110,6 +111,10 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr);
 // Returns whether the host knows the value before a launch: it consists of literals and host
 // variables.
 bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr);
+
+// ---- verify_several.c
+
+void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 
 // ---- verify_place.c
 

@@ -194,7 +194,7 @@ static void check_params(qn__verifier_t* v, const qn__ir_func_t* function) {
                              scalar->name);
     }
     if (qn__dtype_is_stored(scalar->dtype)) {
-      (void)qn__verify_error(v, QN__VERIFY_STORED_SCALAR, scalar->loc, "pass it as f32",
+      (void)qn__verify_error(v, QN__VERIFY_STORED_SCALAR, scalar->loc, "pass it as f32 or i32",
                              "scalar '%s' is %s, which only buffers hold", scalar->name,
                              qn_dtype_text(scalar->dtype));
     }
@@ -258,7 +258,8 @@ static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
     (void)qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
                            "symbols are not in the order of their first appearance");
   }
-  for (size_t i = 0; i < function->symbol_count && !v->has_failed; i++) {
+  // Passes halve the extents of packed parameters, after the calls' checks were made.
+  for (size_t i = 0; i < function->symbol_count && !v->has_failed && !v->is_lowered; i++) {
     const qn__ir_var_t* symbol = function->symbols[i];
     if (qn__ptrmap_get(&bound, symbol)) continue;
     (void)qn__verify_error(

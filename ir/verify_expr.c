@@ -19,7 +19,8 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   }
   if (expr->kind == QN__EXPR_FLOAT && qn__dtype_is_real(expr->dtype)) {
     double rounded = qn__round_float(expr->dtype, expr->float_value);
-    if (isnan(expr->float_value) || rounded == expr->float_value) return true;
+    bool is_nan = isnan(expr->float_value) && qn__float_has_nan(expr->dtype);
+    if (is_nan || rounded == expr->float_value) return true;
     return qn__verify_error(v, QN__VERIFY_LITERAL, expr->loc, NULL, "%.17g is not a value of %s",
                             expr->float_value, qn_dtype_text(expr->dtype));
   }
@@ -44,7 +45,7 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (result == QN_DTYPE_NONE) {
     bool is_stored = qn__dtype_is_stored(dtypes[index]);
     return qn__verify_error(v, QN__VERIFY_OPERAND, expr->args[index]->loc,
-                            is_stored ? "convert it, as in f32(...)" : NULL,
+                            is_stored ? "convert it, as in f32(...) or i32(...)" : NULL,
                             "operand %" PRIu32 " of '%s' is %s, expected %s", index + 1, info->text,
                             qn_dtype_text(dtypes[index]), expected);
   }
@@ -68,7 +69,7 @@ static bool verify_conversion(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   qn_dtype_t from = expr->args[0]->dtype;
   bool is_possible = qn_dtype_size_bytes(expr->dtype) > 0 && qn_dtype_size_bytes(from) > 0;
   if (is_possible && expr->kind == QN__EXPR_BITCAST) {
-    is_possible = qn_dtype_size_bytes(expr->dtype) == qn_dtype_size_bytes(from) &&
+    is_possible = qn__dtype_bits(expr->dtype) == qn__dtype_bits(from) &&
                   expr->dtype != QN_DTYPE_BOOL && from != QN_DTYPE_BOOL;
   }
   if (is_possible) return true;
@@ -113,7 +114,7 @@ static bool verify_reduce(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if ((qn__dtype_is_int(dtype) || qn__dtype_is_float(dtype)) && dtype == expr->dtype) return true;
   return qn__verify_error(v, QN__VERIFY_OPERAND, expr->reduce.value->loc,
                           dtype == QN_DTYPE_BOOL       ? "convert it, as in i32(...)"
-                          : qn__dtype_is_stored(dtype) ? "convert it, as in f32(...)"
+                          : qn__dtype_is_stored(dtype) ? "convert it, as in f32(...) or i32(...)"
                                                        : NULL,
                           "'%s' reduces %s, expected an integer or a float", text,
                           qn_dtype_text(dtype));

@@ -236,6 +236,28 @@ static void visit_alloc(qn__race_t* r, const qn__ir_buffer_t* buffer) {
   place->levels |= visit_all(r, buffer->shape, buffer->rank);
 }
 
+// Visits a reduction of several values. Its bounds are a condition around all of it (R4), and its
+// results may differ wherever a part of it may.
+static void visit_several(qn__race_t* r, const qn__ir_several_t* several) {
+  qn__race_levels_t levels = qn__race_visit(r, several->begin) | qn__race_visit(r, several->end);
+  levels |= visit_all(r, several->initial, several->merged_count);
+  (void)declare(r, several->var, levels);
+  qn__race_levels_t guards = r->guards;
+  r->guards |= levels;
+  visit_block(r, &several->lets);
+  levels |= visit_all(r, several->values, several->count);
+  for (uint32_t i = 0; i < several->merged_count; i++) {
+    (void)declare(r, several->left[i], levels);
+    (void)declare(r, several->right[i], levels);
+  }
+  visit_block(r, &several->merge_lets);
+  levels |= visit_all(r, several->merged, several->merged_count);
+  r->guards = guards;
+  for (uint32_t i = 0; i < several->result_count; i++) {
+    (void)declare(r, several->results[i], levels);
+  }
+}
+
 static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -279,6 +301,9 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ASSERT:
       (void)qn__race_visit(r, stmt->assert_.condition);
+      return;
+    case QN__STMT_REDUCE:
+      visit_several(r, stmt->several);
       return;
     case QN__STMT_TENSOR:
       // Nothing is proven of what it accesses: the fake driver looks for its races.

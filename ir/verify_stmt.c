@@ -53,6 +53,28 @@ void qn__verify_close_scope(qn__verifier_t* v, qn__verify_decl_t* outer) {
 
 // ------------------------------------------------------------------------------------ buffers
 
+// Checks that rows of elements of 4 bits begin and end with whole bytes.
+static void verify_packed(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
+  const char* dtype = qn_dtype_text(buffer->dtype);
+  qn__ir_scalar_t extent;
+  const char* help = "two elements share a byte";
+  if (buffer->rank == 0) {
+    (void)qn__verify_error(v, QN__VERIFY_PACKED, buffer->loc, help,
+                           "'%s' of %s has rank 0, expected at least 1", buffer->name, dtype);
+  } else if (buffer->strides && !v->is_lowered) {
+    (void)qn__verify_error(v, QN__VERIFY_PACKED, buffer->loc, help,
+                           "'%s' of %s has strides; it must be row-major", buffer->name, dtype);
+  } else if (buffer->scope == QN__SCOPE_CONST) {
+    (void)qn__verify_error(v, QN__VERIFY_PACKED, buffer->loc,
+                           "write a table of another dtype, or one of bytes and a view",
+                           "'%s' is a table of %s, which do not exist", buffer->name, dtype);
+  } else if (qn__expr_fold(buffer->shape[buffer->rank - 1], &extent) && extent.i % 2 != 0) {
+    (void)qn__verify_error(v, QN__VERIFY_PACKED, buffer->loc, help,
+                           "the last extent of '%s' of %s is %" PRId64 ", expected an even number",
+                           buffer->name, dtype, extent.i);
+  }
+}
+
 bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   if (qn_dtype_size_bytes(buffer->dtype) == 0 || (buffer->rank > 0 && !buffer->shape) ||
       buffer->rank > QN__LARGEST_RANK) {
@@ -61,6 +83,7 @@ bool qn__verify_buffer(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
                             buffer->name, qn_dtype_text(buffer->dtype), buffer->rank,
                             QN__LARGEST_RANK);
   }
+  if (qn__dtype_is_packed(buffer->dtype)) verify_packed(v, buffer);
   for (uint32_t i = 0; i < buffer->rank; i++) {
     (void)qn__verify_i64(v, buffer->shape[i], "an extent");
     if (buffer->strides) (void)qn__verify_i64(v, buffer->strides[i], "a stride");
@@ -85,6 +108,12 @@ static bool verify_target(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
               : "'%s' is a constant table and cannot be written to",
         root->name);
     qn__verify_note(v, root->loc, "'%s' is declared here", root->name);
+  }
+  if (qn__dtype_is_packed(buffer->dtype)) {
+    (void)qn__verify_error(v, QN__VERIFY_PACKED, stmt->loc,
+                           "store bytes through a view of u8 that begins at an element of it",
+                           "'%s' of %s cannot be stored to: two elements share a byte",
+                           buffer->name, qn_dtype_text(buffer->dtype));
   }
   return qn__verify_indices(v, indices, buffer);
 }
@@ -135,6 +164,13 @@ static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
                            "'%s' on '%s' of %s; it exists for i32, i64, u32, u64%s", text,
                            buffer->name, qn_dtype_text(buffer->dtype),
                            stmt->atomic.op == QN_ATOMIC_ADD ? ", f32 and f64" : "");
+  }
+  const qn__ir_buffer_t* root = qn__buf_root(buffer);
+  if (root->dtype != buffer->dtype) {
+    (void)qn__verify_error(v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
+                           "'%s' on '%s' of %s, a view of '%s' of %s: atomics need the buffer's dtype",
+                           text, buffer->name, qn_dtype_text(buffer->dtype), root->name,
+                           qn_dtype_text(root->dtype));
   }
   verify_value(v, stmt->atomic.operand, buffer);
   if (has_second) verify_value(v, stmt->atomic.operand2, buffer);
@@ -196,6 +232,43 @@ static void verify_while(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   v->place = place.outer;
 }
 
+// Checks that a view may see the elements of its buffer as another dtype: an element of the view is
+// 1, 2, 4 or 8 whole elements of the buffer, or bytes of packed ones.
+static void verify_other_dtype(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
+                               const qn__ir_buffer_t* view) {
+  const qn__ir_buffer_t* base = view->base;
+  bool has_bool = view->dtype == QN_DTYPE_BOOL || base->dtype == QN_DTYPE_BOOL;
+  bool is_smaller = qn_dtype_size_bytes(view->dtype) < qn_dtype_size_bytes(base->dtype);
+  if (has_bool || is_smaller) {
+    (void)qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc,
+                           has_bool ? "convert each element, as in u8(...)"
+                                    : "shift and convert each element, or declare the buffer as the "
+                                      "smaller dtype",
+                           "view '%s' is %s, '%s' is %s%s", view->name, qn_dtype_text(view->dtype),
+                           base->name, qn_dtype_text(base->dtype),
+                           has_bool ? "" : ", which is larger");
+    qn__verify_note(v, base->loc, "'%s' is declared here", base->name);
+  } else if (view->rank == QN__LARGEST_RANK) {
+    (void)qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc, NULL,
+                           "view '%s' of another dtype has rank %" PRIu32 ", the limit is %d",
+                           view->name, view->rank, QN__LARGEST_RANK - 1);
+  }
+}
+
+// Checks that a view of elements of 4 bits begins with a byte.
+static void verify_start(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
+                         const qn__ir_buffer_t* view) {
+  const qn__ir_buffer_t* base = view->base;
+  qn__ir_scalar_t start;
+  if (!qn__dtype_is_packed(base->dtype) || base->rank == 0 ||
+      !qn__expr_fold(view->base_indices[base->rank - 1], &start) || start.i % 2 == 0) {
+    return;
+  }
+  (void)qn__verify_error(v, QN__VERIFY_PACKED, stmt->loc, "begin at an even index",
+                         "view '%s' begins in the middle of a byte of '%s'", view->name,
+                         base->name);
+}
+
 static void verify_alloc(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   if (!buffer || buffer->scope == QN__SCOPE_PARAM || !qn__scope_text(buffer->scope) ||
@@ -213,12 +286,8 @@ static void verify_alloc(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     }
     if (!qn__verify_lookup(v, base, "buffer", base->name, stmt->loc, base->loc)) return;
     (void)qn__verify_indices(v, buffer->base_indices, base);
-    if (base->dtype != buffer->dtype) {
-      (void)qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc, "a view has the dtype of its buffer",
-                             "view '%s' is %s, '%s' is %s", buffer->name,
-                             qn_dtype_text(buffer->dtype), base->name, qn_dtype_text(base->dtype));
-      qn__verify_note(v, base->loc, "'%s' is declared here", base->name);
-    }
+    if (base->dtype != buffer->dtype) verify_other_dtype(v, stmt, buffer);
+    verify_start(v, stmt, buffer);
   }
   if (v->error_count == errors) qn__verify_alloc_place(v, stmt);
   (void)qn__verify_declare(v, buffer, buffer->name, buffer->loc);
@@ -288,6 +357,9 @@ static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_TENSOR:
       verify_tensor(v, stmt);
+      return;
+    case QN__STMT_REDUCE:
+      qn__verify_several(v, stmt);
       return;
   }
   (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement of kind %d",

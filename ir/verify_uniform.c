@@ -155,6 +155,20 @@ static void visit_loop(uniform_t* u, const qn__ir_stmt_t* stmt) {
   u->cause = before;
 }
 
+// Visits a reduction of several values, which holds no exchange.
+static void visit_several(uniform_t* u, const qn__ir_several_t* several) {
+  bool is_divergent = visit(u, several->begin) | visit(u, several->end);
+  if (is_divergent) mark(u, several->var);
+  is_divergent |= visit_all(u, several->initial, several->merged_count);
+  visit_block(u, &several->lets);
+  is_divergent |= visit_all(u, several->values, several->count);
+  visit_block(u, &several->merge_lets);
+  is_divergent |= visit_all(u, several->merged, several->merged_count);
+  for (uint32_t i = 0; i < several->result_count && is_divergent; i++) {
+    mark(u, several->results[i]);
+  }
+}
+
 static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -199,6 +213,9 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ASSERT:
       (void)visit(u, stmt->assert_.condition);
+      return;
+    case QN__STMT_REDUCE:
+      visit_several(u, stmt->several);
       return;
     case QN__STMT_TENSOR:
       for (uint32_t i = 0; i < stmt->tensor->ref_count; ++i) {

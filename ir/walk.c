@@ -102,6 +102,15 @@ static bool walk_tensor(qn__ir_walker_t* walker, const qn__ir_tensor_t* tensor) 
   return tensor->kind != QN__TENSOR_PRODUCT || walk_exprs(walker, tensor->extents, QN__TENSOR_REFS);
 }
 
+static bool walk_several(qn__ir_walker_t* walker, qn__ir_several_t* several) {
+  return qn__walk_expr(walker, several->begin) && qn__walk_expr(walker, several->end) &&
+         walk_exprs(walker, several->initial, several->merged_count) &&
+         qn__walk_block(walker, &several->lets) &&
+         walk_exprs(walker, several->values, several->count) &&
+         qn__walk_block(walker, &several->merge_lets) &&
+         walk_exprs(walker, several->merged, several->merged_count);
+}
+
 static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -131,6 +140,8 @@ static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
       return qn__walk_expr(walker, stmt->assert_.condition);
     case QN__STMT_TENSOR:
       return walk_tensor(walker, stmt->tensor);
+    case QN__STMT_REDUCE:
+      return walk_several(walker, stmt->several);
   }
   return true;
 }

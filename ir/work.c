@@ -215,10 +215,25 @@ typedef struct range {
   const qn__ir_expr_t *begin, *end;
   const qn__ir_block_t* body;
   const qn__ir_expr_t* reduce;
+  const qn__ir_several_t* several;
   bool is_value;
 } range_t;
 
+// Counts an iteration of a reduction of several values, its combiner included.
+static void count_several(counter_t* c, const qn__ir_several_t* several) {
+  const qn__ir_stmt_t* let = several->lets.first;
+  for (; let; let = let->next) count_let(c, let);
+  for (uint32_t i = 0; i < several->count; i++) count_expr(c, several->values[i], true);
+  for (let = several->merge_lets.first; let; let = let->next) count_let(c, let);
+  for (uint32_t i = 0; i < several->merged_count; i++) count_expr(c, several->merged[i], true);
+  if (several->merged_count == 0) add_operations(c, several->values[0]->dtype, 1, true);
+}
+
 static void count_iteration(counter_t* c, const range_t* range) {
+  if (range->several) {
+    count_several(c, range->several);
+    return;
+  }
   if (!range->reduce) {
     count_block(c, range->body);
     return;
@@ -348,6 +363,12 @@ static void count_stmt(counter_t* c, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_WHILE:
       count_while(c, stmt);
+      return;
+    case QN__STMT_REDUCE:
+      count_range(c, &(range_t){.var = stmt->several->var,
+                                .begin = stmt->several->begin,
+                                .end = stmt->several->end,
+                                .several = stmt->several});
       return;
     case QN__STMT_ASSERT:
       count_expr(c, stmt->assert_.condition, false);

@@ -14,8 +14,11 @@ extern "C" {
 
 // Returns the name of a dtype, such as "f32"; "none" for values that are no dtype. Static storage.
 QN_API const char* qn_dtype_text(qn_dtype_t dtype);
-// Returns the bytes of one element in memory (bool: 1); 0 for values that are no dtype.
+// Returns the bytes that hold one element (bool: 1); 0 for values that are no dtype.
 QN_API size_t qn_dtype_size_bytes(qn_dtype_t dtype);
+// Returns the bits of one element in memory (bool: 8); 0 for values that are no dtype. Two elements
+// of 4 bits share a byte: the one with the even index along the last dimension is in its lower half.
+QN_API size_t qn_dtype_size_bits(qn_dtype_t dtype);
 // Returns the dtype of a name; NONE if no dtype has it.
 QN_API qn_dtype_t qn_dtype_parse(const char* text);
 
@@ -332,6 +335,24 @@ QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, 
 // Closes the innermost reduction over `value` (an integer or a float), and returns the result,
 // which may be used in one place.
 QN_API qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value);
+// Opens a reduction of several values over [begin, end), both i64, and returns its variable (i64).
+// It is a statement. Only lets may follow until qn_build_several_values or qn_build_several_best.
+QN_API qn_expr_t* qn_build_several(qn_builder_t* builder, const char* name, qn_expr_t* begin,
+                                   qn_expr_t* end);
+// Gives the `count` values of an iteration (1 to 8) and the initial ones, of the same dtypes, and
+// opens the combiner. `out_left` and `out_right`, of `count`, receive its operands. Only lets may
+// follow until qn_build_several_end. The combiner is associative and commutative, and an initial
+// value combined with another one gives that one.
+QN_API void qn_build_several_values(qn_builder_t* builder, size_t count, qn_expr_t* const* values,
+                                    qn_expr_t* const* initial, qn_expr_t** out_left,
+                                    qn_expr_t** out_right);
+// Closes the combiner and the reduction. `combined` is what the combiner makes of its operands;
+// `out_results` receives the results. Both have as many elements as there are values.
+QN_API void qn_build_several_end(qn_builder_t* builder, qn_expr_t* const* combined,
+                                 qn_expr_t** out_results);
+// Closes a reduction to the smallest (QN_REDUCE_MIN) or largest `value` and its lowest index (i64).
+QN_API void qn_build_several_best(qn_builder_t* builder, qn_reduce_kind_t kind, qn_expr_t* value,
+                                  qn_expr_t** out_best, qn_expr_t** out_index);
 
 #ifdef __cplusplus
 }

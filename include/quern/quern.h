@@ -188,6 +188,8 @@ typedef struct qn_device {
 #define QN_DEVICE_CPU 1
 // An NVIDIA GPU. DLPack's kDLCUDA.
 #define QN_DEVICE_CUDA 2
+// Pinned host memory. DLPack's kDLCUDAHost. Only tensors are there: calls on the CPU take them.
+#define QN_DEVICE_CUDA_HOST 3
 // A GPU by Vulkan. DLPack's kDLVulkan.
 #define QN_DEVICE_VULKAN 7
 // The template of docs/new-backend.md. DLPack's kDLExtDev.

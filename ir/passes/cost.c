@@ -175,6 +175,7 @@ double qn__cost_block(const qn__cost_model_t* model, qn__ir_block_t* block) {
       case QN__STMT_ALLOC:
       case QN__STMT_BARRIER:
       case QN__STMT_TENSOR:
+      case QN__STMT_REDUCE:  // replaced before
         break;
     }
   }

@@ -96,6 +96,10 @@ typedef struct qn__pass {
   const char* (*check)(qn__ir_func_t* function);
 } qn__pass_t;
 
+// Replaces reductions of several values by loops. Runs before all others, and only if a function of
+// the body has some.
+extern const qn__pass_t qn__pass_lower_several;
+bool qn__body_has_several(qn__ir_body_t* body);
 // Replaces numbers of the target by literals, and decides the asserts that require something of
 // them. Errors: UNSUPPORTED names the function, the condition and the target's number.
 extern const qn__pass_t qn__pass_target_values;
@@ -104,6 +108,8 @@ extern const qn__pass_t qn__pass_simplify;
 // Moves loop-invariant lets and subexpressions out of loops, but no loads past stores that may
 // change them, and no operations that may fail.
 extern const qn__pass_t qn__pass_hoist;
+// Replaces elements of 4 bits by bytes, and views of another dtype by views of their buffer's dtype.
+extern const qn__pass_t qn__pass_lower_dtypes;
 // Replaces accesses through views by accesses to the buffers underneath where the dimensions match
 // (not in checked builds, where the view's own bounds count), and gives the views that stay
 // explicit strides.
@@ -163,7 +169,7 @@ qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* option
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 // The GPU pipeline: target values, views, unroll, simplify, the mapping, exchanges, simplify,
 // hoist.
-enum { QN__GPU_PASS_COUNT = 16 };
+enum { QN__GPU_PASS_COUNT = 17 };
 extern const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT];
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 

@@ -39,12 +39,19 @@ qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* option
   return QN_OK;
 }
 
+static qn_status_t lower_several(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  if (!qn__body_has_several(body)) return QN_OK;
+  const qn__pass_t* const pass = &qn__pass_lower_several;
+  return qn__passes_run(body, options, &pass, 1);
+}
+
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
   // A CPU has no exchanges: they become barriers, at which thread loops are split. Unrolling comes
   // after that, so that a barrier in an unrolled loop is one barrier. Simplifying comes later, to
   // fold constants in the copies.
   static const qn__pass_t* const lower[] = {
-      &qn__pass_target_values,     &qn__pass_lower_views, &qn__pass_lower_exchanges,
+      &qn__pass_target_values,     &qn__pass_lower_dtypes, &qn__pass_lower_views,
+      &qn__pass_lower_exchanges,
       &qn__pass_serialize_threads, &qn__pass_unroll,      &qn__pass_simplify,
   };
   static const qn__pass_t* const block[] = {&qn__pass_independent, &qn__pass_separate,
@@ -53,6 +60,7 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
   static const qn__pass_t* const finish[] = {&qn__pass_hoist, &qn__pass_vectorize};
   qn__pass_options_t cpu = *options;
   cpu.has_shuffles = cpu.has_block_reductions = false;
+  QN_TRY(lower_several(body, &cpu));
   QN_TRY(qn__passes_run(body, &cpu, lower, QN_COUNT_OF(lower)));
   // Checked builds have no blocks, so that an error names the iteration of an access.
   if (cpu.has_blocks && !cpu.is_checked) {
@@ -63,12 +71,13 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
 
 // The mapping reads index algebra: it comes after simplifying, and its result is simplified again.
 const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT] = {
-    &qn__pass_target_values, &qn__pass_lower_views,     &qn__pass_unroll,    &qn__pass_simplify,
+    &qn__pass_target_values, &qn__pass_lower_dtypes, &qn__pass_lower_views,     &qn__pass_unroll,    &qn__pass_simplify,
     &qn__pass_independent,   &qn__pass_separate,        &qn__pass_partition, &qn__pass_tile,
     &qn__pass_distribute,    &qn__pass_share,           &qn__pass_reuse,     &qn__pass_cooperative,
     &qn__pass_barriers,      &qn__pass_lower_exchanges, &qn__pass_simplify,  &qn__pass_hoist,
 };
 
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  QN_TRY(lower_several(body, options));
   return qn__passes_run(body, options, qn__passes_gpu, QN__GPU_PASS_COUNT);
 }

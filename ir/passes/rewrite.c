@@ -52,6 +52,21 @@ bool qn__expr_each_child_lazily(qn__ir_expr_t* expr, qn__ir_slot_fn_t fn, void* 
   return is_done;
 }
 
+static bool each_let(const qn__ir_block_t* lets, qn__ir_slot_fn_t fn, void* self) {
+  for (qn__ir_stmt_t* let = lets->first; let; let = let->next) {
+    if (!fn(self, &let->let.value)) return false;
+  }
+  return true;
+}
+
+static bool each_of_several(qn__ir_several_t* several, qn__ir_slot_fn_t fn, void* self) {
+  return fn(self, &several->begin) && fn(self, &several->end) &&
+         each(several->initial, several->merged_count, fn, self) &&
+         each_let(&several->lets, fn, self) && each(several->values, several->count, fn, self) &&
+         each_let(&several->merge_lets, fn, self) &&
+         each(several->merged, several->merged_count, fn, self);
+}
+
 bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
   switch (stmt->kind) {
     case QN__STMT_LET:
@@ -87,6 +102,8 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
       return each(&stmt->tensor->operand, 1, fn, self) &&
              (stmt->tensor->kind != QN__TENSOR_PRODUCT ||
               each(stmt->tensor->extents, QN__TENSOR_REFS, fn, self));
+    case QN__STMT_REDUCE:
+      return each_of_several(stmt->several, fn, self);
   }
   return true;
 }
@@ -244,12 +261,25 @@ void qn__expr_set_user(qn__ir_expr_t* expr, void* user) {
   (void)set_reductions(user, &expr);
 }
 
+static void set_several(const qn__ir_several_t* several, void* user) {
+  several->var->user = user;
+  for (uint32_t i = 0; i < several->merged_count; ++i) {
+    several->left[i]->user = several->right[i]->user = user;
+  }
+  for (uint32_t i = 0; i < several->result_count; ++i) several->results[i]->user = user;
+  const qn__ir_block_t* const blocks[] = {&several->lets, &several->merge_lets};
+  for (size_t i = 0; i < QN_COUNT_OF(blocks); ++i) {
+    for (qn__ir_stmt_t* let = blocks[i]->first; let; let = let->next) let->let.var->user = user;
+  }
+}
+
 void qn__block_set_user(qn__ir_block_t* block, void* user) {
   for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     (void)qn__stmt_each_expr(stmt, set_reductions, user);
     qn__ir_var_t* var = qn__stmt_var(stmt);
     if (var) var->user = user;
     if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->user = user;
+    if (stmt->kind == QN__STMT_REDUCE) set_several(stmt->several, user);
     QN__EACH_BLOCK(stmt, inner) qn__block_set_user(inner, user);
   }
 }

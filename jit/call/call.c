@@ -2,8 +2,10 @@
 //
 // What must be checked (promise 5), each here and in explain.c:
 //  1. the count of arguments;                       2. each value's type tag;
-//  3. a tensor's null pointer, rank, dtype, device (compared as two 64-bit words);
-//  4. extents: not negative, symbols agree, constants and expressions match;
+//  3. a tensor's null pointer, rank, dtype, device (compared as two 64-bit words; the CPU reads
+//     pinned memory of other devices, too);
+//  4. extents: not negative, symbols agree, constants and expressions match, rows of packed elements
+//     end with a byte;
 //  5. the product of extents fits, in bytes (and in 32-bit indices where the code has them);
 //  6. strides: row-major unless declared, and then as declared (not 0 where written); extents of 1
 //     do not count;
@@ -74,7 +76,7 @@ static bool is_row_major(const qn_tensor_t* tensor, uint32_t rank, int64_t count
 static bool bind_tensor(const qn__plan_arg_t* arg, uint64_t plan_device, const qn_tensor_t* tensor,
                         uint64_t* symbols, uint64_t* out_word) {
   int64_t count;
-  if (qn__type_difference(arg, plan_device, tensor) != 0 ||
+  if (qn__type_difference(arg, qn__device_of_call(plan_device, tensor), tensor) != 0 ||
       !qn__bind_shape(arg, tensor->shape, symbols, &count)) {
     return false;
   }
@@ -85,6 +87,10 @@ static bool bind_tensor(const qn__plan_arg_t* arg, uint64_t plan_device, const q
     return false;
   }
   if (span > arg->max_elements) return false;
+  if (arg->is_packed) {
+    if (tensor->shape[arg->rank - 1] % 2 != 0) return false;
+    span /= 2;
+  }
   const uint64_t data = (uint64_t)(uintptr_t)tensor->data;
   uint64_t* out_end = out_word + QN__MAX_WORDS;
   bool is_bad = __builtin_add_overflow(data, tensor->byte_offset, out_word);

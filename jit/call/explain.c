@@ -150,7 +150,7 @@ static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t*
                      : "it spans %" PRId64 " elements, whose bytes overflow: the most is %" PRId64,
                  span, arg->max_elements);
   }
-  int64_t size_bytes = span * (int64_t)arg->item_bytes;
+  int64_t size_bytes = qn__dtype_bytes_of(arg->dtype, span);
   uintptr_t begin = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   e->words[index] = begin;
   e->ranges[index].begin = begin;
@@ -186,7 +186,8 @@ static qn_status_t check_tensor(explain_t* e, uint32_t index) {
     return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor, got a null pointer");
   }
   qn_device_t device;
-  memcpy(&device, &plan->device_word, sizeof device);
+  uint64_t device_word = qn__device_of_call(plan->device_word, tensor);
+  memcpy(&device, &device_word, sizeof device);
   if (tensor->device.type != device.type || tensor->device.id != device.id) {
     return wrong(e, index, QN_STATUS_VALUE_ERROR, "expected a tensor on device %s:%d, got %s:%d",
                  qn_device_type_text(device.type), device.id,
@@ -218,6 +219,12 @@ static qn_status_t check_tensor(explain_t* e, uint32_t index) {
   }
   if (has_overflow) {
     return wrong(e, index, QN_STATUS_VALUE_ERROR, "the product of its extents overflows");
+  }
+  if (arg->is_packed && tensor->shape[arg->rank - 1] % 2 != 0) {
+    return wrong(e, index, QN_STATUS_VALUE_ERROR,
+                 "extent %u: expected an even number, since two elements of %s share a byte, got "
+                 "%" PRId64,
+                 arg->rank - 1, qn_dtype_text(arg->dtype), tensor->shape[arg->rank - 1]);
   }
   int64_t span = count;
   QN_TRY(check_strides(e, index, tensor, count, &span));

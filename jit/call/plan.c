@@ -179,6 +179,7 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
   out->dtype = buffer->dtype;
   out->rank = buffer->rank;
   out->item_bytes = qn_dtype_size_bytes(buffer->dtype);
+  out->is_packed = qn__dtype_is_packed(buffer->dtype);
   out->align_mask = (uint64_t)buffer->align_bytes - 1;
   out->max_elements = plan->has_32_bit_indices ? INT32_MAX : INT64_MAX / (int64_t)out->item_bytes;
   out->is_written = buffer->access != QN_ACCESS_IN;
@@ -186,7 +187,7 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
   QN_TRY(make_dims(plan, buffer->shape, buffer->rank, is_bound, &out->shape));
   out->form = QN__FORM_TENSOR;
   out->max_plain = out->max_elements;
-  out->unusual_mask = buffer->strides ? UINT64_MAX : out->align_mask | UINT64_C(3) << 62;
+  out->unusual_mask = buffer->strides || out->is_packed ? UINT64_MAX : out->align_mask | UINT64_C(3) << 62;
   if (buffer->strides) {
     QN_TRY(make_dims(plan, buffer->strides, buffer->rank, is_bound, &out->strides));
   }

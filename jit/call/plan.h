@@ -74,6 +74,7 @@ typedef struct qn__plan_arg {
   uint64_t align_mask;
   const char* name;
   qn_dtype_t dtype;
+  bool is_packed;  // two elements share a byte
   bool is_written;
   bool is_fixed;  // INT: the range is one value
   // INT: the range that fits (u64: 0 and INT64_MAX), and the bits of a word that the dtype has.
@@ -84,6 +85,18 @@ typedef struct qn__plan_arg {
 
 static inline bool qn__plan_is_tensor(const qn__plan_arg_t* arg) {
   return arg->form <= QN__FORM_TENSOR;
+}
+
+// Returns the device that an argument must be on: that of the plan, or the tensor's own where the
+// plan's device is the CPU, and the tensor is in pinned host memory.
+static inline uint64_t qn__device_of_call(uint64_t plan_device, const qn_tensor_t* tensor) {
+  qn_device_t device;
+  memcpy(&device, &plan_device, sizeof device);
+  if (device.type != QN_DEVICE_CPU || tensor->device.type != QN_DEVICE_CUDA_HOST) {
+    return plan_device;
+  }
+  memcpy(&plan_device, &tensor->device, sizeof plan_device);
+  return plan_device;
 }
 
 // Two tensors of which one is written: they must not overlap. Byte offsets of their words, so that

@@ -168,6 +168,8 @@ qn_dtype_t qn__gpu_compute_dtype(qn_dtype_t dtype) {
       return is_64 ? QN_DTYPE_I64 : QN_DTYPE_I32;
     case QN__CLASS_UNSIGNED:
       return is_64 ? QN_DTYPE_U64 : QN_DTYPE_U32;
+    case QN__CLASS_STORED_SIGNED:
+    case QN__CLASS_STORED_UNSIGNED:
     case QN__CLASS_STORED_FLOAT:
       return QN_DTYPE_U32;  // the bits
     case QN__CLASS_FLOAT:

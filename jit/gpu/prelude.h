@@ -22,7 +22,8 @@
 //   qn_f32_from_f16(uint) qn_f32_from_bf16(uint)     from the low 16 bits
 //   qn_f16_from_f32(float) qn_bf16_from_f32(float)   the bits in a uint; nearest even, NaN is quiet
 //   qn_f16_from_f64(double) qn_bf16_from_f64(double) qn_bf16_from_T(T)   likewise, rounded once
-//   qn_f8e4m3fn_from_f32(float) qn_f32_from_f8e4m3fn(uint)   the bits; so for f8e5m2, and from f64
+//   qn_f8e4m3fn_from_f32(float) qn_f32_from_f8e4m3fn(uint)   the bits; so for f8e5m2 and
+//   f4e2m1fn, and from f64
 //   qn_roundto_f16(float) qn_roundto_bf16(float)     the nearest such value, as a float
 //   qn_min_F qn_max_F qn_abs_F qn_copysign_F qn_floor_F qn_ceil_F qn_trunc_F qn_round_F
 //   qn_roundeven_F qn_div_F qn_sqrt_F qn_rsqrt_F qn_fma_F

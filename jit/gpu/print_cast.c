@@ -1,8 +1,8 @@
 // jit/gpu/print_cast.c: conversions between dtypes, and reinterpretation of bits.
 //
 // Float to integer truncates and saturates, and NaN gives 0. Integers wrap. A conversion to f16 or
-// bf16 rounds once, also from f64 and from 64-bit integers. 8-bit floats are their bits, in a uint;
-// conversions from them give f32, and those to them take it.
+// bf16 rounds once, also from f64 and from 64-bit integers. Stored dtypes are their bits, in a uint;
+// conversions from floats of 8 and 4 bits give f32, and those to them take it.
 #include <assert.h>
 
 #include "jit/gpu/print_inner.h"
@@ -74,12 +74,36 @@ static const char* int_to_int(qn__gpu_printer_t* p, qn_dtype_t from, bool is_fro
   return is_in_range ? same : qn__kprint_wrap(p, to, same);
 }
 
-// Converts to an 8-bit float. An integer that f32 does not hold is beyond their largest numbers.
+// Converts from a stored dtype: integers of 4 bits to those of 8, then to any dtype.
+static const char* from_stored(qn__gpu_printer_t* p, qn_dtype_t from, qn_dtype_t to,
+                               bool is_to_narrow, const char* value) {
+  if (qn__dtype_is_real(from)) {
+    value = qn__kprint_convert(p, QN_DTYPE_F32, from, value);
+    return qn__kprint_cast(p, QN_DTYPE_F32, false, to, is_to_narrow, value);
+  }
+  bool is_signed = from == QN_DTYPE_I4;
+  if (is_signed) value = qn__kprint_text(p, "(int((%s) << 28) >> 28)", value);
+  return qn__kprint_cast(p, is_signed ? QN_DTYPE_I8 : QN_DTYPE_U8, false, to, is_to_narrow, value);
+}
+
+// Converts to a stored dtype. An integer that f32 does not hold is beyond the largest numbers of its
+// floats. Integers of 8 bits saturate as those of 4 bits do, so a second bound suffices.
 static const char* to_stored(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
                              qn_dtype_t to, const char* value) {
-  if (from == QN_DTYPE_F64) return qn__kprint_convert(p, to, from, value);
-  value = qn__kprint_cast(p, from, is_from_narrow, QN_DTYPE_F32, false, value);
-  return qn__kprint_convert(p, to, QN_DTYPE_F32, value);
+  if (qn__dtype_is_real(to)) {
+    if (from == QN_DTYPE_F64) return qn__kprint_convert(p, to, from, value);
+    value = qn__kprint_cast(p, from, is_from_narrow, QN_DTYPE_F32, false, value);
+    return qn__kprint_convert(p, to, QN_DTYPE_F32, value);
+  }
+  bool is_signed = to == QN_DTYPE_I4;
+  value = qn__kprint_cast(p, from, is_from_narrow, is_signed ? QN_DTYPE_I8 : QN_DTYPE_U8, false,
+                          value);
+  if (qn__dtype_is_float(from)) {
+    value = qn__kprint_text(p, is_signed ? "%s, 7" : "%s, 15u", value);
+    value = qn__kprint_call(p, is_signed ? "qn_min_i32" : "qn_min_u32", value);
+    if (is_signed) value = qn__kprint_call(p, "qn_max_i32", qn__kprint_text(p, "%s, -8", value));
+  }
+  return qn__kprint_wrap(p, to, is_signed ? qn__kprint_text(p, "uint(%s)", value) : value);
 }
 
 const char* qn__kprint_cast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
@@ -87,9 +111,7 @@ const char* qn__kprint_cast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_
   bool is_from_float = qn__dtype_is_float(from);
   assert((!is_from_narrow || from == QN_DTYPE_I64) && (!is_to_narrow || to == QN_DTYPE_I64));
   if (qn__dtype_is_stored(from)) {
-    if (from == to) return value;
-    value = qn__kprint_convert(p, QN_DTYPE_F32, from, value);
-    return qn__kprint_cast(p, QN_DTYPE_F32, false, to, is_to_narrow, value);
+    return from == to ? value : from_stored(p, from, to, is_to_narrow, value);
   }
   if (qn__dtype_is_stored(to)) return to_stored(p, from, is_from_narrow, to, value);
   if (to == QN_DTYPE_BOOL) {
@@ -148,7 +170,7 @@ const char* qn__kprint_bitcast(qn__gpu_printer_t* p, qn_dtype_t from, bool is_fr
   if (is_small_float(to)) return qn__kprint_convert(p, QN_DTYPE_F32, to, bits);
   if (to == QN_DTYPE_F32) return qn__kprint_text(p, "QN_F32_FROM(%s)", bits);
   if (to == QN_DTYPE_F64) return qn__kprint_text(p, "QN_F64_FROM(%s)", bits);
-  if (qn__dtype_is_signed(to)) {
+  if (qn__dtype_is_signed(to) && !qn__dtype_is_stored(to)) {
     const char* type = qn__kprint_type(to, is_to_narrow);
     return qn__kprint_wrap(p, to, qn__kprint_text(p, "%s(%s)", type, bits));
   }

@@ -18,6 +18,10 @@ const char* qn__kprint_wrap(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* 
       return qn__kprint_text(p, "(int(uint(%s) << 24) >> 24)", qn__kprint_bare(p, value));
     case QN_DTYPE_I16:
       return qn__kprint_text(p, "(int(uint(%s) << 16) >> 16)", qn__kprint_bare(p, value));
+    case QN_DTYPE_I4:
+    case QN_DTYPE_U4:
+    case QN_DTYPE_F4E2M1FN:
+      return qn__kprint_text(p, "(%s & 0xfu)", value);
     case QN_DTYPE_U8:
     case QN_DTYPE_F8E4M3FN:
     case QN_DTYPE_F8E5M2:

@@ -4,8 +4,8 @@
 //  1. Float to integer truncates and saturates; NaN gives 0. Integers wrap.
 //  2. A conversion to f16 or bf16 goes through f32, and still rounds once: the source is first cut
 //     to the bits that f32 holds, with a sticky last bit that stands for those cut off.
-//  3. 8-bit floats are i8 in registers too. Conversions from them give f32; those to them begin as
-//     those to f16 do.
+//  3. Stored dtypes are their bits in an i8, those of 4 bits in its lower half. Conversions from
+//     floats of 8 and 4 bits give f32; those to them begin as those to f16 do.
 #include "jit/llvm/emit_inner.h"
 
 // Clears the `count` lowest bits. The lowest remaining bit is set if any of them was (a sticky
@@ -70,20 +70,49 @@ static LLVMValueRef int_to_float(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t
   return qn__emit_round(e, to, is_wide ? f32_to_round(e, result) : result);
 }
 
-// Converts to an 8-bit float. An integer that f32 does not hold is beyond their largest numbers.
+// Converts from a stored dtype: integers of 4 bits to those of 8, then to any dtype.
+static LLVMValueRef from_stored(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
+                                LLVMValueRef value) {
+  if (qn__dtype_is_real(from)) {
+    return qn__emit_cast(e, QN_DTYPE_F32, to, qn__emit_stored_value(e, from, value));
+  }
+  if (from == QN_DTYPE_U4) return qn__emit_cast(e, QN_DTYPE_U8, to, value);
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMValueRef four = qn__llvm_int(LLVMTypeOf(value), 4);
+  value = LLVMBuildAShr(b, LLVMBuildShl(b, value, four, ""), four, "");
+  return qn__emit_cast(e, QN_DTYPE_I8, to, value);
+}
+
+// Converts to an integer of 4 bits. Those of 8 bits saturate as well, so a second bound suffices.
+static LLVMValueRef to_stored_int(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
+                                  LLVMValueRef value) {
+  LLVMBuilderRef b = e->fn->builder;
+  bool is_signed = to == QN_DTYPE_I4;
+  value = qn__emit_cast(e, from, is_signed ? QN_DTYPE_I8 : QN_DTYPE_U8, value);
+  LLVMTypeRef type = LLVMTypeOf(value);
+  if (qn__dtype_is_float(from)) {
+    LLVMValueRef most[] = {value, qn__llvm_int(type, is_signed ? 7 : 15)};
+    value = qn__llvm_intrinsic(b, is_signed ? "llvm.smin" : "llvm.umin", &type, 1, most, 2);
+    LLVMValueRef least[] = {value, qn__llvm_int(type, (uint64_t)-8)};
+    if (is_signed) value = qn__llvm_intrinsic(b, "llvm.smax", &type, 1, least, 2);
+  }
+  return LLVMBuildAnd(b, value, qn__llvm_int(type, 15), "");
+}
+
+// Converts to a stored dtype. An integer that f32 does not hold is beyond the largest numbers of its
+// floats.
 static LLVMValueRef to_stored(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                               LLVMValueRef value) {
-  value =
-      from == QN_DTYPE_F64 ? f32_to_round(e, value) : qn__emit_cast(e, from, QN_DTYPE_F32, value);
+  if (!qn__dtype_is_real(to)) return to_stored_int(e, from, to, value);
+  value = from == QN_DTYPE_F64 ? f32_to_round(e, value)
+                               : qn__emit_cast(e, from, QN_DTYPE_F32, value);
   return qn__emit_stored_bits(e, to, value);
 }
 
 LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value) {
   LLVMBuilderRef b = e->fn->builder;
   if (from == to) return value;
-  if (qn__dtype_is_stored(from)) {
-    return qn__emit_cast(e, QN_DTYPE_F32, to, qn__emit_stored_value(e, from, value));
-  }
+  if (qn__dtype_is_stored(from)) return from_stored(e, from, to, value);
   if (qn__dtype_is_stored(to)) return to_stored(e, from, to, value);
   bool is_from_float = qn__dtype_is_float(from);
   if (to == QN_DTYPE_BOOL) {

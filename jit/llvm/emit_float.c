@@ -139,10 +139,11 @@ static LLVMValueRef bf16_round(const qn__llvm_math_builder_t* k, LLVMValueRef va
   return and_(k, kselect(k, is_nan, quiet, rounded), 0xFFFF0000u);
 }
 
-// ------------------------------------------------------------------------------------ 8 bits
+// ------------------------------------------------------------------------------------ 8 and 4 bits
 
-// What rounds f32 to an 8-bit float, in bits of f32.
+// What rounds f32 to a small float, in bits of f32.
 typedef struct small_format {
+  uint32_t bits;
   uint32_t cut;         // bits of the fraction that are lost
   uint32_t bias;        // the difference of the exponents' biases, in place
   uint32_t min_normal;  // the smallest normal number
@@ -153,11 +154,15 @@ typedef struct small_format {
 } small_format_t;
 
 static small_format_t small_format(qn_dtype_t dtype) {
-  static const small_format_t e4m3fn = {20,          120u << 23, 0x3C800000u, 0x46800000u,
-                                        0x43E80000u, 0x7F,       0x7F};
-  static const small_format_t e5m2 = {21,          112u << 23, 0x38800000u, 0x43000000u,
-                                      0x476FFFFFu, 0x7C,       0x7E};
-  return dtype == QN_DTYPE_F8E4M3FN ? e4m3fn : e5m2;
+  if (dtype == QN_DTYPE_F8E4M3FN) {
+    return (small_format_t){8,           20,          120u << 23, 0x3C800000u,
+                            0x46800000u, 0x43E80000u, 0x7F,       0x7F};
+  }
+  if (dtype == QN_DTYPE_F8E5M2) {
+    return (small_format_t){8,           21,          112u << 23, 0x38800000u,
+                            0x43000000u, 0x476FFFFFu, 0x7C,       0x7E};
+  }
+  return (small_format_t){4, 22, 126u << 23, 0x3F800000u, 0x4A800000u, 0x40C00000u, 7, 8};
 }
 
 LLVMValueRef qn__emit_stored_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value) {
@@ -166,7 +171,7 @@ LLVMValueRef qn__emit_stored_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValu
   const qn__llvm_math_builder_t* k = &builder;
   LLVMValueRef all = kbits(k, value);
   LLVMValueRef x = and_(k, all, 0x7FFFFFFFu);
-  LLVMValueRef sign = shr(k, and_(k, all, 0x80000000u), 24);
+  LLVMValueRef sign = shr(k, and_(k, all, 0x80000000u), 32 - format.bits);
   LLVMValueRef magic = LLVMConstBitCast(ki(k, format.magic), k->f);
   LLVMValueRef sum = LLVMBuildFAdd(k->builder, kfrom_bits(k, x), magic, "");
   LLVMValueRef small = kisub(k, kbits(k, sum), ki(k, format.magic));
@@ -194,14 +199,17 @@ LLVMValueRef qn__emit_stored_value(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMVal
   qn__llvm_math_builder_t builder = f32_like(e, LLVMTypeOf(bits));
   const qn__llvm_math_builder_t* k = &builder;
   LLVMValueRef wide = LLVMBuildZExt(b, bits, k->i, "");
-  LLVMValueRef x = shl(k, and_(k, wide, 0x7Fu), format.cut);
-  LLVMValueRef sign = shl(k, and_(k, wide, 0x80u), 24);
+  uint32_t magnitude = (1u << (format.bits - 1)) - 1;
+  LLVMValueRef x = shl(k, and_(k, wide, magnitude), format.cut);
+  LLVMValueRef sign = shl(k, and_(k, wide, magnitude + 1), 32 - format.bits);
   LLVMValueRef normal = kiadd(k, x, ki(k, format.bias));
   LLVMValueRef least = LLVMConstBitCast(ki(k, format.min_normal), k->f);
   LLVMValueRef denormal = kfrom_bits(k, kiadd(k, x, ki(k, format.min_normal)));
   denormal = kbits(k, LLVMBuildFSub(b, denormal, least, ""));
   LLVMValueRef result = kselect(k, is(k, LLVMIntULT, x, 1u << 23), denormal, normal);
-  result = kselect(k, is(k, LLVMIntEQ, x, 0x7Fu << format.cut), ki(k, 0x7FC00000u), result);
+  if (dtype == QN_DTYPE_F8E4M3FN) {
+    result = kselect(k, is(k, LLVMIntEQ, x, 0x7Fu << format.cut), ki(k, 0x7FC00000u), result);
+  }
   return kfrom_bits(k, kor(k, result, sign));
 }
 

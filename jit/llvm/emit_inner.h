@@ -305,7 +305,7 @@ LLVMValueRef qn__emit_round(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef v
 // Convert between f32 and the bits of a narrow float (i16). Narrowing rounds.
 LLVMValueRef qn__emit_narrow_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 LLVMValueRef qn__emit_widen_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
-// Converts f32 to an 8-bit float, which is an i8, and back.
+// Convert f32 to a float of 8 or 4 bits, in an i8, and back.
 LLVMValueRef qn__emit_stored_bits(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef value);
 LLVMValueRef qn__emit_stored_value(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef bits);
 LLVMValueRef qn__emit_cast(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to, LLVMValueRef value);

@@ -71,6 +71,9 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
         self->refused = "tensor statement";
       }
       break;
+    case QN__STMT_REDUCE:
+      self->refused = "reduction of several values";
+      break;
     default:
       break;
   }

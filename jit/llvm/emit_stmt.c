@@ -132,6 +132,8 @@ void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
     case QN__STMT_TENSOR:
       qn__emit_product(e, stmt->tensor);
       break;
+    case QN__STMT_REDUCE:
+      break;  // passes replace it
     case QN__STMT_BARRIER:
       break;  // refused by emit_module.c
     case QN__STMT_ASSERT:

@@ -6,6 +6,7 @@
 LLVMTypeRef qn__emit_type(const qn__llvm_emit_t* e, qn_dtype_t dtype) {
   if (dtype == QN_DTYPE_BOOL) return e->i1;
   if (qn__dtype_is_float(dtype)) return dtype == QN_DTYPE_F64 ? e->f64 : e->f32;
+  if (qn__dtype_is_packed(dtype)) return e->i8;
   return LLVMIntTypeInContext(e->context, qn__dtype_bits(dtype));
 }
 
@@ -45,7 +46,8 @@ bool qn__emit_const_trips(LLVMValueRef begin, LLVMValueRef end, int64_t* out_fir
 LLVMValueRef qn__emit_literal(const qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   LLVMTypeRef type = qn__emit_type(e, expr->dtype);
   if (qn__dtype_is_stored(expr->dtype)) {
-    qn__ir_scalar_t value = {.f = expr->float_value};
+    qn__ir_scalar_t value = {.i = expr->int_value};
+    if (expr->kind == QN__EXPR_FLOAT) value.f = expr->float_value;
     return LLVMConstInt(type, qn__scalar_to_bits(expr->dtype, value), false);
   }
   if (expr->kind == QN__EXPR_INT) return LLVMConstInt(type, (uint64_t)expr->int_value, true);

@@ -19,8 +19,15 @@ static void choose_shape(gen_t* g, gen_buffer_t* buffer) {
 
 static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
   qn_generated_t* result = g->result;
-  gen_buffer_t* buffer = gen_add_buffer(g, prefix, gen_buffer_dtype(g));
+  bool is_packed = access == QN_ACCESS_IN && result->param_count > 0 && gen_chance(g, 10);
+  qn_dtype_t dtype = is_packed ? gen_packed_dtype(g) : gen_buffer_dtype(g);
+  gen_buffer_t* buffer = gen_add_buffer(g, prefix, dtype);
   choose_shape(g, buffer);
+  if (is_packed) {  // rows are even
+    gen_extent_t* last = &buffer->shape[buffer->rank - 1];
+    *last = (gen_extent_t){gen_text(g, "((%s + 1) // 2 * 2)", last->text),
+                           (last->value + 1) / 2 * 2};
+  }
   bool has_values = access != QN_ACCESS_OUT;
   buffer->is_readable = has_values;
   buffer->is_writable = access != QN_ACCESS_IN;

@@ -21,6 +21,17 @@ static qn__ir_scalar_t random_value(gen_t* g, qn_dtype_t dtype) {
   return (qn__ir_scalar_t){.i = qn__wrap_int(dtype, (int64_t)bits)};
 }
 
+static size_t size_of(const qn_generated_param_t* param) {
+  return (param->element_count * qn_dtype_size_bits(param->dtype) + 7) / 8;
+}
+
+static uint64_t element_of(qn_dtype_t dtype, const uint8_t* data, size_t index) {
+  uint64_t bits = 0;
+  if (qn__dtype_is_packed(dtype)) return data[index / 2] >> 4 * (index % 2) & 15;
+  memcpy(&bits, data + index * qn_dtype_size_bytes(dtype), qn_dtype_size_bytes(dtype));
+  return bits;
+}
+
 enum { CANARY = 0xa5, MAX_PAGE = 4096 };
 
 // Memory of a buffer between pages that cannot be touched. In every second form it ends at the
@@ -62,10 +73,15 @@ void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t
       continue;
     }
     size_t size = qn_dtype_size_bytes(param->dtype);
-    uint8_t* data = hold(generated, i, param->element_count * size, out_args);
+    uint8_t* data = hold(generated, i, size_of(param), out_args);
     for (size_t e = 0; e < param->element_count; ++e) {
       uint64_t bits = qn__scalar_to_bits(param->dtype, random_value(&g, param->dtype));
-      memcpy(data + e * size, &bits, size);
+      if (qn__dtype_is_packed(param->dtype)) {
+        uint8_t kept = e % 2 == 0 ? 0 : data[e / 2];
+        data[e / 2] = (uint8_t)(kept | bits << 4 * (e % 2));
+      } else {
+        memcpy(data + e * size, &bits, size);
+      }
     }
     out_args->buffers[i] = data;
     out_args->params[i] = (uint64_t)(uintptr_t)data;
@@ -95,15 +111,13 @@ bool qn_generated_compare(const qn_generated_t* generated, const qn_generated_ar
                           size_t message_size) {
   for (size_t i = 0; i < generated->param_count; ++i) {
     const qn_generated_param_t* param = &generated->params[i];
-    size_t size = qn_dtype_size_bytes(param->dtype);
-    if (param->is_buffer && !is_untouched(actual, i, param->element_count * size)) {
+    if (param->is_buffer && !is_untouched(actual, i, size_of(param))) {
       (void)snprintf(message, message_size, "parameter %zu: bytes beside it were written", i);
       return false;
     }
     for (size_t e = 0; param->is_buffer && e < param->element_count; ++e) {
-      uint64_t a = 0, b = 0;
-      memcpy(&a, (const uint8_t*)expected->buffers[i] + e * size, size);
-      memcpy(&b, (const uint8_t*)actual->buffers[i] + e * size, size);
+      uint64_t a = element_of(param->dtype, expected->buffers[i], e);
+      uint64_t b = element_of(param->dtype, actual->buffers[i], e);
       if (is_close(param, a, b, is_exact)) continue;
       qn__ir_scalar_t x = qn__scalar_from_bits(param->dtype, a);
       qn__ir_scalar_t y = qn__scalar_from_bits(param->dtype, b);

@@ -46,7 +46,12 @@ static qn_dtype_t stored_dtype(gen_t* g) {
 }
 
 qn_dtype_t gen_buffer_dtype(gen_t* g) {
-  return gen_chance(g, 10) ? stored_dtype(g) : gen_dtype(g);
+  if (!gen_chance(g, 10)) return gen_dtype(g);
+  return gen_chance(g, 50) ? QN_DTYPE_F8E4M3FN : QN_DTYPE_F8E5M2;
+}
+
+qn_dtype_t gen_packed_dtype(gen_t* g) {
+  return (qn_dtype_t)(QN_DTYPE_I4 + gen_below(g, QN_DTYPE_F4E2M1FN - QN_DTYPE_I4 + 1));
 }
 
 double gen_eps(qn_dtype_t dtype) {
@@ -94,6 +99,11 @@ gen_value_t gen_literal(gen_t* g, qn_dtype_t dtype) {
   if (qn__dtype_is_real(dtype)) {
     double value = ((double)gen_below(g, 65) - 32) / 16;
     return value_of(gen_text(g, "%s(%.4f)", name, value), dtype, 2, 0);
+  }
+  if (qn__dtype_is_packed(dtype)) {
+    bool is_negative = qn__dtype_is_signed(dtype) && gen_chance(g, 40);
+    return value_of(gen_text(g, "%s(%s%u)", name, is_negative ? "-" : "", gen_below(g, 8)), dtype,
+                    0, 0);
   }
   if (qn__dtype_class(dtype) == QN__CLASS_UNSIGNED || gen_chance(g, 60)) {
     return value_of(gen_text(g, "%s(%u)", name, gen_below(g, gen_chance(g, 70) ? 20 : 128)), dtype,

@@ -91,8 +91,44 @@ static void add_table(gen_t* g) {
   table->is_readable = true;
 }
 
+// Integers of the same memory, as large as the elements or larger. Of elements that are the same in
+// every implementation: integers, and what a call gives.
+static bool add_other_view(gen_t* g) {
+  size_t count = 0;
+  const gen_buffer_t* base = NULL;
+  for (size_t i = 0; i < g->buffer_count; ++i) {
+    const gen_buffer_t* buffer = &g->buffers[i];
+    bool is_given = buffer->param >= 0 && !buffer->is_writable;
+    bool is_fit = buffer->is_readable && buffer->rank > 0 && !buffer->strides &&
+                  buffer->dtype != QN_DTYPE_BOOL && (is_given || qn__dtype_is_int(buffer->dtype));
+    if (is_fit && gen_below(g, (uint32_t)++count) == 0) base = buffer;
+  }
+  if (!base) return false;
+  static const qn_dtype_t dtypes[] = {QN_DTYPE_I8, QN_DTYPE_U8,  QN_DTYPE_U16,
+                                      QN_DTYPE_I32, QN_DTYPE_U32, QN_DTYPE_U64};
+  qn_dtype_t dtype = dtypes[gen_below(g, QN_COUNT_OF(dtypes))];
+  size_t base_bits = qn_dtype_size_bits(base->dtype), bits = qn_dtype_size_bits(dtype);
+  bool is_row = base->rank == 2 && gen_chance(g, 50);
+  int64_t elements = base->shape[base->rank - 1].value;
+  if (base->rank == 2 && !is_row) elements *= base->shape[0].value;
+  int64_t extent = elements * (int64_t)base_bits / (int64_t)bits;
+  if (bits < base_bits || extent == 0) return false;
+  const char* text = base->shape[base->rank - 1].text;
+  if (base->rank == 2 && !is_row) text = gen_text(g, "%s * %s", base->shape[0].text, text);
+  const char* row = is_row ? gen_index(g, base->shape[0], 1) : "0";
+  const char* start = base->rank == 2 ? gen_text(g, "%s, 0", row) : "0";
+  const char* name = gen_text(g, "%s", base->name);
+  gen_buffer_t* view = gen_add_buffer(g, "w", dtype);
+  view->rank = 1;
+  view->shape[0] = (gen_extent_t){gen_text(g, "(%s * %zu // %zu)", text, base_bits, bits), extent};
+  gen_line(g, "view %s: %s = %s[%s];", view->name, gen_shape_text(g, view), name, start);
+  view->is_readable = true;
+  return true;
+}
+
 // A row of a matrix, a part of a vector, or a matrix seen as a vector.
 static void add_view(gen_t* g) {
+  if (gen_chance(g, 25) && add_other_view(g)) return;
   size_t count = 0;
   gen_buffer_t* base = NULL;
   for (size_t i = 0; i < g->buffer_count; ++i) {
@@ -115,6 +151,9 @@ static void add_view(gen_t* g) {
                        base->shape[0].value * base->shape[1].value};
     view->shape[0].text = gen_text(g, "(%s)", view->shape[0].text);
     start = "0, 0";
+  } else if (qn__dtype_is_packed(base->dtype)) {
+    view->shape[0] = base->shape[0];
+    start = "0";
   } else {  // every second element
     view->shape[0] = (gen_extent_t){gen_text(g, "((%s + 1) // 2)", base->shape[0].text),
                                     (base->shape[0].value + 1) / 2};
@@ -206,7 +245,7 @@ static void add_while(gen_t* g) {
 void gen_statements(gen_t* g, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     if (g->scalar_count > gen_max_scalars - 12 || g->buffer_count > gen_max_buffers - 4) return;
-    switch (gen_below(g, 12)) {
+    switch (gen_below(g, 13)) {
       case 0:
         add_local_array(g);
         break;
@@ -224,6 +263,9 @@ void gen_statements(gen_t* g, uint32_t count) {
         break;
       case 5:
         gen_line(g, "assert %s >= 0, \"an index\";", gen_index(g, g->extents[0], 1));
+        break;
+      case 12:
+        gen_several(g);
         break;
       default:
         gen_let(g);

@@ -71,7 +71,8 @@ static inline bool gen_chance(gen_t* g, uint32_t percent) {
 }
 const char* gen_text(gen_t* g, const char* format, ...) QN_PRINTF(2, 3);
 qn_dtype_t gen_dtype(gen_t* g);         // that operators take
-qn_dtype_t gen_buffer_dtype(gen_t* g);  // any
+qn_dtype_t gen_buffer_dtype(gen_t* g);  // that stores take
+qn_dtype_t gen_packed_dtype(gen_t* g);  // of 4 bits
 double gen_eps(qn_dtype_t dtype);
 gen_value_t gen_literal(gen_t* g, qn_dtype_t dtype);
 gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth);
@@ -85,6 +86,9 @@ gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth);
 gen_value_t gen_condition(gen_t* g, int depth);
 gen_scalar_t* gen_add_scalar(gen_t* g, const char* prefix, qn_dtype_t dtype, double mag,
                              double err);
+
+// ---- generate_several.c
+void gen_several(gen_t* g);
 
 // ---- generate_stmt.c
 void gen_line(gen_t* g, const char* format, ...) QN_PRINTF(2, 3);

@@ -264,6 +264,7 @@ static void place_stmt(qn__partition_t* self, qn__ir_stmt_t* stmt) {
     case QN__STMT_WHILE:
     case QN__STMT_BARRIER:
     case QN__STMT_TENSOR:
+    case QN__STMT_REDUCE:  // replaced before
       collect(self, stmt);
       break;
   }

@@ -46,11 +46,11 @@ static const row_t rows[] = {
     {"h[i] = h[0];", "b*[*] = (unsigned short)(qn_f16_from_f32(qn_f32_from_f16(uint(b*[0]))));"},
     {"g[i] = g[0];", "b*[*] = (unsigned short)(qn_bf16_from_f32(qn_f32_from_bf16(uint(b*[0]))));"},
     // Signed arithmetic wraps: in uint, as a whole tree.
-    {"i4[i] = i4[0] + i4[1] * i4[2];", "b*[*] = int(uint(b*[0]) + (uint(b*[1]) * uint(b*[2])));"},
-    {"i4[i] = i4[0] - 1;", "b*[*] = int(uint(b*[0]) - 1u);"},
-    {"i4[i] = -i4[0];", "b*[*] = int(0u - uint(b*[0]));"},
+    {"i4_[i] = i4_[0] + i4_[1] * i4_[2];", "b*[*] = int(uint(b*[0]) + (uint(b*[1]) * uint(b*[2])));"},
+    {"i4_[i] = i4_[0] - 1;", "b*[*] = int(uint(b*[0]) - 1u);"},
+    {"i4_[i] = -i4_[0];", "b*[*] = int(0u - uint(b*[0]));"},
     {"i8_[i] = i8_[0] * i8_[1];", "b*[*] = qn_i64(qn_u64(b*[0]) * qn_u64(b*[1]));"},
-    {"u4[i] = u4[0] * u4[1] + 1;", "b*[*] = (b*[0] * b*[1]) + 1u;"},
+    {"u4_[i] = u4_[0] * u4_[1] + 1;", "b*[*] = (b*[0] * b*[1]) + 1u;"},
     // What is narrower than 32 bits is cut.
     {"i1[i] = i1[0] + i1[1];", "*(int(uint(int(b*[0]) + int(b*[1])) << 24) >> 24)*"},
     {"u2[i] = u2[0] - u2[1];", "*((uint(b*[0]) - uint(b*[1])) & 0xffffu)*"},
@@ -58,18 +58,18 @@ static const row_t rows[] = {
     {"i1[i] = ~i1[0];", "*(signed char)(~int(b*[0]));"},
     {"i1[i] = min(i1[0], i1[1]);", "*(signed char)(qn_min_i32(int(b*[0]), int(b*[1])));"},
     // Shifts: constant counts as they are, others modulo the width.
-    {"i4[i] = i4[0] << 33;", "b*[*] = int(uint(b*[0]) << 1);"},
-    {"i4[i] = i4[0] >> 3;", "b*[*] = b*[0] >> 3;"},
+    {"i4_[i] = i4_[0] << 33;", "b*[*] = int(uint(b*[0]) << 1);"},
+    {"i4_[i] = i4_[0] >> 3;", "b*[*] = b*[0] >> 3;"},
     {"u2[i] = u2[0] << u2[1];", "*qn_shl_u32(uint(b*[0]), (uint(b*[1]) & 15u))*"},
-    {"i4[i] = i4[0] >> i4[1];", "b*[*] = qn_shr_i32(b*[0], b*[1]);"},
+    {"i4_[i] = i4_[0] >> i4_[1];", "b*[*] = qn_shr_i32(b*[0], b*[1]);"},
     // Division: powers of two, constants, and what is not known.
-    {"i4[i] = i4[0] // 8;", "b*[*] = b*[0] >> 3;"},
-    {"i4[i] = i4[0] % 8;", "b*[*] = b*[0] & 7;"},
-    {"i4[i] = i4[0] // 7;", "b*[*] = qn_floordiv_i32(b*[0], 7);"},
-    {"i4[i] = truncdiv(i4[0], 7);", "b*[*] = b*[0] / 7;"},
-    {"i4[i] = truncmod(i4[0], 7);", "b*[*] = b*[0] % 7;"},
-    {"u4[i] = u4[0] // 7;", "b*[*] = b*[0] / 7u;"},
-    {"i4[i] = i4[0] % i4[1];", "b*[*] = qn_floormod_i32(b*[0], b*[1]);"},
+    {"i4_[i] = i4_[0] // 8;", "b*[*] = b*[0] >> 3;"},
+    {"i4_[i] = i4_[0] % 8;", "b*[*] = b*[0] & 7;"},
+    {"i4_[i] = i4_[0] // 7;", "b*[*] = qn_floordiv_i32(b*[0], 7);"},
+    {"i4_[i] = truncdiv(i4_[0], 7);", "b*[*] = b*[0] / 7;"},
+    {"i4_[i] = truncmod(i4_[0], 7);", "b*[*] = b*[0] % 7;"},
+    {"u4_[i] = u4_[0] // 7;", "b*[*] = b*[0] / 7u;"},
+    {"i4_[i] = i4_[0] % i4_[1];", "b*[*] = qn_floormod_i32(b*[0], b*[1]);"},
     {"f[i] = f[i // 3 + i % 3];", "b*[*] = b*[int(uint(v* / 3) + uint(v* % 3))];"},
     // Bits.
     {"u1[i] = clz(u1[0]);", "*(qn_clz_u32(uint(b*[0])) - 24u)*"},
@@ -90,30 +90,30 @@ static const row_t rows[] = {
     {"f[i] = -inf;", "b*[*] = QN_F32_FROM(0xff800000u);"},
     {"f[i] = 1e-45;", "b*[*] = QN_F32_FROM(0x00000001u);"},
     {"d[i] = 0.1;", "b*[*] = 0.1;"},
-    {"i4[i] = -2147483648;", "b*[*] = -2147483647 - 1;"},
+    {"i4_[i] = -2147483648;", "b*[*] = -2147483647 - 1;"},
     {"i8_[i] = -9223372036854775808;", "b*[*] = -9223372036854775807ll - 1ll;"},
     {"u8_[i] = 18446744073709551615;", "b*[*] = 18446744073709551615ull;"},
     // Conversions.
-    {"i4[i] = i32(f[0]);", "b*[*] = qn_i32_from_f32(b*[0]);"},
+    {"i4_[i] = i32(f[0]);", "b*[*] = qn_i32_from_f32(b*[0]);"},
     {"u1[i] = u8(d[0]);", "*qn_u8_from_f64(b*[0])*"},
     {"f[i] = f32(i8_[0]);", "b*[*] = qn_f32_from_i64(b*[0]);"},
     {"h[i] = f16(d[0]);", "*qn_f32_from_f16(qn_f16_from_f64(b*[0]))*"},
-    {"i1[i] = i8(i4[0]);", "*(int(uint(b*[0]) << 24) >> 24)*"},
-    {"u4[i] = u32(i1[0]);", "b*[*] = uint(int(b*[0]));"},
+    {"i1[i] = i8(i4_[0]);", "*(int(uint(b*[0]) << 24) >> 24)*"},
+    {"u4_[i] = u32(i1[0]);", "b*[*] = uint(int(b*[0]));"},
     {"bt[i] = bool(f[0]);", "*(b*[0] != 0.0f)*"},
     {"f[i] = f32(bt[0]);", "*(b*[0] != 0) ? 1.0f : 0.0f*"},
-    {"u4[i] = bitcast(u32, f[0]);", "b*[*] = QN_F32_BITS(b*[0]);"},
+    {"u4_[i] = bitcast(u32, f[0]);", "b*[*] = QN_F32_BITS(b*[0]);"},
     {"i2[i] = bitcast(i16, h[0] + h[1]);", "*(int(uint(int(qn_f16_from_f32(*))) << 16) >> 16)*"},
     {"i2[i] = bitcast(i16, h[0]);", "*(int(uint(int((uint(b1[0])))) << 16) >> 16)*"},
     // Lazy operators need no lines where their operands need none.
-    {"f[i] = i4[0] > 0 ? f[1] : f[2];", "b*[*] = (b*[0] > 0) ? b*[1] : b*[2];"},
-    {"bt[i] = i4[0] > 0 && f[1] > 0.0;", "*((b*[0] > 0) && (b*[1] > 0.0f))*"},
+    {"f[i] = i4_[0] > 0 ? f[1] : f[2];", "b*[*] = (b*[0] > 0) ? b*[1] : b*[2];"},
+    {"bt[i] = i4_[0] > 0 && f[1] > 0.0;", "*((b*[0] > 0) && (b*[1] > 0.0f))*"},
     // Where they do, they become an if.
-    {"f[i] = i4[0] > 0 ? (sum k in 0..3 { f[k] }) : f[2];", "if (b*[0] > 0) {"},
-    {"bt[i] = i4[0] > 0 || (sum k in 0..3 { f[k] }) > 0.0;", "if (!t*) {"},
+    {"f[i] = i4_[0] > 0 ? (sum k in 0..3 { f[k] }) : f[2];", "if (b*[0] > 0) {"},
+    {"bt[i] = i4_[0] > 0 || (sum k in 0..3 { f[k] }) > 0.0;", "if (!t*) {"},
     // Reductions.
     {"f[i] = sum k in 0..m { f[k] };", "t* = t* + b*[v*];"},
-    {"i4[i] = prod k in 0..m { i4[k] };", "t* = qn_mul_i32(t*, b*[v*]);"},
+    {"i4_[i] = prod k in 0..m { i4_[k] };", "t* = qn_mul_i32(t*, b*[v*]);"},
     {"i8_[i] = min k in 0..m { i8_[k] };", "qn_i64 t* = 9223372036854775807ll;"},
     {"h[i] = max k in 0..m { h[k] };", "t* = qn_max_f32(t*, qn_f32_from_f16(uint(b*[v*])));"},
     // Memory of a thread, tables, atomics.
@@ -124,9 +124,9 @@ static const row_t rows[] = {
     {"let o = atomic_min(i8_[0], 5); i8_[i] = o;", "const qn_i64 v* = atomicMin(&b*[0], 5ll);"},
     {"let o = atomic_add(i8_[0], 5); i8_[i] = o;",
      "const qn_i64 v* = qn_i64(atomicAdd((qn_u64*)(&b*[0]), qn_u64(5ll)));"},
-    {"let o = atomic_cas(u4[0], 1, 2); u4[i] = o;", "const uint v* = atomicCAS(&b*[0], 1u, 2u);"},
+    {"let o = atomic_cas(u4_[0], 1, 2); u4_[i] = o;", "const uint v* = atomicCAS(&b*[0], 1u, 2u);"},
     // Loops.
-    {"while i4[0] > 0 { i4[0] = i4[0] - 1; }", "while (b*[0] > 0) {"},
+    {"while i4_[0] > 0 { i4_[0] = i4_[0] - 1; }", "while (b*[0] > 0) {"},
     {"while (sum k in 0..3 { f[k] }) > 0.0 { f[0] = f[0] - 1.0; }", "if (!(t* > 0.0f)) break;"},
 };
 
@@ -134,8 +134,8 @@ static void make_row(const char* stmt, text_options_t options, texts_t* out_text
   char text[2048];
   (void)snprintf(
       text, sizeof text,
-      "func f(inout bt: bool[n], inout i1: i8[n], inout i2: i16[n], inout i4: i32[n], "
-      "inout i8_: i64[n], inout u1: u8[n], inout u2: u16[n], inout u4: u32[n], inout "
+      "func f(inout bt: bool[n], inout i1: i8[n], inout i2: i16[n], inout i4_: i32[n], "
+      "inout i8_: i64[n], inout u1: u8[n], inout u2: u16[n], inout u4_: u32[n], inout "
       "u8_: u64[n], inout h: f16[n], inout g: bf16[n], inout f: f32[n], inout d: f64[n], "
       "w: f32[m]) {\n"
       "  block.x i in 0..n { thread.x t in 0..1 { %s } }\n"
@@ -242,7 +242,7 @@ static void wide_kernels_have_64_bits(void** state) {
 static void failures_write_the_record_and_leave(void** state) {
   (void)state;
   texts_t texts;
-  make_row("assert i4[0] > 0, \"positive\"; i4[i] = 1;", (text_options_t){.index_bits = 32},
+  make_row("assert i4_[0] > 0, \"positive\"; i4_[i] = 1;", (text_options_t){.index_bits = 32},
            &texts);
   assert_line(&texts, "if (qn_failed != 0u && qn_failed != qn_tag) return;");
   assert_line(&texts, "qn_fail(qn_record, qn_tag, 0u, 0, 0);");
@@ -255,7 +255,7 @@ static void failures_write_the_record_and_leave(void** state) {
 static void checked_builds_check(void** state) {
   (void)state;
   texts_t texts;
-  make_row("f[i4[i]] = w[i8_[i]]; i4[i] = 7 // i4[0];", (text_options_t){NULL, 32, true}, &texts);
+  make_row("f[i4_[i]] = w[i8_[i]]; i4_[i] = 7 // i4_[0];", (text_options_t){NULL, 32, true}, &texts);
   assert_line(&texts, "if (!(uint(t*) < uint(v*))) {");
   assert_line(&texts, "if (!(qn_u64(t*) < qn_u64(t*))) {");
   assert_line(&texts, "if (!(t* != 0)) {");
@@ -266,7 +266,7 @@ static void checked_builds_check(void** state) {
 static void checks_of_lazy_operands_are_lazy(void** state) {
   (void)state;
   texts_t texts;
-  make_row("f[i] = i4[i] > 0 ? w[i4[i]] : 0.0;", (text_options_t){NULL, 32, true}, &texts);
+  make_row("f[i] = i4_[i] > 0 ? w[i4_[i]] : 0.0;", (text_options_t){NULL, 32, true}, &texts);
   const char* branch = strstr((const char*)texts.text.data, " > 0) {");
   assert_non_null(branch);
   const char* check = strstr(branch, "qn_fail(");

@@ -106,6 +106,9 @@ static void test_small_tables(void** state) {
 #define QN_REDUCE(name, value, text, doc) assert_row("`" text "`", doc);
 #include "ir/tables.inc"
 #undef QN_REDUCE
+#define QN_SEVERAL(name, value, text, doc) assert_row("`" text "`", doc);
+#include "ir/tables.inc"
+#undef QN_SEVERAL
 #define QN_ATOMIC(name, value, text, operands, doc) assert_row("`" text "`", doc);
 #include "ir/tables.inc"
 #undef QN_ATOMIC
@@ -117,7 +120,8 @@ static void test_small_tables(void** state) {
                      : c == QN__CLASS_SIGNED   ? "signed integer"
                      : c == QN__CLASS_UNSIGNED ? "unsigned integer"
                      : c == QN__CLASS_FLOAT    ? "float"
-                                               : "float that is only stored");
+                     : c == QN__CLASS_STORED_FLOAT ? "float that is only stored"
+                                                   : "integer that is only stored");
   }
 }
 

@@ -75,6 +75,27 @@ static void test_fp8_linear(void** state) {
   for (int i = 0; i < 4; i++) assert_true(y[i] == wanted[i]);
 }
 
+static void test_int4_linear(void** state) {
+  (void)state;
+  enum { n = 2, m = 3, k = 64 };
+  float x[n * k], y[n * m];
+  uint8_t w[m * k / 2], zero[m * 2] = {8, 7, 0, 15, 8, 3};
+  uint16_t scale[m * 2] = {0x3800, 0x3C00, 0x4000, 0x3800, 0x3C00, 0x3400};  // 0.5, 1, 2, .., 0.25
+  const float scales[m * 2] = {0.5f, 1, 2, 0.5f, 1, 0.25f};
+  for (int i = 0; i < n * k; i++) x[i] = (float)(i * 7 % 11 - 5);
+  for (int i = 0; i < m * k / 2; i++) w[i] = (uint8_t)(i * 37);
+  run("int4_linear", (int64_t[]){n, k, m}, (uint64_t[]){P(x), P(w), P(scale), P(zero), P(y)});
+  for (int i = 0; i < n * m; i++) {
+    float wanted = 0;
+    for (int p = 0; p < k; p++) {
+      int at = i % m * k + p, group = at / 32;
+      int q = w[at / 2] >> (at % 2 * 4) & 15;  // the first of two is the lower half
+      wanted += x[i / m * k + p] * (float)(q - zero[group]) * scales[group];
+    }
+    assert_true(y[i] == wanted);
+  }
+}
+
 static void test_block_norm(void** state) {
   (void)state;
   enum { n = 2, m = 300 };
@@ -93,7 +114,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_histogram),   cmocka_unit_test(test_fir_filter),
       cmocka_unit_test(test_newton_sqrt), cmocka_unit_test(test_fp8_linear),
-      cmocka_unit_test(test_block_norm),
+      cmocka_unit_test(test_int4_linear), cmocka_unit_test(test_block_norm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

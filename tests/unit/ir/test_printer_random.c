@@ -145,7 +145,7 @@ static qn__ir_expr_t* make_expr(maker_t* m, qn_dtype_t dtype, int depth) {
     qn_dtype_t from;
     do {
       from = any_dtype(m);
-    } while (qn_dtype_size_bytes(from) != qn_dtype_size_bytes(dtype));
+    } while (qn_dtype_size_bits(from) != qn_dtype_size_bits(dtype));
     expr->args[0] = make_expr(m, from, depth - 1);
     return expr;
   }

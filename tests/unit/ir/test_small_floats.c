@@ -1,4 +1,4 @@
-// tests/unit/ir/test_small_floats.c: tests conversions of the 8-bit floats against those of
+// tests/unit/ir/test_small_floats.c: tests conversions of the floats of 8 and 4 bits against those of
 // ml_dtypes.
 #include <math.h>
 #include <setjmp.h>

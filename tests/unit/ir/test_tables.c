@@ -14,7 +14,8 @@ static void dtypes_are_found_by_text(void** state) {
   for (int i = QN_DTYPE_NONE + 1; i < QN_DTYPE_COUNT; i++) {
     qn_dtype_t dtype = (qn_dtype_t)i;
     assert_int_equal(qn_dtype_parse(qn_dtype_text(dtype)), dtype);
-    assert_int_equal(qn_dtype_size_bytes(dtype) * 8, qn__dtype_bits(dtype));
+    assert_int_equal(qn_dtype_size_bits(dtype), qn__dtype_bits(dtype));
+    assert_int_equal(qn_dtype_size_bytes(dtype), (qn__dtype_bits(dtype) + 7) / 8);
     assert_true(qn_dtype_size_bytes(dtype) > 0);
   }
   assert_int_equal(qn_dtype_parse("f33"), QN_DTYPE_NONE);
@@ -46,6 +47,7 @@ static void values_are_frozen(void** state) {
   (void)state;
   assert_int_equal(QN_DTYPE_F64, 13);
   assert_int_equal(QN_DTYPE_F8E5M2, 15);
+  assert_int_equal(QN_DTYPE_F4E2M1FN, 18);
   assert_int_equal(QN_OP_ADD, 1);
   assert_int_equal(QN_OP_FMA, 32);
   assert_int_equal(QN_OP_BLOCK_MAX, 61);
@@ -53,6 +55,8 @@ static void values_are_frozen(void** state) {
   assert_int_equal(QN__SCOPE_VIEW, 5);
   assert_int_equal(QN__EXPR_REDUCE, 9);
   assert_int_equal(QN__STMT_ASSERT, 9);
+  assert_int_equal(QN__STMT_REDUCE, 11);
+  assert_int_equal(QN__SEVERAL_ARGMAX, 3);
   assert_int_equal(QN_ATOMIC_CAS, 8);
   assert_int_equal(QN_REDUCE_MAX, 4);
 }

@@ -113,7 +113,7 @@ static const qn_verify_case_t allocations[] = {
     {"func f(n: i64) { let m = n * 2; alloc a: f32[m, n + 1] in global; }", NULL, NULL},
     {"func f(k: i64[n]) { alloc a: f32[k[0]] in global; }", "QN0224",
      "the shape of 'a' is not known before the launch"},
-    {LOOP_I("view v: i32[n] = x[0];"), "QN0227", "view 'v' is i32, 'x' is f32"},
+    {LOOP_I("view v: u8[n] = x[0];"), "QN0227", "view 'v' is u8, 'x' is f32, which is larger"},
     {LOOP_I("view v: f32[n, 2] strides [3, 1] = x[i];"), NULL, NULL},
 };
 

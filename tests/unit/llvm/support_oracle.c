@@ -45,7 +45,7 @@ bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const q
   return true;
 }
 
-// One more than the largest offset of an element; 0 for an empty buffer; -1 when unknown.
+// One more than the largest offset of an element, or of the byte of a packed one; 0 for an empty buffer; -1 when unknown.
 static int64_t span_of(const qn__ir_func_t* function, const int64_t* symbols,
                        const qn__ir_buffer_t* buffer) {
   int64_t span = 1;
@@ -58,7 +58,7 @@ static int64_t span_of(const qn__ir_func_t* function, const int64_t* symbols,
     span += (extent - 1) * stride;
     product *= extent;
   }
-  return span;
+  return qn__dtype_is_packed(buffer->dtype) ? span / 2 : span;  // bytes
 }
 
 // ------------------------------------------------------------------------------------ arguments
@@ -138,7 +138,8 @@ static bool make_arguments(arguments_t* arguments, const oracle_case_t* test, bo
     argument_t* argument = &arguments->buffers[i];
     map_argument(argument, (size_t)span * element, is_behind && !has_alignment);
     for (int64_t k = 0; k < span; ++k) {
-      uint64_t bits = random_value(buffer->dtype, test->has_specials, &state);
+      qn_dtype_t dtype = qn__dtype_is_packed(buffer->dtype) ? QN_DTYPE_U8 : buffer->dtype;
+      uint64_t bits = random_value(dtype, test->has_specials, &state);
       memcpy(argument->data + (size_t)k * element, &bits, element);
     }
     arguments->words[i] = (uint64_t)(uintptr_t)argument->data;

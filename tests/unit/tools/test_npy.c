@@ -181,6 +181,8 @@ static void test_round_trips(void** state) {
   for (int dtype = 1; dtype < QN_DTYPE_COUNT; dtype++) {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
       npy_array_t array, again;
+      bool is_packed = qn_dtype_size_bits((qn_dtype_t)dtype) == 4;
+      if (is_packed && shapes[i].rank < 2) continue;
       qn_status_t status = npy_make((qn_dtype_t)dtype, shapes[i].rank, shapes[i].shape, &array);
       assert_int_equal(qn_status_consume(status), QN_STATUS_OK);
       for (size_t b = 0; b < array.size_bytes; b++)
@@ -188,7 +190,7 @@ static void test_round_trips(void** state) {
       status = npy_write(path, array.dtype, array.rank, array.shape, array.data);
       assert_int_equal(qn_status_consume(status), QN_STATUS_OK);
       assert_int_equal(qn_status_consume(npy_read(path, &again)), QN_STATUS_OK);
-      // bf16 and the 8-bit floats have no form of their own.
+      // bf16 and the stored dtypes have no form of their own.
       if (dtype == QN_DTYPE_BF16) {
         assert_int_equal(again.dtype, QN_DTYPE_U16);
         again.dtype = QN_DTYPE_BF16;
@@ -196,6 +198,7 @@ static void test_round_trips(void** state) {
       if (dtype >= QN_DTYPE_F8E4M3FN) {
         assert_int_equal(again.dtype, QN_DTYPE_U8);
         again.dtype = (qn_dtype_t)dtype;
+        if (is_packed) again.shape[again.rank - 1] *= 2;
       }
       assert_int_equal(again.dtype, dtype);
       assert_int_equal(again.rank, shapes[i].rank);

@@ -24,6 +24,7 @@ static const struct {
     {"<u2", QN_DTYPE_U16},  {"<u4", QN_DTYPE_U32},      {"<u8", QN_DTYPE_U64},
     {"<f2", QN_DTYPE_F16},  {"<f4", QN_DTYPE_F32},      {"<f8", QN_DTYPE_F64},
     {"<u2", QN_DTYPE_BF16}, {"|u1", QN_DTYPE_F8E4M3FN}, {"|u1", QN_DTYPE_F8E5M2},
+    {"|u1", QN_DTYPE_I4},   {"|u1", QN_DTYPE_U4},       {"|u1", QN_DTYPE_F4E2M1FN},
 };
 enum { DESCRIPTION_COUNT = sizeof descriptions / sizeof descriptions[0] };
 
@@ -34,6 +35,11 @@ qn_status_t npy_make(qn_dtype_t dtype, int32_t rank, const int64_t* shape, npy_a
                           (int)rank, NPY_MAX_RANK);
   }
   size_t size_bytes = qn_dtype_size_bytes(dtype);
+  bool is_packed = qn_dtype_size_bits(dtype) == 4;
+  if (is_packed && (rank == 0 || shape[rank - 1] % 2 != 0)) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "an array of %s: the last extent must be even", qn_dtype_text(dtype));
+  }
   bool is_empty = false;
   for (int32_t d = 0; d < rank; d++) {
     if (shape[d] < 0) {
@@ -48,6 +54,7 @@ qn_status_t npy_make(qn_dtype_t dtype, int32_t rank, const int64_t* shape, npy_a
     out_array->shape[d] = shape[d];
   }
   if (is_empty) size_bytes = 0;
+  if (is_packed) size_bytes /= 2;
   if (posix_memalign(&out_array->data, 64, size_bytes ? size_bytes : 64) != 0) {
     out_array->data = NULL;
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for an array of %zu bytes",
@@ -272,10 +279,12 @@ qn_status_t npy_write(const char* path, qn_dtype_t dtype, int32_t rank, const in
   int size =
       snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
   size_t count = 1;
+  bool is_packed = qn_dtype_size_bits(dtype) == 4;  // written as its bytes
   for (int32_t d = 0; d < rank; d++) {
+    int64_t extent = is_packed && d + 1 == rank ? shape[d] / 2 : shape[d];
     size += snprintf(header + size, sizeof header - (size_t)size, "%s%" PRId64, d ? ", " : "",
-                     shape[d]);
-    count *= (size_t)shape[d];
+                     extent);
+    count *= (size_t)extent;
   }
   size += snprintf(header + size, sizeof header - (size_t)size, "%s), }", rank == 1 ? "," : "");
   // Data begins at a multiple of 64, after spaces and a newline.

@@ -4,8 +4,8 @@
 //   z = SEED + (i + 1) * 0x9E3779B97F4A7C15;  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
 //   z = (z ^ z >> 27) * 0x94D049BB133111EB;   z = z ^ z >> 31
 // A float is the topmost p bits of z times 2^-p, where p is the dtype's precision (f64 53, f32 24,
-// f16 11, bf16 8, f8e4m3fn 4, f8e5m2 3): uniform in [0, 1) and exact. An integer is z's upper half
-// modulo 10; a bool is its lowest bit.
+// f16 11, bf16 8, f8e4m3fn 4, f8e5m2 3, f4e2m1fn 2): uniform in [0, 1) and exact. An integer is
+// z's upper half modulo 10, modulo 8 for i4; a bool is its lowest bit.
 #include "tools/cli/run/values.h"
 
 #include <errno.h>
@@ -94,7 +94,7 @@ static qn_status_t parse_generated(const char* text, const char* rest, value_spe
     return qn_status_make(
         QN_STATUS_INVALID_ARGUMENT,
         "value '%s': unknown dtype '%s'; expected bool, i8 to i64, u8 to u64, f16, "
-        "bf16, f32, f64, f8e4m3fn or f8e5m2",
+        "bf16, f32, f64, f8e4m3fn, f8e5m2, i4, u4 or f4e2m1fn",
         text, name);
   }
   rest += size;
@@ -177,7 +177,7 @@ static void set_random(npy_array_t* array, size_t index, uint64_t seed) {
     conf_element_set(array->dtype, array->data, index,
                      ldexp((double)(bits >> (64 - precision)), -precision));
   } else {
-    set_integer(array, index, array->dtype == QN_DTYPE_BOOL ? bits : (bits >> 32) % 10);
+    set_integer(array, index, array->dtype == QN_DTYPE_BOOL ? bits : (bits >> 32) % (array->dtype == QN_DTYPE_I4 ? 8 : 10));
   }
 }
 
@@ -186,7 +186,7 @@ static void fill(const value_spec_t* spec, npy_array_t* array) {
     memset(array->data, 0, array->size_bytes);
     return;
   }
-  size_t count = array->size_bytes / qn_dtype_size_bytes(array->dtype);
+  size_t count = (size_t)array_count(array);
   for (size_t i = 0; i < count; i++) {
     size_t value = spec->kind == VALUE_IOTA ? i : 1;
     if (spec->kind == VALUE_RAND) {
@@ -207,7 +207,7 @@ static qn_status_t check_memory(const value_spec_t* spec) {
   if (qn_status_consume(status) != QN_STATUS_OK || memory.type != QN_ATTRIBUTE_TYPE_INT) {
     return QN_OK;
   }
-  double size_bytes = (double)qn_dtype_size_bytes(spec->dtype);
+  double size_bytes = (double)qn_dtype_size_bits(spec->dtype) / 8;
   for (int32_t d = 0; d < spec->rank; d++) size_bytes *= (double)spec->shape[d];
   // Not a number: an extent of 0 beside ones beyond all bounds, which npy_make refuses.
   if (!(size_bytes > (double)memory.int_value)) return QN_OK;
@@ -222,6 +222,9 @@ qn_status_t value_make(const value_spec_t* spec, qn_dtype_t wanted, npy_array_t*
     bool is_bf16 = wanted == QN_DTYPE_BF16 && out_array->dtype == QN_DTYPE_U16;
     bool is_stored = conf_is_stored(wanted) && out_array->dtype == QN_DTYPE_U8;
     if (qn_ok(status) && (is_bf16 || is_stored)) out_array->dtype = wanted;
+    if (conf_is_packed(out_array->dtype) && out_array->rank > 0) {
+      out_array->shape[out_array->rank - 1] *= 2;
+    }
     return status;
   }
   *out_array = (npy_array_t){.dtype = QN_DTYPE_NONE};

@@ -1,0 +1,218 @@
+// ir/parser_several.c: the grammar of reductions of several values.
+//
+// The values decide the dtypes: each is typed as the value of a let is. Initial and combined values
+// then have the same dtypes.
+#include "ir/parser.h"
+
+bool qn__parser_at_several(const qn__parser_t* p) {
+  return qn__parser_at(p, QN__TOKEN_NAME) && p->ahead.kind == QN__TOKEN_NAME &&
+         qn__word_find(qn__several_text, qn__parser_word(p)) &&
+         !qn__str_equal(qn__lexer_slice(p->text, p->ahead.loc), QN_STR("in"));
+}
+
+// The reduction that is being parsed. After an error of types the rest is parsed nevertheless, so
+// that each mistake gives one message.
+typedef struct several_parser {
+  qn__parser_t* p;
+  qn__ir_several_t* several;
+  bool is_good;
+} several_parser_t;
+
+static void check_count(several_parser_t* s, uint32_t begin, const char* what, size_t count) {
+  size_t wanted = s->several->count;
+  if (count == wanted || s->p->is_lost) return;
+  qn__parser_error(s->p, QN__CODE_OPERAND_COUNT, qn__parser_since(s->p, begin), NULL,
+                   "a reduction of %zu %s takes as many %s, not %zu", wanted,
+                   wanted == 1 ? "value" : "values", what, count);
+  s->is_good = false;
+}
+
+// Returns the expression with the dtype of a value, or NULL after a report.
+static qn__ir_expr_t* like_value(several_parser_t* s, qn__parser_operand_t operand, size_t i,
+                                 const char* what) {
+  const qn__ir_expr_t* value = i < s->several->count ? s->several->values[i] : NULL;
+  if (!value) return NULL;
+  (void)qn__type_settle(s->p, &operand, value->dtype);
+  qn__ir_expr_t* expr = qn__type_as_any(s->p, operand);
+  if (!expr || expr->dtype == value->dtype) return expr;
+  const char* dtype = qn_dtype_text(value->dtype);
+  qn_str_t source = qn__parser_source_of(s->p, expr);
+  qn__parser_error(s->p, QN__CODE_OPERANDS_DIFFER, expr->loc,
+                   qn__parser_help(s->p, "convert it: %s(%.*s)", dtype, QN_STR_ARG(source)),
+                   "%s is %s, but value %zu of the reduction is %s", what,
+                   qn_dtype_text(expr->dtype), i + 1, dtype);
+  return NULL;
+}
+
+// Parses expressions with commas between, and returns how many. `what` NULL: the values, which
+// decide their dtypes.
+static size_t parse_exprs(several_parser_t* s, const char* what, qn__ir_expr_t** out_exprs) {
+  uint32_t begin = s->p->token.loc.begin;
+  size_t count = 0;
+  do {
+    qn__parser_operand_t operand = qn__parse_expr(s->p);
+    qn__ir_expr_t* expr =
+        what ? like_value(s, operand, count, what) : qn__type_as_any(s->p, operand);
+    s->is_good &= expr != NULL;
+    if (count < QN__LARGEST_VALUES) out_exprs[count] = expr;
+    count++;
+  } while (!s->p->is_lost && qn__parser_take(s->p, QN__TOKEN_COMMA));
+  if (what) check_count(s, begin, "here", count);
+  return count;
+}
+
+// Parses `"{" lets exprs "}"` in a scope that is open, and returns how many expressions there are.
+static size_t parse_body(several_parser_t* s, const char* before, const char* what,
+                         qn__ir_block_t* lets, qn__ir_expr_t** out_exprs) {
+  qn__parser_t* p = s->p;
+  qn__ir_loc_t open = p->token.loc;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, before)) return 0;
+  qn__parse_lets(p, lets);
+  size_t count = parse_exprs(s, what, out_exprs);
+  if (!p->is_lost && qn__parser_at(p, QN__TOKEN_SEMICOLON)) {
+    qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "remove the ';'",
+                     "what is reduced is an expression and has no ';' after it");
+    qn__parser_advance(p);
+  }
+  (void)qn__parser_close(p, QN__TOKEN_RIGHT_BRACE, open);
+  return count;
+}
+
+// Parses `"(" name { "," name } ")"`, and declares them as operands of the combiner.
+static void parse_names(several_parser_t* s, const char* after, qn__ir_var_t** out_vars) {
+  qn__parser_t* p = s->p;
+  qn__ir_loc_t open = p->token.loc;
+  if (p->is_lost || !qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, after)) return;
+  size_t count = 0;
+  do {
+    qn__ir_loc_t loc;
+    if (!qn__parser_name(p, "an operand of the combiner", &loc)) return;
+    const qn__ir_expr_t* value = count < s->several->count ? s->several->values[count] : NULL;
+    qn__ir_var_t* var =
+        qn__parser_new_var(p, QN__VAR_LET, value ? value->dtype : QN_DTYPE_NONE, loc);
+    if (!var) return;
+    qn__parser_declare(p, loc, var, NULL);
+    if (count < QN__LARGEST_VALUES) out_vars[count] = var;
+    count++;
+  } while (qn__parser_take(p, QN__TOKEN_COMMA));
+  if (qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) {
+    check_count(s, open.begin, "names", count);
+  }
+}
+
+// Parses from `from` on.
+static void parse_combiner(several_parser_t* s) {
+  qn__parser_t* p = s->p;
+  qn__ir_several_t* several = s->several;
+  if (!qn__parser_expect_word(p, "from", "after what is reduced, before its initial values"))
+    return;
+  qn__ir_loc_t open = p->token.loc;
+  if (!qn__parser_expect(p, QN__TOKEN_LEFT_PAREN, "around initial values")) return;
+  (void)parse_exprs(s, "the initial value", several->initial);
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open) ||
+      !qn__parser_expect_word(p, "with", "after the initial values")) {
+    return;
+  }
+  qn__parser_scope_t scope;
+  qn__parser_open_block(p, &scope);
+  parse_names(s, "after 'with'", several->left);
+  if (!p->is_lost) {
+    (void)qn__parser_expect(p, QN__TOKEN_COMMA, "between the operands of the combiner");
+  }
+  parse_names(s, "before the second operand of the combiner", several->right);
+  if (!p->is_lost) {
+    (void)parse_body(s, "before the combiner", "the combined value", &several->merge_lets,
+                     several->merged);
+  }
+  qn__parser_close_block(p);
+  several->merged_count = several->count;
+}
+
+static void parse_values(several_parser_t* s) {
+  qn__parser_t* p = s->p;
+  qn__ir_several_t* several = s->several;
+  qn__ir_loc_t begin = p->token.loc, name_loc;
+  if (!qn__parse_range(p, "a reduction", &name_loc, &several->begin, &several->end)) return;
+  several->var = qn__parser_new_var(p, QN__VAR_REDUCE, QN_DTYPE_I64, name_loc);
+  if (!several->var) return;
+  qn__parser_scope_t scope;
+  qn__parser_open_block(p, &scope);
+  qn__parser_declare(p, name_loc, several->var, NULL);
+  size_t count = parse_body(s, "around what is reduced", NULL, &several->lets, several->values);
+  qn__parser_close_block(p);
+  if (!several->begin || !several->end) s->is_good = false;
+  if (count > QN__LARGEST_VALUES && !p->is_lost) {
+    qn__parser_error(p, QN__CODE_OPERAND_COUNT, qn__parser_since(p, begin.begin), NULL,
+                     "a reduction of %zu values; the limit is %d", count, QN__LARGEST_VALUES);
+    s->is_good = false;
+    count = QN__LARGEST_VALUES;
+  }
+  several->count = (uint32_t)count;
+}
+
+static bool check_values(qn__parser_t* p, const qn__ir_several_t* several, uint32_t begin) {
+  const char* text = qn__several_text(several->kind);
+  bool has_merge = several->kind == QN__SEVERAL_COMBINE;
+  if (!has_merge && several->count != 1) {
+    qn__parser_error(p, QN__CODE_OPERAND_COUNT, qn__parser_since(p, begin),
+                     "'reduce' has a combiner for several values", "'%s' takes one value, not %u",
+                     text, (unsigned)several->count);
+    return false;
+  }
+  for (uint32_t i = 0; i < several->count; i++) {
+    const qn__ir_expr_t* value = several->values[i];
+    bool is_bool = value->dtype == QN_DTYPE_BOOL;
+    if (!(is_bool && !has_merge) && !qn__dtype_is_stored(value->dtype)) continue;
+    qn_str_t source = qn__parser_source_of(p, value);
+    qn__parser_error(
+        p, QN__CODE_OPERAND_TYPE, value->loc,
+        qn__parser_help(p, "convert it: %s(%.*s)", is_bool ? "i32" : "f32", QN_STR_ARG(source)),
+        "'%s' reduces integers or floats, not %s", text, qn_dtype_text(value->dtype));
+    return false;
+  }
+  return true;
+}
+
+// Declares the results. Those of a reduction with an error are poisoned.
+static void declare_results(several_parser_t* s, const qn__ir_loc_t* names, size_t name_count) {
+  qn__ir_several_t* several = s->several;
+  for (size_t i = 0; i < name_count && i < QN__LARGEST_VALUES; i++) {
+    qn_dtype_t dtype = s->is_good ? qn__several_result_dtype(several, (uint32_t)i) : QN_DTYPE_NONE;
+    several->results[i] = qn__parser_new_var(s->p, QN__VAR_LET, dtype, names[i]);
+    if (several->results[i]) {
+      qn__parser_declare(s->p, names[i], several->results[i], NULL);
+    } else {
+      s->is_good = false;
+    }
+  }
+}
+
+void qn__parse_several(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
+                       const qn__ir_loc_t* names, size_t name_count) {
+  qn__ir_several_t* several = QN__ARENA_NEW(p->arena, qn__ir_several_t);
+  if (!several || !qn__parser_enter(p)) return;
+  several_parser_t s = {p, several, true};
+  several->kind = (qn__ir_several_kind_t)qn__word_find(qn__several_text, qn__parser_word(p));
+  bool has_merge = several->kind == QN__SEVERAL_COMBINE;
+  qn__parser_advance(p);
+  parse_values(&s);
+  if (!p->is_lost && s.is_good) s.is_good = check_values(p, several, begin);
+  if (!p->is_lost && has_merge) parse_combiner(&s);
+  qn__parser_leave(p);
+  several->result_count = has_merge ? several->count : 2;
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  if (!p->is_lost) (void)qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a reduction");
+  s.is_good &= !p->is_lost;
+  if (s.is_good && name_count != several->result_count) {
+    qn__parser_error(p, QN__CODE_OPERAND_COUNT, loc,
+                     has_merge ? NULL : "name the value and its index: let best, at = ...;",
+                     "'%s' gives %u values, but %zu %s named", qn__several_text(several->kind),
+                     (unsigned)several->result_count, name_count, name_count == 1 ? "is" : "are");
+    s.is_good = false;
+  }
+  declare_results(&s, names, name_count);
+  qn__ir_stmt_t* stmt = s.is_good ? qn__stmt_new(p->arena, QN__STMT_REDUCE, loc) : NULL;
+  if (!stmt) return;
+  stmt->several = several;
+  qn__block_append(block, stmt);
+}

@@ -1,0 +1,75 @@
+// ir/printer_several.c: reductions of several values as canonical text.
+#include "ir/printer.h"
+
+static void print_names(qn__printer_t* p, qn__ir_var_t* const* vars, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    qn__buffer_format(p->out, "%s%s", i > 0 ? ", " : "", qn__print_name(p, vars[i], vars[i]->name));
+  }
+}
+
+static void declare_names(qn__printer_t* p, qn__ir_var_t* const* vars, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) qn__print_declare(p, vars[i], vars[i]->name, "v");
+}
+
+// Prints the expressions of a list. Those after "{" decide their dtypes themselves, as a let does;
+// others have those of `values`.
+static void print_list(qn__printer_t* p, qn__ir_expr_t* const* exprs, uint32_t count,
+                       bool is_deciding) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) qn__buffer_cstr(p->out, ", ");
+    qn__print_expr(p, exprs[i], is_deciding ? qn__print_default(exprs[i]) : exprs[i]->dtype, 0);
+  }
+}
+
+// Prints " { lets exprs }".
+static void print_body(qn__printer_t* p, const qn__ir_block_t* lets, qn__ir_expr_t* const* exprs,
+                       uint32_t count, bool is_deciding) {
+  bool has_lines = lets->first && p->arena;
+  qn__buffer_cstr(p->out, " {");
+  if (has_lines) p->indent++;
+  for (const qn__ir_stmt_t* let = lets->first; let; let = let->next) {
+    if (has_lines) qn__print_newline(p);
+    if (!has_lines) qn__buffer_char(p->out, ' ');
+    qn__print_let(p, let);
+  }
+  if (has_lines) qn__print_newline(p);
+  if (!has_lines) qn__buffer_char(p->out, ' ');
+  print_list(p, exprs, count, is_deciding);
+  if (has_lines) p->indent--;
+  if (has_lines) qn__print_newline(p);
+  qn__buffer_cstr(p->out, has_lines ? "}" : " }");
+}
+
+void qn__print_several(qn__printer_t* p, const qn__ir_several_t* several) {
+  qn__buffer_t* out = p->out;
+  // The results are declared after the reduction, but their names must be chosen before.
+  declare_names(p, several->results, several->result_count);
+  qn__buffer_cstr(out, "let ");
+  print_names(p, several->results, several->result_count);
+  qn__printed_name_t* outer = p->block;
+  p->block = NULL;
+  qn__print_declare(p, several->var, several->var->name, "i");
+  qn__buffer_format(out, " = %s %s in ", qn__several_text(several->kind),
+                    qn__print_name(p, several->var, several->var->name));
+  qn__print_expr(p, several->begin, QN_DTYPE_I64, 0);
+  qn__buffer_cstr(out, "..");
+  qn__print_expr(p, several->end, QN_DTYPE_I64, 0);
+  print_body(p, &several->lets, several->values, several->count, true);
+  qn__print_close_names(p, outer);
+  if (several->merged_count > 0) {
+    qn__buffer_cstr(out, " from (");
+    print_list(p, several->initial, several->merged_count, false);
+    outer = p->block;
+    p->block = NULL;
+    declare_names(p, several->left, several->merged_count);
+    declare_names(p, several->right, several->merged_count);
+    qn__buffer_cstr(out, ") with (");
+    print_names(p, several->left, several->merged_count);
+    qn__buffer_cstr(out, "), (");
+    print_names(p, several->right, several->merged_count);
+    qn__buffer_char(out, ')');
+    print_body(p, &several->merge_lets, several->merged, several->merged_count, false);
+    qn__print_close_names(p, outer);
+  }
+  qn__buffer_char(out, ';');
+}
