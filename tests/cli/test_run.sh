@@ -204,7 +204,7 @@ QN
 for target in $TARGETS; do
   expect 1 run beyond.qn --target "$target" --checked --arg k=9 --arg y=zeros:f32[4]
   tells "'y'"
-  tells "9"
+  tells "outside of extent 4, at beyond.qn:2:3: y[k]"
 done
 
 # What the machine lacks: code 3.

@@ -1,5 +1,5 @@
-// Places of nodes: each node of a module is found by its offset in the canonical bytes, and messages
-// quote the text at it.
+// Places of nodes: each node of a module is found by its offset in the canonical bytes, and
+// messages quote the text at it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,8 +48,8 @@ static void test_every_node(void** state) {
   (void)state;
   qn_module_t* module = must_parse(qn_all_constructs);
   qn__ir_body_t decoded;
-  must(qn__body_decode((qn_span_t){module->bytes, module->byte_count}, module->allocator,
-                       &decoded));
+  must(
+      qn__body_decode((qn_span_t){module->bytes, module->byte_count}, module->allocator, &decoded));
   compare_t compare = {.module = module};
   qn__ir_walker_t walker = {finds_stmt, finds_expr, &compare};
   size_t i = 0;
@@ -85,10 +85,41 @@ static void test_quotes(void** state) {
   (void)state;
   static const char text[] =
       "func f(out y: f32[n]) {\n"
-      "  /* \xc3\xa9 */ y[0] = 1.0;\n".
+      "  assert n > 1, \"\xc3\xa9\"; y[0] = 1.0;\n"
       "  y[1 +\n    1] = 1.0;\n"
-      "  y[1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1] = 1.0;\n"
+      "  y[1111111111111111111 - 1111111111111111111 + 2222222222222222222 - 2222222222222222222 +"
+      " 3] = 1.0;\n"
       "  assert n > 0;\n"
-      "  assert n > 1, \"few\";\n"
       "}\n";
+  static const char* const expected[] = {
+      "f, at <text>:2:10: n > 1",
+      "f, at <text>:2:22: y[0]",
+      "f, at <text>:3:3: y[1 +...",
+      "f, at <text>:5:3: "
+      "y[1111111111111111111 - 1111111111111111111 + 2222222222222222222 - 222222222222...",
+      "f, at <text>:6:10",
+  };
+  qn_module_t *module = must_parse(text), *decoded;
+  const qn__ir_stmt_t* stmt = module->functions[0]->body.first;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++, stmt = stmt->next) {
+    assert_quoted(module, stmt, true, expected[i]);
+  }
+  assert_null(stmt);
+  stmt = module->functions[0]->body.first;
+  assert_quoted(module, stmt, false, "f, at <text>:2:10");
+  assert_quoted(module, NULL, true, "f");
+  assert_true(qn_ok(qn__place_append(QN_OK, module, (qn__ir_node_t){NULL, stmt}, true)));
+  // Without a text there are no places.
+  must(qn_module_decode(module->bytes, module->byte_count, NULL, &decoded));
+  assert_quoted(decoded, decoded->functions[0]->body.first, true, "f");
+  qn_module_release(decoded);
+  qn_module_release(module);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_node),
+      cmocka_unit_test(test_quotes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }
