@@ -150,7 +150,8 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
     qn_str_t source = qn__parser_source_of(p, value.expr);
     qn__parser_error(
         p, QN__CODE_OPERAND_TYPE, value.expr->loc,
-        qn__parser_help(p, "convert it: %s(%.*s)", qn__dtype_is_real(value.expr->dtype) ? "f32" : "i32", QN_STR_ARG(source)),
+        qn__parser_help(p, "convert it: %s(%.*s)",
+                        qn__dtype_is_real(value.expr->dtype) ? "f32" : "i32", QN_STR_ARG(source)),
         "'%s' reduces integers or floats, not %s", qn__reduce_text(kind),
         qn_dtype_text(value.expr->dtype));
     return qn__type_poison();
