@@ -10,6 +10,7 @@
 #include "base/argument.h"
 #include "base/struct_size.h"
 #include "ir/encode.h"
+#include "ir/lexer.h"
 #include "ir/specialize.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -155,7 +156,7 @@ qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_option
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "text has %zu bytes, the limit is %zu", size,
                           LARGEST_TEXT_BYTES);
   }
-  qn_str_t source = {text ? text : "", size};
+  qn_str_t source = qn__lexer_skip_mark((qn_str_t){text ? text : "", size});
   qn__diag_t diag;
   qn__diag_init(&diag, filled.allocator, &filled, filled.source_name, source);
   qn__ir_body_t body;

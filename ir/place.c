@@ -7,36 +7,36 @@
 #include "ir/lexer.h"
 
 // Counts nodes in the order of a walk, up to the one at `offset` or the one of number `count`.
-typedef struct search {
+typedef struct node_search {
   uint32_t offset;
   size_t number;  // of the next node
   size_t count;
   qn__ir_node_t found;
-} search_t;
+} node_search_t;
 
 static bool is_other_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
-  search_t* search = walker->self;
+  node_search_t* search = walker->self;
   if (stmt->loc.begin != search->offset) return search->number++, true;
   search->found.stmt = stmt;
   return false;
 }
 
 static bool is_other_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
-  search_t* search = walker->self;
+  node_search_t* search = walker->self;
   if (expr->loc.begin != search->offset) return search->number++, true;
   search->found.expr = expr;
   return false;
 }
 
 static bool is_before_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
-  search_t* search = walker->self;
+  node_search_t* search = walker->self;
   if (search->number++ < search->count) return true;
   search->found.stmt = stmt;
   return false;
 }
 
 static bool is_before_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
-  search_t* search = walker->self;
+  node_search_t* search = walker->self;
   if (search->number++ < search->count) return true;
   search->found.expr = expr;
   return false;
@@ -64,13 +64,13 @@ qn__ir_node_t qn__place_find(const qn_module_t* module, const qn__ir_func_t* fun
   if (qn_status_consume(qn__body_decode(bytes, module->allocator, &decoded)) != QN_STATUS_OK) {
     return none;
   }
-  search_t search = {.offset = offset};
+  node_search_t search = {.offset = offset};
   qn__ir_walker_t walker = {is_other_stmt, is_other_expr, &search};
   const qn__ir_func_t* twin = function_at(&decoded, module, function);
   bool is_found = twin && !walk(&walker, twin);
   qn__body_deinit(&decoded);
   if (!is_found) return none;
-  search = (search_t){.count = search.number};
+  search = (node_search_t){.count = search.number};
   walker = (qn__ir_walker_t){is_before_stmt, is_before_expr, &search};
   return walk(&walker, function) ? none : search.found;
 }

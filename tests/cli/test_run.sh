@@ -70,6 +70,9 @@ if $has_cpu; then
   export QUERN_CACHE_NAMESPACE=other
   expect 3 $call --miss fail
   tells "compiling is forbidden"
+  tells "quern cache why $softmax --target cpu"
+  expect 3 run $saxpy --target 'cpu -vector_width=128' --tier fast --checked --miss fail --arg a=2 --arg x=iota:f32[4] --arg y=ones:f32[4]
+  tells "quern cache why $saxpy --target 'cpu -vector_width=128' --tier fast --checked"
   expect 0 $call --miss fallback --timeout 5min
   json 'it["source"] == "compiled" and it["is_fallback"] == (it["tier"] == "fast")'
   expect 0 $call --miss block --timeout 5min
