@@ -16,16 +16,22 @@ typedef struct node_search {
 
 static bool is_other_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
   node_search_t* search = walker->self;
-  if (stmt->loc.begin != search->offset) return search->number++, true;
-  search->found.stmt = stmt;
-  return false;
+  if (stmt->loc.begin == search->offset) {
+    search->found.stmt = stmt;
+    return false;
+  }
+  search->number++;
+  return true;
 }
 
 static bool is_other_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   node_search_t* search = walker->self;
-  if (expr->loc.begin != search->offset) return search->number++, true;
-  search->found.expr = expr;
-  return false;
+  if (expr->loc.begin == search->offset) {
+    search->found.expr = expr;
+    return false;
+  }
+  search->number++;
+  return true;
 }
 
 static bool is_before_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
