@@ -1,0 +1,11 @@
+// ir/shapes.h: the shapes of a call's buffers, of which some do not exist yet.
+#ifndef QUERN_IR_SHAPES_H_
+#define QUERN_IR_SHAPES_H_
+
+#include "ir/ir.h"
+
+// Does what qn_module_infer_shapes says.
+qn_status_t qn__infer_shapes(const qn__ir_func_t* function, const qn_value_t* args, size_t count,
+                             int64_t* const* out_shapes, int64_t* const* out_strides);
+
+#endif  // QUERN_IR_SHAPES_H_
