@@ -200,6 +200,35 @@ static void test_dtype_rank_device(void** state) {
   EXPECT(f, VALUE_ERROR, "argument 4 'x'", "cpu:0", "got cpu:1");
 }
 
+// Tensors as other libraries hand them over: pinned memory of any GPU is the CPU's.
+static void test_pinned_memory(void** state) {
+  fixture_t* f = *state;
+  f->x.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  f->y.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 1};
+  f->s.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  assert_true(bind(f, COUNT));
+  must(qn__plan_explain(f->plan, f->args, COUNT));
+  assert_int_equal(kernel_words[X], (uintptr_t)f->x.data);
+  // Its other properties are checked.
+  f->x.ndim = 1;
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected rank 2, got 1");
+  f->y.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  f->y.data = f->x.data;
+  EXPECT(f, VALUE_ERROR, "argument 5 'y'", "overlaps that of argument 4 'x'");
+  // A GPU does not take it.
+  qn__plan_t* plan;
+  must(qn__plan_create(f->module->functions[0], (qn_device_t){QN_DEVICE_CUDA, 0}, false,
+                       qn_allocator_default(), &plan));
+  f->x.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  assert_false(call(plan, f->args, COUNT));
+  qn_status_t status = qn__plan_explain(plan, f->args, COUNT);
+  assert_non_null(
+      strstr(qn_status_message(status), "expected a tensor on device cuda:0, got cuda_host:0"));
+  qn_status_free(status);
+  qn__plan_destroy(plan);
+  reset(f);
+}
+
 static void test_shapes(void** state) {
   fixture_t* f = *state;
   f->shapes[1][0] = 4;
@@ -525,6 +554,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_types, setup, teardown),
       cmocka_unit_test_setup_teardown(test_integer_range, setup, teardown),
       cmocka_unit_test_setup_teardown(test_dtype_rank_device, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_pinned_memory, setup, teardown),
       cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
       cmocka_unit_test(test_written_stride_of_zero),
