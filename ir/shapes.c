@@ -59,7 +59,7 @@ static qn_status_t give_text(const qn__ir_buffer_t* buffer, qn__ir_expr_t* const
   if (!exprs) return QN_OK;
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
-  qn__text_print_expr(exprs[dim], &text);
+  qn__text_print_extent(exprs[dim], &text);
   return qn__text_give(&text, "the text of an extent", out_text, NULL);
 }
 
@@ -115,17 +115,17 @@ qn_status_t qn_module_param_shape(const qn_module_t* module, size_t function_ind
 // ------------------------------------------------------------------------------------ arguments
 
 // The shape and strides of one parameter.
-typedef struct layout {
+typedef struct buffer_layout {
   int64_t* shape;
   int64_t* strides;
-} layout_t;
+} buffer_layout_t;
 
 typedef struct infer {
   const qn__ir_func_t* function;
   const qn_value_t* args;
   qn__work_scope_t scope;
-  uint32_t* bound_by;  // by variable: the argument that gave a symbol its value
-  layout_t* layouts;   // by parameter
+  uint32_t* bound_by;        // by variable: the argument that gave a symbol its value
+  buffer_layout_t* layouts;  // by parameter
 } infer_t;
 
 static qn_status_t wrong(const infer_t* n, uint32_t index, qn_status_code_t code,
@@ -147,7 +147,7 @@ static qn_status_t wrong_dim(const infer_t* n, uint32_t index, const char* what,
                              const qn__ir_expr_t* expr, const char* why) {
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
-  qn__text_print_expr(expr, &text);
+  qn__text_print_extent(expr, &text);
   qn_status_t status = wrong(n, index, QN_STATUS_VALUE_ERROR, "%s %u, '%.*s', %s", what, d,
                              QN_STR_ARG(qn__buffer_as_str(&text)), why);
   qn__buffer_deinit(&text);
@@ -215,7 +215,10 @@ static qn_status_t bind_tensor(infer_t* n, uint32_t index) {
     return wrong(n, index, QN_STATUS_VALUE_ERROR, "the product of its extents overflows");
   }
   for (uint32_t d = 0; buffer->strides && d < buffer->rank; d++) {
-    QN_TRY(bind_dim(n, index, "stride", d, buffer->strides[d], n->layouts[index].strides[d]));
+    const qn__ir_expr_t* stride = buffer->strides[d];
+    bool is_first = qn__work_is_symbol(stride) && !n->scope.vars[stride->var->id].is_known;
+    if (!is_first && !qn__stride_counts(tensor, d)) continue;
+    QN_TRY(bind_dim(n, index, "stride", d, stride, n->layouts[index].strides[d]));
   }
   return QN_OK;
 }
@@ -313,6 +316,8 @@ static qn_status_t check_exprs(const infer_t* n, uint32_t index, const char* wha
   for (uint32_t d = 0; d < rank; d++) {
     if (exprs[d]->kind == QN__EXPR_INT || qn__work_is_symbol(exprs[d])) continue;
     if (find_unknown(n, exprs[d])) continue;
+    bool is_stride = exprs != n->function->params[index].buffer->shape;
+    if (is_stride && !qn__stride_counts(n->args[index].tensor, d)) continue;
     int64_t expected;
     QN_TRY(compute_dim(n, index, what, d, exprs[d], &expected));
     if (expected == values[d]) continue;
@@ -349,7 +354,7 @@ static qn_status_t make_stride(infer_t* n, uint32_t index, uint32_t d, int64_t r
 // then symbols, then what uses these symbols.
 static qn_status_t compute_strides(infer_t* n, uint32_t index) {
   const qn__ir_buffer_t* buffer = n->function->params[index].buffer;
-  const layout_t layout = n->layouts[index];
+  const buffer_layout_t layout = n->layouts[index];
   int64_t reach = 1;  // elements from the first to one past the last
   bool is_overflow = false;
   for (uint32_t d = 0; d < buffer->rank; d++) layout.strides[d] = -1;

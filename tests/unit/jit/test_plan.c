@@ -268,6 +268,52 @@ static void test_strides(void** state) {
 }
 
 // A written tensor whose elements are one and the same: iterations would store to one element.
+// Where a tensor has one element along a dimension, or none at all, libraries give any stride.
+static void test_strides_that_do_not_count(void** state) {
+  (void)state;
+  const char text[] =
+      "func g(x: f32[n, m] strides [p, 1], out y: f32[n, m] strides [p, 1],\n"
+      "       z: f32[n, m] strides [2 * p, 1]) {}\n";
+  qn_module_t* module = must_parse(text);
+  qn__plan_t* plan;
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  float memory[3][16];
+  int64_t shapes[3][2], strides[3][2];
+  qn_tensor_t tensors[3];
+  qn_value_t args[3];
+  const struct {
+    int64_t n, m;
+    int64_t strides[3][2];
+    const char* message;  // NULL: accepted
+  } cases[] = {
+      {2, 3, {{4, 1}, {4, 1}, {8, 1}}, NULL},
+      {1, 3, {{4, 1}, {7, 1}, {9, 1}}, NULL},
+      {2, 1, {{4, 5}, {4, 0}, {8, 2}}, NULL},
+      {0, 3, {{4, 2}, {5, 2}, {9, 3}}, NULL},
+      {2, 3, {{4, 1}, {5, 1}, {8, 1}}, "argument 1 'y': stride 0: expected p = 4"},
+      {2, 3, {{4, 1}, {4, 1}, {9, 1}}, "argument 2 'z': stride 0: expected 2 * p = 8, got 9"},
+      {2, 3, {{4, 2}, {4, 1}, {8, 1}}, "argument 0 'x': stride 1: expected 1, got 2"},
+      {2, 1, {{4, -1}, {4, 1}, {8, 1}}, "argument 0 'x': stride 1: expected at least 0, got -1"},
+  };
+  for (size_t c = 0; c < QN_COUNT_OF(cases); c++) {
+    memcpy(strides, cases[c].strides, sizeof strides);
+    for (size_t i = 0; i < 3; i++) {
+      shapes[i][0] = cases[c].n;
+      shapes[i][1] = cases[c].m;
+      tensors[i] =
+          (qn_tensor_t){memory[i], cpu, 2, qn_dtype_to_dl(QN_DTYPE_F32), shapes[i], strides[i], 0};
+      args[i] = qn_value_tensor(&tensors[i]);
+    }
+    assert_int_equal(call(plan, args, 3), !cases[c].message);
+    qn_status_t status = qn__plan_explain(plan, args, 3);
+    assert_int_equal(qn_ok(status), !cases[c].message);
+    if (cases[c].message) assert_non_null(strstr(qn_status_message(status), cases[c].message));
+    qn_status_free(status);
+  }
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 static void test_written_stride_of_zero(void** state) {
   (void)state;
   static const char text[] =
@@ -557,6 +603,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_pinned_memory, setup, teardown),
       cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
+      cmocka_unit_test(test_strides_that_do_not_count),
       cmocka_unit_test(test_written_stride_of_zero),
       cmocka_unit_test(test_expressions),
       cmocka_unit_test(test_fixed_scalars),
