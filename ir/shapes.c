@@ -236,12 +236,15 @@ static qn_status_t bind_scalar(infer_t* n, uint32_t index) {
   }
   qn__work_bind_scalar(&n->scope, scalar, arg);
   const int64_t value = n->scope.vars[scalar->id].scalar.i;
-  bool is_beyond = arg->type == QN_VALUE_UINT && arg->int_value < 0;
-  if (value != arg->int_value || is_beyond || (scalar->is_fixed && value != scalar->fixed_value)) {
-    return wrong(n, index, QN_STATUS_VALUE_ERROR, "no value of %s that a shape may have",
-                 qn_dtype_text(scalar->dtype));
+  if (scalar->is_fixed && value != scalar->fixed_value) {
+    return wrong(n, index, QN_STATUS_VALUE_ERROR, "expected %" PRId64, scalar->fixed_value);
   }
-  return QN_OK;
+  // Between an integer and an unsigned one: above INT64_MAX, and below 0.
+  bool is_other_sign =
+      arg->int_value < 0 && (arg->type == QN_VALUE_UINT) != (scalar->dtype == QN_DTYPE_U64);
+  if (value == arg->int_value && !is_other_sign) return QN_OK;
+  return wrong(n, index, QN_STATUS_VALUE_ERROR, "expected a value of %s",
+               qn_dtype_text(scalar->dtype));
 }
 
 // Returns whether an operation of the expression leaves the range of i64, where a call would wrap.

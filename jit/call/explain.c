@@ -282,9 +282,11 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
                    (uint64_t)value->int_value);
     }
     if (value->int_value < arg->min_value || value->int_value > arg->max_value) {
+      // The range of u64 goes beyond what an INT can have.
+      uint64_t max_value = arg->dtype == QN_DTYPE_U64 ? UINT64_MAX : (uint64_t)arg->max_value;
       return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRId64,
-                   qn_dtype_text(arg->dtype), arg->min_value, arg->max_value, value->int_value);
+                   "expected a value of %s in [%" PRId64 ", %" PRIu64 "], got %" PRId64,
+                   qn_dtype_text(arg->dtype), arg->min_value, max_value, value->int_value);
     }
     e->words[index] = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.i = value->int_value});
     return QN_OK;

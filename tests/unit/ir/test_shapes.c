@@ -157,6 +157,16 @@ static void test_outputs(void** state) {
   GIVE(&call, 1, 4);
   must(infer("func f(k: i64 = 3, x: f32[n], out y: f32[n + k]) {\n}\n", &call));
   EXPECT(call.shapes[2], 7);
+  // A scalar that no shape needs may have any value of its dtype, and a float may be an integer.
+  static const char scalars[] = "func f(u: u64, b: bool, a: f32, out y: f32[4]) {\n}\n";
+  call = (call_t){.args = {qn_value_uint(UINT64_MAX), qn_value_bool(true), qn_value_int(1)}};
+  must(infer(scalars, &call));
+  EXPECT(call.shapes[3], 4);
+  call.args[0] = qn_value_int(-1);
+  refuse(scalars, &call, QN_STATUS_VALUE_ERROR, "argument 0 'u': expected a value of u64");
+  call.args[0] = qn_value_int(1);
+  call.args[1] = qn_value_int(2);
+  refuse(scalars, &call, QN_STATUS_VALUE_ERROR, "argument 1 'b': expected a value of bool");
   // What is not wanted may be NULL, and so may all strides.
   qn_module_t* module = parse("func f(x: f32[n], out y: f32[n]) {\n}\n");
   call = (call_t){0};
@@ -221,7 +231,7 @@ static void test_refusals(void** state) {
   call.args[3] = qn_value_float(3);
   refuse(program, &call, QN_STATUS_TYPE_ERROR, "argument 3 'k': expected an integer (i32)");
   call.args[3] = qn_value_int(INT64_C(1) << 40);
-  refuse(program, &call, QN_STATUS_VALUE_ERROR, "argument 3 'k': no value of i32");
+  refuse(program, &call, QN_STATUS_VALUE_ERROR, "argument 3 'k': expected a value of i32");
   call.args[3] = qn_value_int(-3);
   refuse(program, &call, QN_STATUS_VALUE_ERROR, "'m * k', is -60, less than 0");
   call.args[3] = qn_value_int(3);

@@ -548,6 +548,22 @@ static void test_halves_agree(void** state) {
   assert_in_range(refused, 50000, 199000);
 }
 
+static void test_range_of_u64(void** state) {
+  (void)state;
+  qn_module_t* module = must_parse("func g(u: u64) {}\n");
+  qn__plan_t* plan;
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  qn_value_t value = qn_value_uint(UINT64_MAX);
+  assert_true(call(plan, &value, 1));
+  value = qn_value_int(-1);
+  assert_false(call(plan, &value, 1));
+  qn_status_t status = qn__plan_explain(plan, &value, 1);
+  assert_non_null(strstr(qn_status_message(status), "u64 in [0, 18446744073709551615], got -1"));
+  qn_status_free(status);
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 // A fixed scalar takes its value in any form, and no other one.
 static void test_fixed_scalars(void** state) {
   (void)state;
@@ -606,6 +622,7 @@ int main(void) {
       cmocka_unit_test(test_strides_that_do_not_count),
       cmocka_unit_test(test_written_stride_of_zero),
       cmocka_unit_test(test_expressions),
+      cmocka_unit_test(test_range_of_u64),
       cmocka_unit_test(test_fixed_scalars),
       cmocka_unit_test(test_vectors),
       cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
