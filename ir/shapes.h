@@ -1,4 +1,4 @@
-// ir/shapes.h: the shapes of a call's buffers, of which some do not exist yet.
+// ir/shapes.h: the shapes of a call's buffers, of which some do not exist yet (infer_shapes.c).
 #ifndef QUERN_IR_SHAPES_H_
 #define QUERN_IR_SHAPES_H_
 

@@ -3,8 +3,8 @@
 // It walks the function once. The body of a loop is counted once and multiplied, unless what it
 // runs depends on the loop's variable: then each iteration is counted. Conditions and extents may
 // depend on symbols, scalars, loop variables, tables, and elements of `in` buffers that the host
-// can read. Not here: what a compiler makes of the function; shapes of parameters (shapes.c). Read
-// next: work.c.
+// can read. Not here: what a compiler makes of the function; shapes of parameters (shapes.c,
+// infer_shapes.c). Read next: work.c.
 #ifndef QUERN_IR_WORK_H_
 #define QUERN_IR_WORK_H_
 
