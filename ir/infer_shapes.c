@@ -330,14 +330,15 @@ static qn_status_t infer(infer_t* n) {
   return QN_OK;
 }
 
-qn_status_t qn__infer_shapes(const qn__ir_func_t* function, const qn_value_t* args, size_t count,
-                             int64_t* const* out_shapes, int64_t* const* out_strides) {
+qn_status_t qn__infer_shapes(const qn__ir_func_t* function, qn_allocator_t allocator,
+                             const qn_value_t* args, size_t count, int64_t* const* out_shapes,
+                             int64_t* const* out_strides) {
   if (count != function->param_count || (count > 0 && !args)) {
     return qn_status_make(QN_STATUS_TYPE_ERROR, "%s: expected %zu arguments, got %zu",
                           function->signature, function->param_count, args ? count : 0);
   }
   qn__arena_t arena;
-  qn__arena_init(&arena, qn_allocator_default());
+  qn__arena_init(&arena, allocator);
   infer_t n = {.function = function, .args = args};
   qn_status_t status = prepare(&n, &arena);
   if (qn_ok(status)) status = infer(&n);
@@ -360,6 +361,6 @@ qn_status_t qn_module_infer_shapes(const qn_module_t* module, size_t function_in
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "function %zu of a module that has %zu",
                           function_index, module->body.function_count);
   }
-  return qn__infer_shapes(module->functions[function_index], args, arg_count, out_shapes,
-                          out_strides);
+  return qn__infer_shapes(module->functions[function_index], module->allocator, args, arg_count,
+                          out_shapes, out_strides);
 }

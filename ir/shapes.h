@@ -12,8 +12,9 @@ static inline bool qn__stride_counts(const qn_tensor_t* tensor, uint32_t d) {
   return tensor->shape[d] != 1;
 }
 
-// Does what qn_module_infer_shapes says.
-qn_status_t qn__infer_shapes(const qn__ir_func_t* function, const qn_value_t* args, size_t count,
-                             int64_t* const* out_shapes, int64_t* const* out_strides);
+// Does what qn_module_infer_shapes says. `allocator` is for the call.
+qn_status_t qn__infer_shapes(const qn__ir_func_t* function, qn_allocator_t allocator,
+                             const qn_value_t* args, size_t count, int64_t* const* out_shapes,
+                             int64_t* const* out_strides);
 
 #endif  // QUERN_IR_SHAPES_H_

@@ -244,7 +244,8 @@ qn_status_t qn_function_infer_shapes(const qn_function_t* function, const qn_val
                                      size_t arg_count, int64_t* const* out_shapes,
                                      int64_t* const* out_strides) {
   QN_REQUIRE(function, out_shapes);
-  return qn__infer_shapes(function->ir, args, arg_count, out_shapes, out_strides);
+  return qn__infer_shapes(function->ir, function->allocator, args, arg_count, out_shapes,
+                          out_strides);
 }
 
 // ---------------------------------------------------------------------------------- failures

@@ -268,11 +268,33 @@ static void test_refusals(void** state) {
   qn_module_release(module);
 }
 
+static bool infer_with(qn_allocator_t allocator, void* user) {
+  (void)user;
+  const char text[] = "func f(x: f32[n, m], out y: f32[n + m] strides [2]) {\n}\n";
+  qn_parse_options_t options = {.struct_size = sizeof options, .allocator = allocator};
+  qn_module_t* module = NULL;
+  qn_status_t status = qn_module_parse(text, strlen(text), &options, &module);
+  call_t call = {0};
+  GIVE(&call, 0, 2, 3);
+  int64_t *shapes[] = {NULL, call.shapes[1]}, *strides[] = {NULL, call.strides[1]};
+  if (qn_ok(status)) status = qn_module_infer_shapes(module, 0, call.args, 2, shapes, strides);
+  bool is_good = qn_ok(status) ? call.shapes[1][0] == 5 && call.strides[1][0] == 2
+                               : qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
+  qn_status_free(status);
+  qn_module_release(module);
+  return is_good;
+}
+
+static void test_without_memory(void** state) {
+  (void)state;
+  assert_in_range(qn_fault_walk_alloc(infer_with, NULL), 5, 10000);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_symbols),  cmocka_unit_test(test_text),
       cmocka_unit_test(test_outputs),  cmocka_unit_test(test_strides),
-      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_without_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
