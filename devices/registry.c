@@ -363,9 +363,16 @@ static bool is_wrapping(const void* pointer, size_t offset_bytes, size_t size_by
          __builtin_add_overflow(end, size_bytes, &end);
 }
 
+// Returns the device whose memory it is: pinned memory is the CPU's.
+static qn_device_t owner_of(qn_device_t device) {
+  return device.type == QN_DEVICE_CUDA_HOST ? (qn_device_t){QN_DEVICE_CPU, 0} : device;
+}
+
 qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
   QN_REQUIRE(copy);
   QN_STRUCT_READ(qn_copy_t, copy, given);
+  given.from_device = owner_of(given.from_device);
+  given.to_device = owner_of(given.to_device);
   copy = &given;
   const qn_device_table_t *from, *to;
   QN_TRY(qn__device_find(copy->from_device, &from));

@@ -401,6 +401,11 @@ void qn__text_print_expr(const qn__ir_expr_t* expr, qn__buffer_t* out) {
   qn__print_expr(&printer, expr, expr->dtype, 0);
 }
 
+void qn__text_print_extent(const qn__ir_expr_t* expr, qn__buffer_t* out) {
+  qn__printer_t printer = {.out = out, .is_signature = true};
+  qn__print_expr(&printer, expr, expr->dtype, 0);
+}
+
 void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out) {
   qn__printer_t printer = {.out = out};
   print_params(&printer, function);

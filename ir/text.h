@@ -29,6 +29,8 @@ bool qn__text_print_places(const qn__ir_body_t* body, qn__buffer_t* out,
                            void* self);
 // One expression, for messages: "n + 2".
 void qn__text_print_expr(const qn__ir_expr_t* expr, qn__buffer_t* out);
+// One extent or stride of a parameter, as its signature has it: scalars without conversions.
+void qn__text_print_extent(const qn__ir_expr_t* expr, qn__buffer_t* out);
 // "softmax(x: f32[n, m], out y: f32[n, m])".
 void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out);
 

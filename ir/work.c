@@ -388,16 +388,6 @@ static void count_block(counter_t* c, const qn__ir_block_t* block) {
 
 // ------------------------------------------------------------------------------------ a call
 
-// Gives symbols their values from one shape or list of strides; the first that shows a symbol wins.
-static void bind_symbols(counter_t* c, qn__ir_expr_t* const* exprs, const int64_t* values,
-                         uint32_t rank) {
-  for (uint32_t d = 0; exprs && d < rank; d++) {
-    if (exprs[d]->kind != QN__EXPR_VAR || exprs[d]->var->kind != QN__VAR_SYMBOL) continue;
-    qn__work_value_t* value = &c->scope.vars[exprs[d]->var->id];
-    if (!value->is_known) *value = (qn__work_value_t){{.i = values[d]}, true, 0};
-  }
-}
-
 static qn_status_t bind_buffer(counter_t* c, const qn__ir_buffer_t* buffer, const qn_value_t* arg,
                                qn__work_buffer_t* out) {
   const qn_tensor_t* tensor = arg->type == QN_VALUE_TENSOR ? arg->tensor : NULL;
@@ -407,7 +397,9 @@ static qn_status_t bind_buffer(counter_t* c, const qn__ir_buffer_t* buffer, cons
                           "function '%s': argument '%s' is no tensor of rank %u",
                           c->scope.function->name, buffer->name, buffer->rank);
   }
-  if (tensor->device.type == QN_DEVICE_CPU && tensor->data) {
+  bool is_of_host =
+      tensor->device.type == QN_DEVICE_CPU || tensor->device.type == QN_DEVICE_CUDA_HOST;
+  if (is_of_host && tensor->data) {
     out->data = (const uint8_t*)tensor->data + tensor->byte_offset;
   }
   int64_t stride = 1;
@@ -416,18 +408,14 @@ static qn_status_t bind_buffer(counter_t* c, const qn__ir_buffer_t* buffer, cons
     out->strides[d] = tensor->strides ? tensor->strides[d] : stride;
     stride = (int64_t)((uint64_t)stride * (uint64_t)tensor->shape[d]);
   }
-  bind_symbols(c, buffer->shape, out->shape, buffer->rank);
-  bind_symbols(c, buffer->strides, out->strides, buffer->rank);
+  // The first that shows a symbol wins.
+  for (uint32_t d = 0; d < buffer->rank; d++) {
+    (void)qn__work_bind_symbol(&c->scope, buffer->shape[d], out->shape[d]);
+  }
+  for (uint32_t d = 0; buffer->strides && d < buffer->rank; d++) {
+    (void)qn__work_bind_symbol(&c->scope, buffer->strides[d], out->strides[d]);
+  }
   return QN_OK;
-}
-
-static void bind_scalar(counter_t* c, const qn__ir_var_t* scalar, const qn_value_t* arg) {
-  bool is_float = arg->type == QN_VALUE_FLOAT;
-  qn__ir_scalar_t given = {.i = arg->int_value};
-  if (is_float) given.f = arg->float_value;
-  qn_dtype_t from = is_float ? QN_DTYPE_F64 : QN_DTYPE_I64;
-  c->scope.vars[scalar->id] =
-      (qn__work_value_t){qn__scalar_cast(from, given, scalar->dtype), true, 0};
 }
 
 static void summarize(const counter_t* c, const qn__work_buffer_t* buffers, qn_work_t* out) {
@@ -483,7 +471,7 @@ qn_status_t qn_module_work(const qn_module_t* module, size_t function_index, con
     if (param->buffer) {
       c.status = bind_buffer(&c, param->buffer, &args[i], &buffers[i]);
     } else {
-      bind_scalar(&c, param->scalar, &args[i]);
+      qn__work_bind_scalar(&c.scope, param->scalar, &args[i]);
     }
   }
   if (!c.status) count_block(&c, &function->body);

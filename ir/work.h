@@ -3,7 +3,8 @@
 // It walks the function once. The body of a loop is counted once and multiplied, unless what it
 // runs depends on the loop's variable: then each iteration is counted. Conditions and extents may
 // depend on symbols, scalars, loop variables, tables, and elements of `in` buffers that the host
-// can read. Not here: what a compiler makes of the function. Read next: work.c.
+// can read. Not here: what a compiler makes of the function; shapes of parameters (shapes.c,
+// infer_shapes.c). Read next: work.c.
 #ifndef QUERN_IR_WORK_H_
 #define QUERN_IR_WORK_H_
 
@@ -32,5 +33,12 @@ typedef struct qn__work_scope {
 
 // Evaluates an expression as far as it is known before the call (work_value.c).
 qn__work_value_t qn__work_eval(const qn__work_scope_t* scope, const qn__ir_expr_t* expr);
+// Gives a scalar parameter the value of an argument, converted to its dtype.
+void qn__work_bind_scalar(const qn__work_scope_t* scope, const qn__ir_var_t* scalar,
+                          const qn_value_t* arg);
+// Returns whether an extent or stride is a symbol alone.
+bool qn__work_is_symbol(const qn__ir_expr_t* expr);
+// Gives a symbol its value from an extent or stride, unless it has one. Returns whether it did.
+bool qn__work_bind_symbol(const qn__work_scope_t* scope, const qn__ir_expr_t* expr, int64_t value);
 
 #endif  // QUERN_IR_WORK_H_

@@ -1,9 +1,8 @@
-// ir/work_value.c: evaluates what decides the work of a call; computes shapes from symbols.
+// ir/work_value.c: evaluates what decides the shapes and the work of a call.
 #include "ir/work.h"
 
 #include <assert.h>
 
-#include "base/argument.h"
 #include "base/dtype.h"
 
 static const qn__work_value_t unknown = {.is_known = false};
@@ -118,50 +117,23 @@ qn__work_value_t qn__work_eval(const qn__work_scope_t* scope, const qn__ir_expr_
   return value;
 }
 
-// ------------------------------------------------------------------------------------ shapes
-
-static const qn__ir_func_t* function_at(const qn_module_t* module, size_t index) {
-  return module && index < module->body.function_count ? module->functions[index] : NULL;
+void qn__work_bind_scalar(const qn__work_scope_t* scope, const qn__ir_var_t* scalar,
+                          const qn_value_t* arg) {
+  bool is_float = arg->type == QN_VALUE_FLOAT;
+  qn__ir_scalar_t given = {.i = arg->int_value};
+  if (is_float) given.f = arg->float_value;
+  qn_dtype_t from = is_float ? QN_DTYPE_F64 : QN_DTYPE_I64;
+  scope->vars[scalar->id] = known(qn__scalar_cast(from, given, scalar->dtype));
 }
 
-size_t qn_module_function_symbol_count(const qn_module_t* module, size_t index) {
-  const qn__ir_func_t* function = function_at(module, index);
-  return function ? function->symbol_count : 0;
+bool qn__work_is_symbol(const qn__ir_expr_t* expr) {
+  return expr->kind == QN__EXPR_VAR && expr->var->kind == QN__VAR_SYMBOL;
 }
 
-const char* qn_module_symbol_name(const qn_module_t* module, size_t function_index,
-                                  size_t symbol_index) {
-  const qn__ir_func_t* function = function_at(module, function_index);
-  if (!function || symbol_index >= function->symbol_count) return NULL;
-  return function->symbols[symbol_index]->name;
-}
-
-qn_status_t qn_module_param_shape(const qn_module_t* module, size_t function_index,
-                                  size_t param_index, const int64_t* symbols, int64_t* out_shape) {
-  QN_REQUIRE(module, symbols, out_shape);
-  const qn__ir_func_t* function = function_at(module, function_index);
-  const qn__ir_buffer_t* buffer =
-      function && param_index < function->param_count ? function->params[param_index].buffer : NULL;
-  if (!buffer) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "parameter %zu of function %zu: no buffer",
-                          param_index, function_index);
-  }
-  qn_allocator_t allocator = qn_allocator_default();
-  qn__work_value_t* vars = qn__alloc_zero(allocator, function->var_count + 1, sizeof *vars);
-  if (!vars) return qn__out_of_memory("a shape");
-  for (size_t i = 0; i < function->symbol_count; i++) {
-    vars[function->symbols[i]->id] = known((qn__ir_scalar_t){.i = symbols[i]});
-  }
-  qn__work_scope_t scope = {.function = function, .vars = vars};
-  qn_status_t status = QN_OK;
-  for (uint32_t d = 0; d < buffer->rank && qn_ok(status); d++) {
-    qn__work_value_t extent = qn__work_eval(&scope, buffer->shape[d]);
-    out_shape[d] = extent.scalar.i;
-    if (extent.is_known && extent.scalar.i >= 0) continue;
-    status = qn_status_make(
-        QN_STATUS_VALUE_ERROR, "function '%s': extent %u of '%s' is %s for these symbols",
-        function->name, d, buffer->name, extent.is_known ? "negative" : "not a number");
-  }
-  qn__free(allocator, vars, (function->var_count + 1) * sizeof *vars);
-  return status;
+bool qn__work_bind_symbol(const qn__work_scope_t* scope, const qn__ir_expr_t* expr, int64_t value) {
+  if (!qn__work_is_symbol(expr)) return false;
+  qn__work_value_t* symbol = &scope->vars[expr->var->id];
+  if (symbol->is_known) return false;
+  *symbol = known((qn__ir_scalar_t){.i = value});
+  return true;
 }

@@ -75,7 +75,7 @@ QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char**
 QN_API QN_MUST_USE qn_status_t qn_text_format(const char* text, size_t size,
                                               const qn_parse_options_t* options, char** out_text,
                                               size_t* out_size);
-// Frees a text of qn_module_print or qn_text_format.
+// Frees a text that a function of this header gave.
 QN_API void qn_text_free(char* text);
 
 // Returns the canonical bytes. Borrowed until the module is released.
@@ -126,11 +126,51 @@ QN_API size_t qn_module_function_symbol_count(const qn_module_t* module, size_t 
 QN_API const char* qn_module_symbol_name(const qn_module_t* module, size_t function_index,
                                          size_t symbol_index);
 // Computes the shape of a buffer parameter for values of the symbols, one for each symbol of the
-// function. `out_shape` has room for the parameter's rank. Errors: INVALID_ARGUMENT (no such
-// buffer), VALUE_ERROR (an extent is negative or cannot be computed), OUT_OF_MEMORY.
+// function. Shapes with scalars need qn_module_infer_shapes. `out_shape` has room for the
+// parameter's rank. Errors: INVALID_ARGUMENT (no such buffer), VALUE_ERROR (an extent is negative
+// or cannot be computed), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_module_param_shape(const qn_module_t* module,
                                                      size_t function_index, size_t param_index,
                                                      const int64_t* symbols, int64_t* out_shape);
+// Prints the expression of one extent of a buffer parameter, such as "n + 2", terminated. `dim` is
+// from 0. `*out_text` is owned: qn_text_free. Errors: INVALID_ARGUMENT (no such buffer or
+// dimension), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_module_param_extent_text(const qn_module_t* module,
+                                                           size_t function_index,
+                                                           size_t param_index, uint32_t dim,
+                                                           char** out_text);
+// Prints the expression of one stride of a buffer parameter, in elements. `*out_text` is owned:
+// qn_text_free. It is NULL, without an error, where the parameter declares no strides: it is
+// row-major. Errors: those of qn_module_param_extent_text.
+QN_API QN_MUST_USE qn_status_t qn_module_param_stride_text(const qn_module_t* module,
+                                                           size_t function_index,
+                                                           size_t param_index, uint32_t dim,
+                                                           char** out_text);
+// Computes the shapes and strides of all buffers of a call from the arguments that exist, so that a
+// binding can allocate the others, such as those of `out` parameters. `args` has one value for each
+// parameter:
+//
+//   NONE       A buffer that does not exist: its shape and strides are computed. A scalar that is
+//              fixed, or that no shape needs.
+//   TENSOR     A buffer that exists. Only ndim, shape and strides are read, and whether data is
+//              NULL: without data and strides the tensor is a shape alone, whose strides are
+//              computed.
+//   INT, ...   A scalar.
+//
+// Where `out_shapes[i]` is not NULL, it has room for the rank of parameter i and receives its
+// extents. `out_strides`, which may be NULL, receives strides in the same way, in elements. A
+// stride that is a symbol without a value is chosen so that elements do not overlap: `strides [s,
+// 1]` is row-major, `strides [1, s]` column-major. After an error both are unchanged.
+//
+// The call itself checks dtypes, devices, memory and row-major strides. Errors: INVALID_ARGUMENT
+// (an index beyond the count of functions); TYPE_ERROR (count of arguments, type, rank) and
+// VALUE_ERROR (extents or strides that disagree; an expression that needs a symbol or scalar that
+// no argument gives, that is negative or overflows; a size in bytes that overflows), which name the
+// function, the argument and the expression; OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_module_infer_shapes(const qn_module_t* module,
+                                                      size_t function_index, const qn_value_t* args,
+                                                      size_t arg_count, int64_t* const* out_shapes,
+                                                      int64_t* const* out_strides);
 
 // What one call of a function does, as its text says and whatever a compiler makes of it. An
 // operation is an addition, subtraction, multiplication, division, min, max, square root, bit

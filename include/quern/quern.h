@@ -188,7 +188,8 @@ typedef struct qn_device {
 #define QN_DEVICE_CPU 1
 // An NVIDIA GPU. DLPack's kDLCUDA.
 #define QN_DEVICE_CUDA 2
-// Pinned host memory. DLPack's kDLCUDAHost. Only tensors are there: calls on the CPU take them.
+// Host memory that CUDA has pinned: memory of the CPU, so calls on the CPU and copies take it. No
+// device has this type. DLPack's kDLCUDAHost.
 #define QN_DEVICE_CUDA_HOST 3
 // A GPU by Vulkan. DLPack's kDLVulkan.
 #define QN_DEVICE_VULKAN 7
@@ -623,6 +624,13 @@ QN_API const char* qn_function_signature(const qn_function_t* function);
 // Returns true while calls run a variant instead of the requested code (QN_MISS_FALLBACK). It
 // becomes false when that code is ready, and stays true when its compile fails.
 QN_API bool qn_function_is_fallback(const qn_function_t* function);
+// Computes the shapes and strides of all buffers of a call from the arguments that exist, so that a
+// program can allocate those of `out` parameters: qn_module_infer_shapes (ir.h) for a function that
+// was looked up. `out_strides` may be NULL. Errors: those of qn_module_infer_shapes.
+QN_API QN_MUST_USE qn_status_t qn_function_infer_shapes(const qn_function_t* function,
+                                                        const qn_value_t* args, size_t arg_count,
+                                                        int64_t* const* out_shapes,
+                                                        int64_t* const* out_strides);
 
 // Calls the function on the calling thread's active stream of its device. `args` has one value per
 // parameter: buffers take TENSOR; integer scalars INT, UINT or BOOL; float scalars FLOAT or INT;

@@ -8,8 +8,8 @@
 //  elements
 //     end with a byte;
 //  5. the product of extents fits, in bytes (and in 32-bit indices where the code has them);
-//  6. strides: row-major unless declared, and then as declared (not 0 where written); extents of 1
-//     do not count;
+//  6. strides: row-major unless declared, and then as declared (not 0 where written); those of
+//     extents of 1, and of empty tensors, do not count;
 //  7. data: not null unless empty, aligned as declared including byte_offset;
 //  8. no written tensor overlaps another one;       9. integers fit their dtype; floats too.
 //
@@ -29,6 +29,7 @@
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "devices/cpu/cpu.h"
+#include "ir/shapes.h"
 #include "jit/call/bind.h"
 #include "jit/call/dispatch.h"
 
@@ -49,7 +50,9 @@ static bool bind_strides(const qn__plan_arg_t* arg, const qn_tensor_t* tensor, u
     int64_t stride = tensor->strides ? tensor->strides[d] : compact_strides[d];
     // Elements that are one and the same may be read, not written.
     bool is_repeated = stride == 0 && tensor->shape[d] > 1 && arg->is_written;
-    if (stride < 0 || is_repeated || !qn__bind_dim(&arg->strides[d], stride, symbols)) return false;
+    if (stride < 0 || is_repeated) return false;
+    bool is_free = arg->strides[d].kind != QN__DIM_BIND && !qn__stride_counts(tensor, d);
+    if (!is_free && !qn__bind_dim(&arg->strides[d], stride, symbols)) return false;
     int64_t reach;
     is_empty |= tensor->shape[d] == 0;
     if (tensor->shape[d] == 0) continue;
@@ -137,7 +140,7 @@ static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const
       }
       // Only declared strides have been checked for a product of extents other than 0 that fits.
       if (!arg->strides) continue;
-      if (arg->strides[d].kind == QN__DIM_EXPR &&
+      if (arg->strides[d].kind == QN__DIM_EXPR && qn__stride_counts(tensor, d) &&
           (!qn__plan_eval(plan, arg->strides[d].expr, words, &expected) ||
            expected != (tensor->strides ? tensor->strides[d] : compact))) {
         return false;

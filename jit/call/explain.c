@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "base/buffer.h"
+#include "ir/shapes.h"
 #include "ir/text.h"
 #include "jit/call/plan.h"
 #include "quern/backend.h"
@@ -126,7 +127,9 @@ static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t
                    " elements of that dimension are one",
                    d, tensor->shape[d]);
     }
-    QN_TRY(check_dim(e, index, "stride", d, &arg->strides[d], stride));
+    if (arg->strides[d].kind == QN__DIM_BIND || qn__stride_counts(tensor, d)) {
+      QN_TRY(check_dim(e, index, "stride", d, &arg->strides[d], stride));
+    }
     int64_t reach;
     if (tensor->shape[d] == 0) continue;
     if (__builtin_mul_overflow(stride, tensor->shape[d] - 1, &reach) ||
@@ -279,9 +282,11 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
                    (uint64_t)value->int_value);
     }
     if (value->int_value < arg->min_value || value->int_value > arg->max_value) {
+      // The range of u64 goes beyond what an INT can have.
+      uint64_t max_value = arg->dtype == QN_DTYPE_U64 ? UINT64_MAX : (uint64_t)arg->max_value;
       return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRId64,
-                   qn_dtype_text(arg->dtype), arg->min_value, arg->max_value, value->int_value);
+                   "expected a value of %s in [%" PRId64 ", %" PRIu64 "], got %" PRId64,
+                   qn_dtype_text(arg->dtype), arg->min_value, max_value, value->int_value);
     }
     e->words[index] = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.i = value->int_value});
     return QN_OK;
@@ -309,7 +314,7 @@ static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* 
   if (is_defined && expected == value) return QN_OK;
   qn__buffer_t text;
   qn__buffer_init(&text, e->plan->allocator);
-  qn__text_print_expr(dim->expr, &text);
+  qn__text_print_extent(dim->expr, &text);
   qn_status_t status;
   if (!is_defined) {
     status = wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: '%.*s' divides by zero", what, d,
@@ -333,8 +338,10 @@ static qn_status_t check_deferred(explain_t* e) {
       QN_TRY(check_deferred_dim(e, i, "extent", d, &arg->shape[d], tensor->shape[d]));
       // Only declared strides have been checked for a product of extents other than 0 that fits.
       if (!arg->strides) continue;
-      QN_TRY(check_deferred_dim(e, i, "stride", d, &arg->strides[d],
-                                tensor->strides ? tensor->strides[d] : compact));
+      if (qn__stride_counts(tensor, d)) {
+        QN_TRY(check_deferred_dim(e, i, "stride", d, &arg->strides[d],
+                                  tensor->strides ? tensor->strides[d] : compact));
+      }
       compact *= tensor->shape[d] > 0 ? tensor->shape[d] : 1;
     }
   }

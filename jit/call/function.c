@@ -7,6 +7,7 @@
 #include "base/argument.h"
 #include "devices/cpu/cpu.h"
 #include "ir/place.h"
+#include "ir/shapes.h"
 #include "ir/text.h"
 #include "jit/call/dispatch.h"
 
@@ -237,6 +238,14 @@ void qn_function_release(qn_function_t* function) {
 const char* qn_function_signature(const qn_function_t* function) {
   if (!function) return "";
   return function->ir->signature;
+}
+
+qn_status_t qn_function_infer_shapes(const qn_function_t* function, const qn_value_t* args,
+                                     size_t arg_count, int64_t* const* out_shapes,
+                                     int64_t* const* out_strides) {
+  QN_REQUIRE(function, out_shapes);
+  return qn__infer_shapes(function->ir, function->allocator, args, arg_count, out_shapes,
+                          out_strides);
 }
 
 // ---------------------------------------------------------------------------------- failures

@@ -92,6 +92,46 @@ expect 0 run examples/ir/two_launches.qn --target interp --arg x=y.npy --arg y=z
 same x.npy y.npy
 head -c 6 y.npy | od -An -c | tr -d ' ' | grep -q 'NUMPY$' || fail "y.npy is no .npy file"
 
+# Outputs without a value have the shape that the inputs give.
+expect 0 run $softmax --target interp --arg x=rand:f32[3,5]:1 --out y=z.npy --json
+same y.npy z.npy
+expect 0 run $saxpy --target interp --arg a=1 --arg x=ones:f32[3] --arg y=ones:f32[3]
+expect 1 run $saxpy --target interp --arg a=1 --arg x=ones:f32[3]
+tells "parameter 'y' of saxpy"
+cat >shapes.qn <<'QN'
+func grow(x: f32[n], k: i32, out y: f32[n * k + 1], out z: f32[m]) {
+  for i in 0..n * i64(k) + 1 {
+    y[i] = f32(i);
+  }
+}
+func turn(x: f32[n, m] strides [1, s], out y: f32[n, m] strides [1, n + 1]) {
+  for i in 0..n {
+    for j in 0..m {
+      y[i, j] = x[i, j];
+    }
+  }
+}
+func repeat(x: f32[n, m] strides [0, 1], out y: f32[n, m]) {
+}
+QN
+expect 0 run shapes.qn --func grow --target interp --arg x=ones:f32[2] --arg k=3 --arg z=ones:f32[1] --json
+json 'it["outputs"]["y"]["values"] == [0, 1, 2, 3, 4, 5, 6]'
+expect 1 run shapes.qn --func grow --target interp --arg x=ones:f32[2] --arg k=3
+tells "outputs without --arg: grow(x: f32[n], k: i32, out y: f32[n * k + 1], out z: f32[m]): argument 3 'z': extent 0, 'm', needs 'm'"
+# The call gets the strides that a parameter declares; files are in C or Fortran order.
+expect 0 run shapes.qn --func turn --target interp --arg x=iota:f32[2,3] --json --repeat 2
+json 'it["outputs"]["y"]["values"] == [[0, 1, 2], [3, 4, 5]]'
+expect 1 run shapes.qn --func repeat --target interp --arg x=iota:f32[2,3]
+tells "the strides of parameter 'x' let elements overlap"
+python3 - <<'PYTHON'
+import struct
+header = b"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }".ljust(117) + b"\n"
+open("fortran.npy", "wb").write(b"\x93NUMPY\x01\x00v\x00" + header + struct.pack("<6f", 0, 3, 1, 4, 2, 5))
+PYTHON
+expect 0 run shapes.qn --func turn --target interp --arg x=fortran.npy --out y=c.npy --json
+json 'it["outputs"]["y"]["values"] == [[0, 1, 2], [3, 4, 5]]'
+grep -q "'fortran_order': False" c.npy || fail "c.npy is not in C order"
+
 # Standard input is a file too.
 "$QUERN" run - --target interp --arg a=1 --arg x=ones:f32[2] --arg y=ones:f32[2] <$saxpy >out 2>err || fail "run -"
 says "2 2"

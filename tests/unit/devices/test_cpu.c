@@ -452,6 +452,7 @@ static void test_memory(void** state) {
     qn_status_free(status);
   }
   // Between the two, both ways.
+  qn_status_t status;
   char up[64] = "there and back", down[64] = "";
   void* memory;
   must(qn_device_allocate(null_device, 64, 0, &memory));
@@ -470,6 +471,18 @@ static void test_memory(void** state) {
                     .size_bytes = 64};
   must(qn_device_copy(&back, NULL));
   assert_string_equal(down, up);
+  // Pinned memory is the CPU's, whatever the GPU.
+  (void)snprintf(up, sizeof up, "pinned");
+  copy.from_device = (qn_device_t){QN_DEVICE_CUDA_HOST, 1};
+  back.to_device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  must(qn_device_copy(&copy, NULL));
+  must(qn_device_copy(&back, NULL));
+  assert_string_equal(down, up);
+  copy.to_device = cpu;
+  copy.to = up;
+  status = qn_device_copy(&copy, NULL);
+  assert_int_equal(qn_status_code(status), QN_STATUS_INVALID_ARGUMENT);  // it overlaps
+  qn_status_free(status);
   must(qn_device_free(null_device, memory));
 }
 

@@ -25,6 +25,7 @@ typedef struct arg {
   void* data;
   int64_t number;
   bool is_number;
+  int32_t device_type;  // 0: the CPU
 } arg_t;
 
 #define ARRAY(...)                                                                       \
@@ -39,10 +40,11 @@ static qn_status_t count_status(const char* text, const arg_t* given, size_t cou
   int64_t shapes[4][4];
   for (size_t i = 0; i < count; i++) {
     memcpy(shapes[i], given[i].shape, sizeof shapes[i]);
-    tensors[i] = (qn_tensor_t){.data = given[i].data,
-                               .device = {QN_DEVICE_CPU, 0},
-                               .ndim = given[i].rank,
-                               .shape = shapes[i]};
+    tensors[i] =
+        (qn_tensor_t){.data = given[i].data,
+                      .device = {given[i].device_type ? given[i].device_type : QN_DEVICE_CPU, 0},
+                      .ndim = given[i].rank,
+                      .shape = shapes[i]};
     args[i] = given[i].is_number ? qn_value_int(given[i].number) : qn_value_tensor(&tensors[i]);
   }
   qn_module_t* module = parse(text);
@@ -149,6 +151,13 @@ static void test_contents_decide(void** state) {
   qn_work_t work = count(ragged, args, 3);
   expect_number(work.flops, 10);
   expect_number(work.stored_bytes, 12);
+  // Pinned memory can be read, a GPU's cannot.
+  args[1].device_type = QN_DEVICE_CUDA_HOST;
+  expect_number(count(ragged, args, 3).flops, 10);
+  args[1].device_type = QN_DEVICE_CUDA;
+  qn_status_t of_gpu = count_status(ragged, args, 3, &work);
+  assert_int_equal(qn_status_code(of_gpu), QN_STATUS_UNSUPPORTED);
+  qn_status_free(of_gpu);
   // Without the contents nothing says how often the sum runs.
   args[1].data = NULL;
   qn_status_t status = count_status(ragged, args, 3, &work);
@@ -208,33 +217,6 @@ static void test_blocks_and_threads(void** state) {
   assert_true(work.is_exact);
 }
 
-static void test_shapes(void** state) {
-  (void)state;
-  qn_module_t* module = parse(
-      "func f(x: f32[n, m + 2], s: i32, out y: f32[n - 4], z: f32[m]) {\n"
-      "  parallel i in 0..n - 4 {\n    y[i] = x[i, 0];\n  }\n}\n");
-  assert_int_equal(qn_module_function_symbol_count(module, 0), 2);
-  assert_int_equal(qn_module_function_symbol_count(module, 1), 0);
-  assert_string_equal(qn_module_symbol_name(module, 0, 0), "n");
-  assert_string_equal(qn_module_symbol_name(module, 0, 1), "m");
-  assert_null(qn_module_symbol_name(module, 0, 2));
-  int64_t symbols[] = {10, 20}, shape[2] = {0};
-  must(qn_module_param_shape(module, 0, 0, symbols, shape));
-  assert_int_equal(shape[0], 10);
-  assert_int_equal(shape[1], 22);
-  must(qn_module_param_shape(module, 0, 2, symbols, shape));
-  assert_int_equal(shape[0], 6);
-  qn_status_t status = qn_module_param_shape(module, 0, 1, symbols, shape);
-  assert_int_equal(qn_status_code(status), QN_STATUS_INVALID_ARGUMENT);
-  qn_status_free(status);
-  symbols[0] = 3;
-  status = qn_module_param_shape(module, 0, 2, symbols, shape);
-  assert_int_equal(qn_status_code(status), QN_STATUS_VALUE_ERROR);
-  assert_non_null(strstr(qn_status_message(status), "extent 0 of 'y' is negative"));
-  qn_status_free(status);
-  qn_module_release(module);
-}
-
 static void test_wrong_arguments(void** state) {
   (void)state;
   qn_work_t work;
@@ -256,7 +238,6 @@ int main(void) {
       cmocka_unit_test(test_unknown_conditions_take_the_larger_arm),
       cmocka_unit_test(test_loops_of_the_call),
       cmocka_unit_test(test_blocks_and_threads),
-      cmocka_unit_test(test_shapes),
       cmocka_unit_test(test_wrong_arguments),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,6 +205,12 @@ static void test_names_and_modules(void** state) {
             QN_STATUS_INVALID_ARGUMENT, "another module");
   must(qn_executable_function(executable, module, "saxpy", &function));
   assert_string_equal(qn_function_signature(function), "saxpy(a: f32, x: f32[n], inout y: f32[n])");
+  int64_t shape = 4, inferred = 0;
+  qn_tensor_t x = {.ndim = 1, .shape = &shape};
+  qn_value_t args[] = {qn_value_float(2), qn_value_tensor(&x), {QN_VALUE_NONE, 0, {0}}};
+  int64_t* shapes[] = {NULL, NULL, &inferred};
+  must(qn_function_infer_shapes(function, args, 3, shapes, NULL));
+  assert_int_equal(inferred, 4);
   // The function keeps what it needs, whatever else goes.
   assert_true(qn_engine_unload(engine, module, target, NULL));
   assert_false(qn_engine_unload(engine, module, target, NULL));

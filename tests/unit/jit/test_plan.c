@@ -200,6 +200,35 @@ static void test_dtype_rank_device(void** state) {
   EXPECT(f, VALUE_ERROR, "argument 4 'x'", "cpu:0", "got cpu:1");
 }
 
+// Tensors as other libraries hand them over: pinned memory of any GPU is the CPU's.
+static void test_pinned_memory(void** state) {
+  fixture_t* f = *state;
+  f->x.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  f->y.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 1};
+  f->s.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  assert_true(bind(f, COUNT));
+  must(qn__plan_explain(f->plan, f->args, COUNT));
+  assert_int_equal(kernel_words[X], (uintptr_t)f->x.data);
+  // Its other properties are checked.
+  f->x.ndim = 1;
+  EXPECT(f, TYPE_ERROR, "argument 4 'x'", "expected rank 2, got 1");
+  f->y.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  f->y.data = f->x.data;
+  EXPECT(f, VALUE_ERROR, "argument 5 'y'", "overlaps that of argument 4 'x'");
+  // A GPU does not take it.
+  qn__plan_t* plan;
+  must(qn__plan_create(f->module->functions[0], (qn_device_t){QN_DEVICE_CUDA, 0}, false,
+                       qn_allocator_default(), &plan));
+  f->x.device = (qn_device_t){QN_DEVICE_CUDA_HOST, 0};
+  assert_false(call(plan, f->args, COUNT));
+  qn_status_t status = qn__plan_explain(plan, f->args, COUNT);
+  assert_non_null(
+      strstr(qn_status_message(status), "expected a tensor on device cuda:0, got cuda_host:0"));
+  qn_status_free(status);
+  qn__plan_destroy(plan);
+  reset(f);
+}
+
 static void test_shapes(void** state) {
   fixture_t* f = *state;
   f->shapes[1][0] = 4;
@@ -239,6 +268,52 @@ static void test_strides(void** state) {
 }
 
 // A written tensor whose elements are one and the same: iterations would store to one element.
+// Where a tensor has one element along a dimension, or none at all, libraries give any stride.
+static void test_strides_that_do_not_count(void** state) {
+  (void)state;
+  const char text[] =
+      "func g(x: f32[n, m] strides [p, 1], out y: f32[n, m] strides [p, 1],\n"
+      "       z: f32[n, m] strides [2 * p, 1]) {}\n";
+  qn_module_t* module = must_parse(text);
+  qn__plan_t* plan;
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  float memory[3][16];
+  int64_t shapes[3][2], strides[3][2];
+  qn_tensor_t tensors[3];
+  qn_value_t args[3];
+  const struct {
+    int64_t n, m;
+    int64_t strides[3][2];
+    const char* message;  // NULL: accepted
+  } cases[] = {
+      {2, 3, {{4, 1}, {4, 1}, {8, 1}}, NULL},
+      {1, 3, {{4, 1}, {7, 1}, {9, 1}}, NULL},
+      {2, 1, {{4, 5}, {4, 0}, {8, 2}}, NULL},
+      {0, 3, {{4, 2}, {5, 2}, {9, 3}}, NULL},
+      {2, 3, {{4, 1}, {5, 1}, {8, 1}}, "argument 1 'y': stride 0: expected p = 4"},
+      {2, 3, {{4, 1}, {4, 1}, {9, 1}}, "argument 2 'z': stride 0: expected 2 * p = 8, got 9"},
+      {2, 3, {{4, 2}, {4, 1}, {8, 1}}, "argument 0 'x': stride 1: expected 1, got 2"},
+      {2, 1, {{4, -1}, {4, 1}, {8, 1}}, "argument 0 'x': stride 1: expected at least 0, got -1"},
+  };
+  for (size_t c = 0; c < QN_COUNT_OF(cases); c++) {
+    memcpy(strides, cases[c].strides, sizeof strides);
+    for (size_t i = 0; i < 3; i++) {
+      shapes[i][0] = cases[c].n;
+      shapes[i][1] = cases[c].m;
+      tensors[i] =
+          (qn_tensor_t){memory[i], cpu, 2, qn_dtype_to_dl(QN_DTYPE_F32), shapes[i], strides[i], 0};
+      args[i] = qn_value_tensor(&tensors[i]);
+    }
+    assert_int_equal(call(plan, args, 3), !cases[c].message);
+    qn_status_t status = qn__plan_explain(plan, args, 3);
+    assert_int_equal(qn_ok(status), !cases[c].message);
+    if (cases[c].message) assert_non_null(strstr(qn_status_message(status), cases[c].message));
+    qn_status_free(status);
+  }
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 static void test_written_stride_of_zero(void** state) {
   (void)state;
   static const char text[] =
@@ -473,6 +548,22 @@ static void test_halves_agree(void** state) {
   assert_in_range(refused, 50000, 199000);
 }
 
+static void test_range_of_u64(void** state) {
+  (void)state;
+  qn_module_t* module = must_parse("func g(u: u64) {}\n");
+  qn__plan_t* plan;
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  qn_value_t value = qn_value_uint(UINT64_MAX);
+  assert_true(call(plan, &value, 1));
+  value = qn_value_int(-1);
+  assert_false(call(plan, &value, 1));
+  qn_status_t status = qn__plan_explain(plan, &value, 1);
+  assert_non_null(strstr(qn_status_message(status), "u64 in [0, 18446744073709551615], got -1"));
+  qn_status_free(status);
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 // A fixed scalar takes its value in any form, and no other one.
 static void test_fixed_scalars(void** state) {
   (void)state;
@@ -525,10 +616,13 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_types, setup, teardown),
       cmocka_unit_test_setup_teardown(test_integer_range, setup, teardown),
       cmocka_unit_test_setup_teardown(test_dtype_rank_device, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_pinned_memory, setup, teardown),
       cmocka_unit_test_setup_teardown(test_shapes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_strides, setup, teardown),
+      cmocka_unit_test(test_strides_that_do_not_count),
       cmocka_unit_test(test_written_stride_of_zero),
       cmocka_unit_test(test_expressions),
+      cmocka_unit_test(test_range_of_u64),
       cmocka_unit_test(test_fixed_scalars),
       cmocka_unit_test(test_vectors),
       cmocka_unit_test_setup_teardown(test_memory, setup, teardown),

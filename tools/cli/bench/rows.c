@@ -68,6 +68,7 @@ static void count_work(spot_t* spot) {
     if (!arg->is_array) continue;
     tensors[i] = arg->tensor;
     tensors[i].data = arg->array.data;
+    tensors[i].strides = NULL;
     tensors[i].device = (qn_device_t){QN_DEVICE_CPU, 0};
     values[i] = qn_value_tensor(&tensors[i]);
   }

@@ -71,6 +71,34 @@ void npy_free(npy_array_t* array) {
   memset(array, 0, sizeof *array);
 }
 
+// Copies the elements between an array and memory with other strides.
+static void copy_strided(const npy_array_t* array, const int64_t* strides, uint8_t* strided,
+                         bool is_gather) {
+  const size_t item_bytes = qn_dtype_size_bytes(array->dtype);
+  uint8_t* element = array->data;
+  int64_t index[NPY_MAX_RANK] = {0}, at = 0;
+  for (size_t left = array->size_bytes; left > 0; left -= item_bytes, element += item_bytes) {
+    uint8_t* other = strided + (size_t)at * item_bytes;
+    memcpy(is_gather ? element : other, is_gather ? other : element, item_bytes);
+    for (int32_t d = array->rank; d-- > 0;) {
+      at += strides[d];
+      if (++index[d] < array->shape[d]) break;
+      at -= strides[d] * index[d];
+      index[d] = 0;
+    }
+  }
+}
+
+void npy_gather(npy_array_t* array, const int64_t* strides, const void* from) {
+  uint8_t* strided = NULL;
+  memcpy(&strided, &from, sizeof strided);  // it is not written
+  copy_strided(array, strides, strided, true);
+}
+
+void npy_scatter(const npy_array_t* array, const int64_t* strides, void* to) {
+  copy_strided(array, strides, to, false);
+}
+
 // ---------------------------------------------------------------------------------- parsing
 
 typedef struct npy_parser {
@@ -78,6 +106,7 @@ typedef struct npy_parser {
   const char* header;  // a dictionary of Python, with a final zero
   const char* at;
   size_t offset;  // of the header in the file
+  bool is_fortran;
 } npy_parser_t;
 
 static qn_status_t malformed(const npy_parser_t* parser, const char* expected) {
@@ -161,10 +190,8 @@ static qn_status_t parse_entry(npy_parser_t* parser, unsigned* inout_seen, npy_a
   if (which == 0) return parse_dtype(parser, &out->dtype);
   if (which == 2) return parse_shape(parser, &out->rank, out->shape);
   if (accept(parser, "False")) return QN_OK;
-  if (!accept(parser, "True")) return malformed(parser, "True or False");
-  return qn_status_make(QN_STATUS_UNSUPPORTED,
-                        "%s: the array is in Fortran order; save numpy.ascontiguousarray of it",
-                        parser->name);
+  parser->is_fortran = accept(parser, "True");
+  return parser->is_fortran ? QN_OK : malformed(parser, "True or False");
 }
 
 static qn_status_t parse_header(npy_parser_t* parser, npy_array_t* out) {
@@ -200,6 +227,16 @@ static qn_status_t find_header(npy_parser_t* parser, const uint8_t* raw, size_t 
   }
   return qn_status_make(QN_STATUS_DATA_LOSS, "%s: offset 8: the header has %zu bytes, the file %zu",
                         parser->name, *out_header_bytes, size);
+}
+
+// Reads elements whose first index is the fastest.
+static void gather_fortran(npy_array_t* array, const uint8_t* from) {
+  int64_t strides[NPY_MAX_RANK], stride = 1;
+  for (int32_t d = 0; d < array->rank; d++) {
+    strides[d] = stride;
+    stride *= array->shape[d] > 0 ? array->shape[d] : 1;
+  }
+  npy_gather(array, strides, from);
 }
 
 qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_array_t* out_array) {
@@ -249,7 +286,11 @@ qn_status_t npy_parse(const char* name, const void* bytes, size_t size, npy_arra
     npy_free(&array);
     return status;
   }
-  memcpy(array.data, raw + begin, left);
+  if (parser.is_fortran) {
+    gather_fortran(&array, raw + begin);
+  } else {
+    memcpy(array.data, raw + begin, left);
+  }
   *out_array = array;
   return QN_OK;
 }

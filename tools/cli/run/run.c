@@ -252,17 +252,17 @@ const verb_t verb_run = {
         OPTION("trace", "FILE", "write a timeline of the engine as JSON for Perfetto"),
         OPTION_JSON),
     .help =
-        "Every parameter needs an --arg, unless --set fixes it; an `out` buffer takes its shape\n"
-        "from it. Small outputs are printed whole, larger ones as minimum, maximum and mean. The\n"
-        "last lines show the source of the code (compiled, memory, disk, bundle or remote), the\n"
-        "times and the key.\n"
+        "Every parameter needs an --arg, unless --set fixes it. An `out` buffer without one gets\n"
+        "the shape that the inputs give. Arrays are laid out as a parameter's strides say. Small\n"
+        "outputs are printed whole, larger ones as minimum, maximum and mean. The last lines show\n"
+        "the source of the code (compiled, memory, disk, bundle or remote), the times and the "
+        "key.\n"
         "\n"
         "With --repeat, each call starts from the arguments as they were given. FILE '-' is\n"
         "standard input.\n",
     .examples =
         "  quern run examples/ir/saxpy.qn --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]\n"
-        "  quern run examples/ir/softmax.qn --arg x=rand:f32[4,64]:7 --arg y=zeros:f32[4,64] "
-        "--out y=softmax.npy --json\n"
+        "  quern run examples/ir/softmax.qn --arg x=rand:f32[4,64]:7 --out y=softmax.npy --json\n"
         "  quern run examples/ir/fir_filter.qn --func fir --target interp --arg x=iota:i16[10] "
         "--arg n=8 --arg y=zeros:i16[8]\n"
         "  quern run examples/ir/matmul_tile.qn --target 'cpu -mcpu=x86-64-v2' --repeat 20 "

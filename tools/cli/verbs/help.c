@@ -17,7 +17,7 @@ static const topic_t topics[] = {
     {"values", "the values of --arg NAME=VALUE",
      "  2  -1.5  1e-3  nan  inf   a number for a scalar parameter\n"
      "  true  false               a boolean\n"
-     "  FILE.npy                  an array from a NumPy file: little-endian, C order\n"
+     "  FILE.npy                  an array from a NumPy file: little-endian, C or Fortran order\n"
      "  zeros:f32[2,3]            an array of zeros; f32[] is a single element without axes\n"
      "  ones:i64[8]               an array of ones\n"
      "  iota:i32[2,3]             0, 1, 2, ... in row-major order\n"
