@@ -385,10 +385,8 @@ qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options
   qn_str_t source = {text ? text : "", size};
   qn__diag_t diag;
   qn__diag_init(&diag, allocator, &given, given.source_name, source);
-  qn__ir_body_t body;
-  (void)qn__text_parse(source, allocator, &diag, &body);
+  (void)qn__text_check_grammar(source, allocator, &diag);
   qn_status_t status = qn__diag_status(&diag, QN_STATUS_SYNTAX);
-  qn__body_deinit(&body);
   qn__diag_deinit(&diag);
   if (!qn_ok(status)) return status;
   qn__buffer_t out;

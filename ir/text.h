@@ -20,6 +20,9 @@ int qn__op_level(qn_op_t op);
 // without memory, and qn__diag_status then returns OUT_OF_MEMORY.
 bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
                     qn__ir_body_t* out_body);
+// Reports mistakes of grammar alone: names, dtypes and counts of operands are not judged. Returns
+// false after one, and without memory.
+bool qn__text_check_grammar(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag);
 // Prints canonical text. Parsing it gives the same module, which prints as the same text.
 void qn__text_print(const qn__ir_body_t* body, qn__buffer_t* out);
 // Prints canonical text, and calls back before each statement with its line (from 1). The callback
@@ -36,8 +39,8 @@ void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out);
 // of a public function, or its failure.
 qn_status_t qn__text_give(qn__buffer_t* text, const char* what, char** out_text, size_t* out_size);
 
-// Canonical layout for a text that parses, its comments kept. Errors: OUT_OF_MEMORY (of `allocator`
-// or of `out`), INTERNAL.
+// Canonical layout for a text of the grammar, its comments kept. Errors: OUT_OF_MEMORY (of
+// `allocator` or of `out`), INTERNAL.
 qn_status_t qn__text_format(qn_str_t text, qn_allocator_t allocator, qn__buffer_t* out);
 
 #endif  // QUERN_IR_TEXT_H_
