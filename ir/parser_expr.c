@@ -367,6 +367,13 @@ int qn__op_level(qn_op_t op) {
   return 0;
 }
 
+int qn__token_level(qn__token_kind_t kind) {
+  for (size_t i = 0; i < QN_COUNT_OF(infixes); i++) {
+    if (infixes[i].token == kind) return infixes[i].level;
+  }
+  return 0;
+}
+
 static const infix_t* infix_at(const qn__parser_t* p) {
   for (size_t i = 0; i < QN_COUNT_OF(infixes); i++) {
     if (infixes[i].token == p->token.kind) return &infixes[i];

@@ -5,7 +5,7 @@
 #define QUERN_IR_TEXT_H_
 
 #include "base/buffer.h"
-#include "ir/diag.h"
+#include "ir/lexer.h"
 
 // Levels of nested blocks, parentheses and operators that a text may have, so that no reader of the
 // tree runs out of stack.
@@ -14,6 +14,8 @@ enum { QN__NESTING_LIMIT = 256 };
 // Returns how tightly an infix operator binds, from 1 (`||`) to 9 (`*`). Parser and printer share
 // it (parser_expr.c).
 int qn__op_level(qn_op_t op);
+// As qn__op_level, for a token. 0: no infix operator.
+int qn__token_level(qn__token_kind_t kind);
 
 // Parses as much of the text as possible, without verifying it. Reports errors to `diag` and
 // returns false. `*out_body` is always initialised and must be deinitialised. Also returns false
@@ -41,6 +43,9 @@ qn_status_t qn__text_give(qn__buffer_t* text, const char* what, char** out_text,
 
 // Canonical layout for a text of the grammar, its comments kept. Errors: OUT_OF_MEMORY (of
 // `allocator` or of `out`), INTERNAL.
+// Lays out the statement that `out` ends with, from byte `begin` on, where it is wider than a line
+// or has more than one.
+void qn__text_wrap(qn__buffer_t* out, size_t begin);
 qn_status_t qn__text_format(qn_str_t text, qn_allocator_t allocator, qn__buffer_t* out);
 
 #endif  // QUERN_IR_TEXT_H_

@@ -40,7 +40,7 @@ static char* print(const qn_module_t* module, size_t* out_size) {
   return text;
 }
 
-// Prints, parses, prints.
+// Prints, parses, prints. The formatter agrees with the printer.
 static void check_print(const qn_module_t* module) {
   size_t size;
   char* text = print(module, &size);
@@ -49,7 +49,11 @@ static void check_print(const qn_module_t* module) {
   require_same(module, again);
   size_t again_size;
   char* again_text = print(again, &again_size);
+  char* formatted = NULL;
   require(size == again_size && memcmp(text, again_text, size) == 0);
+  require(qn_ok(qn_text_format(text, size, NULL, &formatted, &again_size)));
+  require(size == again_size && memcmp(text, formatted, size) == 0);
+  qn_text_free(formatted);
   qn_text_free(again_text);
   qn_text_free(text);
   qn_module_release(again);

@@ -35,9 +35,11 @@ static void test_comments_stay(void** state) {
       "// last";
   static const char expected[] =
       "// head\n"
-      "func f(x: f32[n],  // the input\n"
-      "    // the output\n"
-      "    out y: f32[n]) {  // brace\n"
+      "func f(\n"
+      "  x: f32[n],  // the input\n"
+      "  // the output\n"
+      "  out y: f32[n]\n"
+      ") {  // brace\n"
       "\n"
       "  // first\n"
       "  let a = 1;  // one\n"
