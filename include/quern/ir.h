@@ -17,7 +17,8 @@ QN_API const char* qn_dtype_text(qn_dtype_t dtype);
 // Returns the bytes that hold one element (bool: 1); 0 for values that are no dtype.
 QN_API size_t qn_dtype_size_bytes(qn_dtype_t dtype);
 // Returns the bits of one element in memory (bool: 8); 0 for values that are no dtype. Two elements
-// of 4 bits share a byte: the one with the even index along the last dimension is in its lower half.
+// of 4 bits share a byte: the one with the even index along the last dimension is in its lower
+// half.
 QN_API size_t qn_dtype_size_bits(qn_dtype_t dtype);
 // Returns the dtype of a name; NONE if no dtype has it.
 QN_API qn_dtype_t qn_dtype_parse(const char* text);
@@ -350,7 +351,8 @@ QN_API void qn_build_several_values(qn_builder_t* builder, size_t count, qn_expr
 // `out_results` receives the results. Both have as many elements as there are values.
 QN_API void qn_build_several_end(qn_builder_t* builder, qn_expr_t* const* combined,
                                  qn_expr_t** out_results);
-// Closes a reduction to the smallest (QN_REDUCE_MIN) or largest `value` and its lowest index (i64).
+// Closes a reduction to the smallest (kind MIN) or largest (MAX) `value` and its lowest index
+// (i64).
 QN_API void qn_build_several_best(qn_builder_t* builder, qn_reduce_kind_t kind, qn_expr_t* value,
                                   qn_expr_t** out_best, qn_expr_t** out_index);
 

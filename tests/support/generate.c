@@ -25,8 +25,8 @@ static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
   choose_shape(g, buffer);
   if (is_packed) {  // rows are even
     gen_extent_t* last = &buffer->shape[buffer->rank - 1];
-    *last = (gen_extent_t){gen_text(g, "((%s + 1) // 2 * 2)", last->text),
-                           (last->value + 1) / 2 * 2};
+    *last =
+        (gen_extent_t){gen_text(g, "((%s + 1) // 2 * 2)", last->text), (last->value + 1) / 2 * 2};
   }
   bool has_values = access != QN_ACCESS_OUT;
   buffer->is_readable = has_values;
