@@ -3,7 +3,8 @@
 // What fits stays on one line, unless it has a comment or a reduction with lets. Else:
 //  1. The parameters of a function stand one a line.
 //  2. A value that is one call, one table, or ends with a reduction stays on the line of its '=',
-//     and its bracket is broken. Any other value begins a line, four columns deeper.
+//     and its bracket is broken. The same goes for names and numbers before one call, as in `0.5 *
+//     (1 + erf(x))`. Any other value begins a line, four columns deeper.
 //  3. An expression is broken after its operators of the lowest precedence, one operand a line; of
 //     operands that are single names or numbers as many as fit.
 //     Operands after the first stand four columns deeper, unless the first one has its own line.
@@ -135,15 +136,38 @@ static size_t last_reduction(const qn__layout_t* l, size_t begin, size_t end) {
   return open != SIZE_MAX && open >= begin ? open : end;
 }
 
-// ------------------------------------------------------------------------------------ brackets
-
-static void lay(qn__layout_t* l, size_t begin, size_t end, size_t indent, size_t hang, size_t tail);
-
 // Returns whether the pieces are one name or number, perhaps with a sign.
 static bool is_word(const qn__layout_t* l, size_t begin, size_t end) {
   if (begin < end && l->pieces[begin].kind == QN__TOKEN_MINUS) begin++;
   return begin + 1 == end && l->pieces[begin].partner == SIZE_MAX;
 }
+
+// Returns the '(' of a last operand that is one call or parenthesis, where all operands before it
+// are single names or numbers: `0.5 * (1 + erf(x))`. Else returns `end`.
+static size_t last_call(const qn__layout_t* l, size_t begin, size_t end) {
+  uint8_t level = lowest_level(l, begin, end);
+  if (level <= QN__LEVEL_QUESTION || l->pieces[end - 1].kind != QN__TOKEN_RIGHT_PAREN) return end;
+  size_t open = l->pieces[end - 1].partner;
+  if (open == SIZE_MAX || open < begin || open + 2 == end) return end;
+  for (;;) {
+    size_t op = find_level(l, begin, end, level);
+    if (op == end) break;
+    if (!is_word(l, begin, op)) return end;
+    begin = op + 1;
+  }
+  while (begin < open && l->pieces[begin].kind != QN__TOKEN_COMMENT) begin++;
+  return begin == open && find_kind(l, begin, end, QN__TOKEN_LEFT_PAREN) == open ? open : end;
+}
+
+// Returns the bracket to break where all that is before it can stay on the line, or `end`.
+static size_t last_bracket(const qn__layout_t* l, size_t begin, size_t end) {
+  size_t open = last_reduction(l, begin, end);
+  return open < end ? open : last_call(l, begin, end);
+}
+
+// ------------------------------------------------------------------------------------ brackets
+
+static void lay(qn__layout_t* l, size_t begin, size_t end, size_t indent, size_t hang, size_t tail);
 
 // Lays the parts of a list out: on one line if they fit, unless they are a signature's; else one a
 // line, single words as many as fit.
@@ -301,14 +325,14 @@ static void lay(qn__layout_t* l, size_t begin, size_t end, size_t indent, size_t
   }
   size_t last = end;
   while (last > begin && l->pieces[last - 1].kind == QN__TOKEN_COMMENT) last--;
-  size_t brace = last_reduction(l, begin, last);
+  size_t open = last_bracket(l, begin, last);
   uint8_t level = lowest_level(l, begin, last);
   if (fits(l, begin, last, tail)) {
     put(l, begin, last);
-  } else if (brace < last && fits(l, begin, brace + 1, 0)) {
-    put(l, begin, brace);
-    lay_bracket(l, brace, indent, false);
-    put(l, l->pieces[brace].partner + 1, last);
+  } else if (open < last && fits(l, begin, open + 1, 0)) {
+    put(l, begin, open);
+    lay_bracket(l, open, indent, false);
+    put(l, l->pieces[open].partner + 1, last);
   } else if (level) {
     lay_operands(l, begin, last, level, indent, hang, tail);
   } else {
@@ -320,8 +344,8 @@ static void lay(qn__layout_t* l, size_t begin, size_t end, size_t indent, size_t
 
 // Returns whether a value stays on the line of its '='.
 static bool stays(const qn__layout_t* l, size_t begin, size_t end) {
-  size_t brace = last_reduction(l, begin, end);
-  if (brace < end && fits(l, begin, brace + 1, 0)) return true;
+  size_t last = last_bracket(l, begin, end);
+  if (last < end && fits(l, begin, last + 1, 0)) return true;
   // A reduction with lets at the beginning.
   size_t first = begin;
   while (first < end && l->pieces[first].kind != QN__TOKEN_LEFT_BRACE) first++;

@@ -6,6 +6,8 @@
 #include <stdint.h>
 // cmocka wants the four above first.
 #include <cmocka.h>
+#include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/unit/ir/support_print.h"
@@ -177,15 +179,12 @@ static void test_long_statements_follow_the_rules(void** state) {
       "        gate[a] * tanh(weights[a, 0] * x[0] + weights[a, 1] * x[1]) +\n"
       "        (1 - gate[a]) * hidden_before[a] +\n"
       "        bias[a];\n"
-      "    let cdf =\n"
-      "        0.5 *\n"
-      "        (\n"
-      "          1 +\n"
-      "          erf(\n"
-      "            x[a, first_index_of_block + second_index_of_block] * 0.70710678118 +\n"
-      "            another_rather_long_name\n"
-      "          )\n"
-      "        );\n"
+      "    let cdf = 0.5 * (\n"
+      "      1 + erf(\n"
+      "        x[a, first_index_of_block + second_index_of_block] * 0.70710678118 +\n"
+      "        another_rather_long_name\n"
+      "      )\n"
+      "    );\n"
       "    if first_condition_of_many[a] > 3 && second_condition[a] < 4 ||\n"
       "        third_condition[a + 1] == 5 && !fourth_condition {\n"
       "      y[a, i + somewhat_long_offset_of_the_row * stride, j + "
@@ -242,6 +241,63 @@ static void test_long_statements_follow_the_rules(void** state) {
   qn_text_free(formatted);
 }
 
+// Formats a file and returns whether that changed it: false for one with mistakes of grammar, which
+// stays. What parses has the same canonical bytes after it.
+static bool is_changed_by_format(const char* path) {
+  FILE* file = fopen(path, "rb");
+  assert_non_null(file);
+  static char text[1 << 16];
+  size_t size = fread(text, 1, sizeof text, file);
+  assert_true(size < sizeof text);
+  (void)fclose(file);
+  char *once = NULL, *twice = NULL;
+  size_t once_size, twice_size;
+  qn_status_t status = qn_text_format(text, size, NULL, &once, &once_size);
+  if (!qn_ok(status)) {
+    assert_int_equal(qn_status_consume(status), QN_STATUS_SYNTAX);
+    return false;
+  }
+  assert_true(qn_ok(qn_text_format(once, once_size, NULL, &twice, &twice_size)));
+  if (strcmp(once, twice) != 0) fail_msg("%s: formatted again, it is\n%s", path, twice);
+  qn_module_t *before = NULL, *after = NULL;
+  if (qn_status_consume(qn_module_parse(text, size, NULL, &before)) == QN_STATUS_OK) {
+    assert_true(qn_ok(qn_module_parse(once, once_size, NULL, &after)));
+    if (memcmp(qn_module_digest(before), qn_module_digest(after), 16) != 0) {
+      fail_msg("%s: formatting changes the digest", path);
+    }
+  }
+  qn_module_release(before);
+  qn_module_release(after);
+  bool is_changed = once_size != size || memcmp(once, text, size) != 0;
+  qn_text_free(once);
+  qn_text_free(twice);
+  return is_changed;
+}
+
+static void test_files_of_the_repository(void** state) {
+  (void)state;
+  // Texts of tests and seeds of the fuzzer need not be formatted.
+  static const struct {
+    const char* pattern;
+    bool is_formatted;
+  } folders[] = {
+      {QN_SOURCE_DIR "/examples/ir/*.qn", true},
+      {QN_SOURCE_DIR "/serve/bert/kernels/*.qn", true},
+      {QN_SOURCE_DIR "/tests/diagnostics/*.qn", false},
+      {QN_SOURCE_DIR "/tests/fuzz/corpus/text/*.qn", false},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(folders); i++) {
+    glob_t files;
+    assert_int_equal(glob(folders[i].pattern, 0, NULL, &files), 0);
+    for (size_t k = 0; k < files.gl_pathc; k++) {
+      bool is_changed = is_changed_by_format(files.gl_pathv[k]);
+      if (is_changed && folders[i].is_formatted)
+        fail_msg("%s: run quern fmt -i", files.gl_pathv[k]);
+    }
+    globfree(&files);
+  }
+}
+
 static void test_format_reports_mistakes(void** state) {
   (void)state;
   char* out = (char*)1;
@@ -265,6 +321,7 @@ int main(void) {
       cmocka_unit_test(test_comments_stay),
       cmocka_unit_test(test_long_lines_are_broken),
       cmocka_unit_test(test_long_statements_follow_the_rules),
+      cmocka_unit_test(test_files_of_the_repository),
       cmocka_unit_test(test_format_reports_mistakes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
