@@ -89,6 +89,7 @@ sed -i 's/zap)/zap]/' loose.qn
 expect 1 fmt loose.qn
 tells "error[QN0108]"
 tells " --> loose.qn:4:27"
+tells "quern: loose.qn: 1 error"
 grep -q QN0103 err && fail "fmt judged a name"
 # Formatting keeps the digest.
 cp examples/ir/softmax.qn s.qn
