@@ -33,6 +33,8 @@ static void report(qn__parser_t* p, qn_severity_t severity, qn__ir_code_t code, 
 void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) {
   if (loc.size == 0) loc.size = 1;
+  p->is_muted = p->is_grammar_only && code != QN__CODE_EXPECTED;
+  if (p->is_muted) return;
   p->last_error_begin = loc.begin;
   va_list arguments;
   va_start(arguments, format);
@@ -41,6 +43,7 @@ void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, con
 }
 
 void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...) {
+  if (p->is_muted) return;
   if (loc.size == 0) loc.size = 1;
   va_list arguments;
   va_start(arguments, format);
@@ -59,6 +62,7 @@ void qn__parser_syntax(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, co
     is_repeated = true;
   }
   p->is_lost = true;
+  p->is_muted = false;
   if (is_repeated) return;
   p->last_error_begin = loc.begin;
   va_list arguments;
@@ -303,11 +307,15 @@ static void parse_module(qn__parser_t* p) {
   }
 }
 
-bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
-                    qn__ir_body_t* out_body) {
+static bool parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag, bool is_grammar_only,
+                  qn__ir_body_t* out_body) {
   qn__body_init(out_body, allocator);
   if (!qn__lexer_check(text, diag)) return false;
-  qn__parser_t parser = {.text = text, .allocator = allocator, .diag = diag, .body = out_body};
+  qn__parser_t parser = {.text = text,
+                         .allocator = allocator,
+                         .diag = diag,
+                         .body = out_body,
+                         .is_grammar_only = is_grammar_only};
   qn__parser_t* p = &parser;
   p->arena = &out_body->arena;
   p->last_error_begin = UINT32_MAX;
@@ -326,4 +334,16 @@ bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
   qn__free(allocator, p->list, p->list_capacity * sizeof(void*));
   qn__free(allocator, p->symbols, p->symbol_capacity * sizeof(qn__ir_var_t*));
   return diag->error_count == 0 && !diag->text.has_failed;
+}
+
+bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
+                    qn__ir_body_t* out_body) {
+  return parse(text, allocator, diag, false, out_body);
+}
+
+bool qn__text_check_grammar(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag) {
+  qn__ir_body_t body;
+  bool is_good = parse(text, allocator, diag, true, &body);
+  qn__body_deinit(&body);
+  return is_good;
 }

@@ -69,6 +69,8 @@ typedef struct qn__parser {
   uint32_t previous_end;  // where the last consumed token ended
   bool is_lost;           // a syntax error was reported: skip to the next statement
   bool is_stopped;        // out of memory, or the error limit is reached
+  bool is_grammar_only;   // mistakes of meaning (names, dtypes, counts) are not reported
+  bool is_muted;          // the last mistake was one of these
   uint32_t last_error_begin;
   uint32_t stmt_begin;  // of the innermost statement
   uint32_t nesting;
@@ -115,6 +117,7 @@ bool qn__parser_name(qn__parser_t* p, const char* what, qn__ir_loc_t* out_loc);
 static inline qn__ir_loc_t qn__parser_since(const qn__parser_t* p, uint32_t begin) {
   return (qn__ir_loc_t){begin, p->previous_end > begin ? p->previous_end - begin : 1};
 }
+// Reports a mistake of meaning, and one of grammar if the code is EXPECTED: the text could be read.
 void qn__parser_error(qn__parser_t* p, qn__ir_code_t code, qn__ir_loc_t loc, const char* help,
                       const char* format, ...) QN_PRINTF(5, 6);
 void qn__parser_note(qn__parser_t* p, qn__ir_loc_t loc, const char* format, ...) QN_PRINTF(3, 4);

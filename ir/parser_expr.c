@@ -170,21 +170,30 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
   return result;
 }
 
-static qn__parser_operand_t parse_call(qn__parser_t* p, qn_op_t op) {
-  qn__ir_loc_t op_loc = p->token.loc;
-  const qn__ir_op_info_t* info = qn__op_info(op);
+enum { MAX_ARITY = 3 };
+
+// Parses a word and `"(" exprs ")"`. Returns false after a mistake of grammar.
+static bool parse_operands(qn__parser_t* p, qn__parser_operand_t args[MAX_ARITY],
+                           size_t* out_count) {
   qn__parser_advance(p);
   qn__ir_loc_t open = p->token.loc;
   qn__parser_advance(p);
-  qn__parser_operand_t args[3] = {{0}};
-  size_t count = 0;
+  *out_count = 0;
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_PAREN) && !p->is_lost) {
     qn__parser_operand_t operand = qn__parse_expr(p);
-    if (count < QN_COUNT_OF(args)) args[count] = operand;
-    count++;
+    if (*out_count < MAX_ARITY) args[*out_count] = operand;
+    ++*out_count;
     if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
   }
-  if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) return qn__type_poison();
+  return qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open);
+}
+
+static qn__parser_operand_t parse_call(qn__parser_t* p, qn_op_t op) {
+  qn__ir_loc_t op_loc = p->token.loc;
+  const qn__ir_op_info_t* info = qn__op_info(op);
+  qn__parser_operand_t args[MAX_ARITY] = {{0}};
+  size_t count;
+  if (!parse_operands(p, args, &count)) return qn__type_poison();
   if (count != info->arity) {
     qn__parser_error(p, QN__CODE_OPERAND_COUNT, qn__parser_since(p, op_loc.begin),
                      qn__parser_help(p, "%s: %s", info->text, info->doc),
@@ -213,6 +222,12 @@ static qn__parser_operand_t report_unknown_call(qn__parser_t* p) {
     qn__parser_error(p, QN__CODE_UNKNOWN_OP, loc,
                      habit ? habit : qn__suggest_help(p, &suggestion, otherwise),
                      "unknown operator '%.*s'", QN_STR_ARG(word));
+  }
+  if (p->is_grammar_only) {
+    qn__parser_operand_t args[MAX_ARITY];
+    size_t count;
+    (void)parse_operands(p, args, &count);
+    return qn__type_poison();
   }
   // Skips the operands: without the operator, errors in them cannot be judged.
   qn__parser_advance(p);
@@ -349,6 +364,13 @@ int qn__op_level(qn_op_t op) {
     if (infixes[i].op == op) return infixes[i].level;
   }
   (void)QN_NEVER(true);
+  return 0;
+}
+
+int qn__token_level(qn__token_kind_t kind) {
+  for (size_t i = 0; i < QN_COUNT_OF(infixes); i++) {
+    if (infixes[i].token == kind) return infixes[i].level;
+  }
   return 0;
 }
 

@@ -108,7 +108,7 @@ qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
   qn_str_t text = qn__lexer_slice(p->text, loc);
   if (p->is_signature && qn__text_is_name(text)) return add_symbol(p, loc);
   const char* comment_help = qn__parser_comment_help(p, loc, NULL);
-  if (comment_help) {
+  if (comment_help && !p->is_grammar_only) {
     // The next words are the rest of the intended comment.
     qn__parser_syntax(p, QN__CODE_UNKNOWN_NAME, loc, comment_help, "unknown name '%.*s'",
                       QN_STR_ARG(text));

@@ -27,7 +27,9 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
   if (!qn__parser_name(p, owner, out_name)) return false;
   if (!qn__parser_expect_word(p, "in", "after the name of a variable")) return false;
   *out_begin = qn__type_as_i64(p, qn__parse_expr(p), "the lower bound");
-  if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE)) p->is_lost = true;  // reported before
+  if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE) && !p->is_grammar_only) {
+    p->is_lost = true;  // reported before
+  }
   if (!p->is_lost && !qn__parser_at(p, QN__TOKEN_RANGE)) {
     qn_str_t source = qn__parser_source_of(p, *out_begin);
     const char* help = qn__parser_at(p, QN__TOKEN_LEFT_BRACE)

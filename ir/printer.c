@@ -11,7 +11,6 @@
 #include "ir/printer.h"
 
 #include "ir/layout.h"
-#include "ir/lexer.h"
 
 // ------------------------------------------------------------------------------------ names
 
@@ -75,17 +74,11 @@ void qn__print_close_names(qn__printer_t* p, qn__printed_name_t* outer) {
 // ------------------------------------------------------------------------------------ lines
 
 void qn__print_newline(qn__printer_t* p) {
-  if (!p->has_comment && p->arena) qn__layout_wrap(p->out, p->line_begin);
-  p->has_comment = false;
+  if (!p->is_raw && p->arena) qn__text_wrap(p->out, p->line_begin);
+  p->is_raw = false;
   qn__buffer_char(p->out, '\n');
   p->line_begin = p->out->size;
   for (uint32_t i = 0; i < p->indent * QN__LAYOUT_INDENT; i++) qn__buffer_char(p->out, ' ');
-}
-
-void qn__print_lanes(qn__printer_t* p, uint32_t lane_count) {
-  if (p->arena) qn__layout_wrap(p->out, p->line_begin);
-  qn__buffer_format(p->out, "  // %" PRIu32 " lanes", lane_count);
-  p->has_comment = true;
 }
 
 // ------------------------------------------------------------------------------------ statements
@@ -201,7 +194,11 @@ static void print_loop(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   qn__buffer_cstr(out, "..");
   qn__print_expr(p, stmt->loop.end, QN_DTYPE_I64, 0);
   qn__buffer_cstr(out, " {");
-  if (stmt->loop.lane_count) qn__print_lanes(p, stmt->loop.lane_count);
+  if (stmt->loop.lane_count) {
+    if (p->arena) qn__text_wrap(p->out, p->line_begin);
+    qn__buffer_format(out, "  // %" PRIu32 " lanes", stmt->loop.lane_count);
+    p->is_raw = true;
+  }
   print_lines(p, &stmt->loop.body);
   qn__print_close_names(p, outer);
 }
@@ -216,6 +213,7 @@ static void print_tensor_ref(qn__printer_t* p, const qn__ir_tensor_ref_t* ref) {
 // 2;": for readers only.
 static void print_tensor(qn__printer_t* p, const qn__ir_tensor_t* tensor) {
   qn__buffer_t* out = p->out;
+  p->is_raw = true;
   if (tensor->kind == QN__TENSOR_PRODUCT) {
     static const char* const before[] = {"product ", " = ", " * "};
     static const char* const after[] = {" by ", " sums, ", " steps, form "};

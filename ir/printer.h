@@ -1,7 +1,7 @@
 // ir/printer.h: what the files of the printer share.
 //
-// printer.c writes statements and functions, printer_expr.c expressions, layout.c breaks long
-// lines.
+// printer.c writes statements and functions, printer_expr.c expressions. Each statement is written
+// on one line, which qn__text_wrap breaks.
 #ifndef QUERN_IR_PRINTER_H_
 #define QUERN_IR_PRINTER_H_
 
@@ -18,7 +18,7 @@ typedef struct qn__printer {
   qn__buffer_t* out;
   uint32_t indent;    // in levels
   size_t line_begin;  // in `out`
-  bool has_comment;   // the line ends with one and is not broken
+  bool is_raw;        // the line is not broken: it ends with a comment, or is not of the language
   bool is_signature;  // inside the shapes of parameters
   // NULL arena: names are written as they are (messages).
   qn__arena_t* arena;
@@ -43,8 +43,6 @@ void qn__print_declare(qn__printer_t* p, const void* entity, const char* name,
 void qn__print_close_names(qn__printer_t* p, qn__printed_name_t* outer);
 void qn__print_indices(qn__printer_t* p, qn__ir_expr_t* const* items, uint32_t count);
 void qn__print_newline(qn__printer_t* p);
-// Prints "  // 8 lanes" at the end of the line.
-void qn__print_lanes(qn__printer_t* p, uint32_t lane_count);
 // Prints "let x = value;", in a block or in a reduction.
 void qn__print_let(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 

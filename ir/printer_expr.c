@@ -146,14 +146,6 @@ static void print_cond(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t w
   print_operand(p, expr->args[2], &want, LEVEL_ANY);
 }
 
-static void print_gap(qn__printer_t* p, bool is_line) {
-  if (is_line) {
-    qn__print_newline(p);
-  } else {
-    qn__buffer_char(p->out, ' ');
-  }
-}
-
 static void print_reduction(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want) {
   qn__buffer_t* out = p->out;
   const qn__ir_var_t* var = expr->reduce.reduce_var;
@@ -166,19 +158,18 @@ static void print_reduction(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtyp
   qn__print_expr(p, expr->reduce.begin, QN_DTYPE_I64, LEVEL_ANY);
   qn__buffer_cstr(out, "..");
   qn__print_expr(p, expr->reduce.end, QN_DTYPE_I64, LEVEL_ANY);
-  bool has_lines = (expr->reduce.lets.first || expr->reduce.lane_count) && p->arena;
   qn__buffer_cstr(out, " {");
-  if (has_lines) p->indent++;
-  if (has_lines && expr->reduce.lane_count) qn__print_lanes(p, expr->reduce.lane_count);
-  print_gap(p, has_lines);
+  if (expr->reduce.lane_count && p->arena) {
+    qn__buffer_format(out, "  // %" PRIu32 " lanes\n", expr->reduce.lane_count);
+  }
+  char gap = expr->reduce.lets.first && p->arena ? '\n' : ' ';
+  qn__buffer_char(out, gap);
   for (const qn__ir_stmt_t* stmt = expr->reduce.lets.first; stmt; stmt = stmt->next) {
     qn__print_let(p, stmt);
-    print_gap(p, has_lines);
+    qn__buffer_char(out, gap);
   }
   qn__print_expr(p, expr->reduce.value, want, LEVEL_ANY);
-  if (has_lines) p->indent--;
-  print_gap(p, has_lines);
-  qn__buffer_char(out, '}');
+  qn__buffer_cstr(out, " }");
   qn__print_close_names(p, outer);
 }
 

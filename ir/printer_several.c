@@ -24,20 +24,15 @@ static void print_list(qn__printer_t* p, qn__ir_expr_t* const* exprs, uint32_t c
 // Prints " { lets exprs }".
 static void print_body(qn__printer_t* p, const qn__ir_block_t* lets, qn__ir_expr_t* const* exprs,
                        uint32_t count, bool is_deciding) {
-  bool has_lines = lets->first && p->arena;
+  char gap = lets->first && p->arena ? '\n' : ' ';
   qn__buffer_cstr(p->out, " {");
-  if (has_lines) p->indent++;
+  qn__buffer_char(p->out, gap);
   for (const qn__ir_stmt_t* let = lets->first; let; let = let->next) {
-    if (has_lines) qn__print_newline(p);
-    if (!has_lines) qn__buffer_char(p->out, ' ');
     qn__print_let(p, let);
+    qn__buffer_char(p->out, gap);
   }
-  if (has_lines) qn__print_newline(p);
-  if (!has_lines) qn__buffer_char(p->out, ' ');
   print_list(p, exprs, count, is_deciding);
-  if (has_lines) p->indent--;
-  if (has_lines) qn__print_newline(p);
-  qn__buffer_cstr(p->out, has_lines ? "}" : " }");
+  qn__buffer_cstr(p->out, " }");
 }
 
 void qn__print_several(qn__printer_t* p, const qn__ir_several_t* several) {

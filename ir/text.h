@@ -5,7 +5,7 @@
 #define QUERN_IR_TEXT_H_
 
 #include "base/buffer.h"
-#include "ir/diag.h"
+#include "ir/lexer.h"
 
 // Levels of nested blocks, parentheses and operators that a text may have, so that no reader of the
 // tree runs out of stack.
@@ -14,12 +14,17 @@ enum { QN__NESTING_LIMIT = 256 };
 // Returns how tightly an infix operator binds, from 1 (`||`) to 9 (`*`). Parser and printer share
 // it (parser_expr.c).
 int qn__op_level(qn_op_t op);
+// As qn__op_level, for a token. 0: no infix operator.
+int qn__token_level(qn__token_kind_t kind);
 
 // Parses as much of the text as possible, without verifying it. Reports errors to `diag` and
 // returns false. `*out_body` is always initialised and must be deinitialised. Also returns false
 // without memory, and qn__diag_status then returns OUT_OF_MEMORY.
 bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
                     qn__ir_body_t* out_body);
+// Reports mistakes of grammar alone: names, dtypes and counts of operands are not judged. Returns
+// false after one, and without memory.
+bool qn__text_check_grammar(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag);
 // Prints canonical text. Parsing it gives the same module, which prints as the same text.
 void qn__text_print(const qn__ir_body_t* body, qn__buffer_t* out);
 // Prints canonical text, and calls back before each statement with its line (from 1). The callback
@@ -38,8 +43,11 @@ void qn__text_print_signature(const qn__ir_func_t* function, qn__buffer_t* out);
 // of a public function, or its failure.
 qn_status_t qn__text_give(qn__buffer_t* text, const char* what, char** out_text, size_t* out_size);
 
-// Canonical layout for a text that parses, its comments kept. Errors: OUT_OF_MEMORY (of `allocator`
-// or of `out`), INTERNAL.
+// Canonical layout for a text of the grammar, its comments kept. Errors: OUT_OF_MEMORY (of
+// `allocator` or of `out`), INTERNAL.
+// Lays out the statement that `out` ends with, from byte `begin` on, where it is wider than a line
+// or has more than one.
+void qn__text_wrap(qn__buffer_t* out, size_t begin);
 qn_status_t qn__text_format(qn_str_t text, qn_allocator_t allocator, qn__buffer_t* out);
 
 #endif  // QUERN_IR_TEXT_H_

@@ -68,10 +68,10 @@ QN_API QN_MUST_USE qn_status_t qn_module_specialize(const qn_module_t* module,
 QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char** out_text,
                                                size_t* out_size);
 // Lays a text out in the canonical way, terminated. Comments, names, parentheses and the spelling
-// of literals stay. The text must parse, but need not be valid. Formatting the result again changes
-// nothing. `options` (as for qn_module_parse) and `out_size` may be NULL. `*out_text` is owned:
-// qn_text_free. Errors: SYNTAX (with the rendered diagnostics), INVALID_ARGUMENT (options),
-// OUT_OF_MEMORY.
+// of literals stay. The text must follow the grammar; its names and dtypes need not fit. Formatting
+// the result again changes nothing. `options` (as for qn_module_parse) and `out_size` may be NULL.
+// `*out_text` is owned: qn_text_free. Errors: SYNTAX (with the rendered diagnostics),
+// INVALID_ARGUMENT (options), OUT_OF_MEMORY.
 QN_API QN_MUST_USE qn_status_t qn_text_format(const char* text, size_t size,
                                               const qn_parse_options_t* options, char** out_text,
                                               size_t* out_size);

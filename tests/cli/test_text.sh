@@ -79,6 +79,18 @@ func f(x: f32[n], out y: f32[n]) {
 QN
 expect 1 check invalid.qn
 expect 0 fmt --check invalid.qn
+# So can text with unknown names, operators and dtypes; mistakes of grammar are reported alone.
+cp wrong.qn loose.qn
+sed -i -e 's|1\.0|foo(x[i,1], zap)+true//2|' -e 's/n\], out/n], t : f33, out/' loose.qn
+expect 0 fmt loose.qn
+says "z[i] = foo(x[i, 1], zap) + true // 2;"
+says "t: f33"
+sed -i 's/zap)/zap]/' loose.qn
+expect 1 fmt loose.qn
+tells "error[QN0108]"
+tells " --> loose.qn:4:27"
+tells "quern: loose.qn: 1 error"
+grep -q QN0103 err && fail "fmt judged a name"
 # Formatting keeps the digest.
 cp examples/ir/softmax.qn s.qn
 sed -i -e 's/^  *//' -e 's/{ exp/{\nexp/' s.qn

@@ -148,6 +148,13 @@ int report_status_text(qn_status_t status) {
   return report(NULL, status);
 }
 
+void report_diagnostics(const char* path, int error_count, qn_status_t status) {
+  (void)fflush(stdout);
+  print_diagnostics(qn_status_message(status), stderr);
+  print(stderr, "quern: %s: %d error%s\n", path, error_count, error_count == 1 ? "" : "s");
+  qn_status_free(status);
+}
+
 int report_usage(const args_t* args, const char* format, ...) {
   char message[1024];
   va_list list;

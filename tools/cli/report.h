@@ -24,6 +24,9 @@ int exit_code_of(qn_status_code_t code);
 int report_status(const args_t* args, qn_status_t status);
 // The same without the JSON object, for one of several files. Returns its exit code.
 int report_status_text(qn_status_t status);
+// Prints the diagnostics of a file, which are the message of the status (consumed), and their
+// count.
+void report_diagnostics(const char* path, int error_count, qn_status_t status);
 // Reports a mistake in the command line with the usage line. Returns EXIT_USAGE.
 int report_usage(const args_t* args, const char* format, ...) QN_PRINTF(2, 3);
 // Prints a verb's result (consumed) with --json, and nothing without.

@@ -30,6 +30,9 @@ char* qn_print_twice(const qn__ir_body_t* body) {
   assert_string_equal((const char*)first.data, (const char*)second.data);
   qn__body_deinit(&again);
   qn__buffer_deinit(&second);
+  char* formatted = qn_must_format((const char*)first.data);
+  assert_string_equal((const char*)first.data, formatted);
+  qn_text_free(formatted);
   char* text = strdup((const char*)first.data);
   qn__buffer_deinit(&first);
   return text;

@@ -7,7 +7,8 @@
 
 // A text that must be valid. End with qn__body_deinit.
 void must_parse_body(const char* text, qn__ir_body_t* out_body);
-// Prints, parses and prints again: the second text must be the first. For free().
+// Prints, parses and prints again: the second text must be the first, and formatting it must change
+// nothing. For free().
 char* qn_print_twice(const qn__ir_body_t* body);
 char* qn_print_text(const char* text);
 // Formats, and formats the result, which must not change. For qn_text_free.

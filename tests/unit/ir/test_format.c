@@ -6,6 +6,8 @@
 #include <stdint.h>
 // cmocka wants the four above first.
 #include <cmocka.h>
+#include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/unit/ir/support_print.h"
@@ -35,9 +37,11 @@ static void test_comments_stay(void** state) {
       "// last";
   static const char expected[] =
       "// head\n"
-      "func f(x: f32[n],  // the input\n"
-      "    // the output\n"
-      "    out y: f32[n]) {  // brace\n"
+      "func f(\n"
+      "  x: f32[n],  // the input\n"
+      "  // the output\n"
+      "  out y: f32[n]\n"
+      ") {  // brace\n"
       "\n"
       "  // first\n"
       "  let a = 1;  // one\n"
@@ -111,6 +115,189 @@ static void test_long_lines_are_broken(void** state) {
   qn_text_free(formatted);
 }
 
+static void test_long_statements_follow_the_rules(void** state) {
+  (void)state;
+  // Names and dtypes are not judged.
+  static const char text[] =
+      "func attention(scale: f32, q: f32[heads, queries, d] strides [sq, d, 1] align 64, "
+      "k: f32[heads, keys, d], out y: f32[h, n, d]) fast {\n"
+      "  alloc scratch_of_the_whole_block_of_queries: f32[ceildiv(queries * heads + 63, "
+      "64) * 64, ceildiv(keys, 128) * 128 + 64] in global;\n"
+      "  const table: i64[40] = [1, -2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, "
+      "17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29];\n"
+      "  parallel a in 0..heads {\n"
+      "    let hidden = gate[a] * tanh(weights[a, 0] * x[0] + weights[a, 1] * x[1]) + (1 - "
+      "gate[a]) * hidden_before[a] + bias[a];\n"
+      "    let cdf = 0.5 * (1 + erf(x[a, first_index_of_block + second_index_of_block] * "
+      "0.70710678118 + another_rather_long_name));\n"
+      "    if first_condition_of_many[a] > 3 && second_condition[a] < 4 || "
+      "third_condition[a + 1] == 5 && !fourth_condition {\n"
+      "      y[a, i + somewhat_long_offset_of_the_row * stride, j + "
+      "somewhat_long_offset_of_the_column] = some_value[i] * 2;\n"
+      "    } else if first_condition_of_many[a] > 3 && second_condition[a] < 4 && "
+      "third_condition[a + 1] == 5 && ok {\n"
+      "      let z = isnan(x[a]) ? first_result_with_long_name[a] : x[a] > threshold ? "
+      "second_result_long[a] : last_result[a];\n"
+      "      s[a, i, j] = scale * sum e in 0..dimensions { query_values[a, i, e] * "
+      "key_values[a, j, e] * mask[a, i, j, e] };\n"
+      "    }\n"
+      "    let total = fma(first_argument_of_call[a], second_argument_of_call[a], "
+      "third_argument_of_call[a] * 2 + offset_x);\n"
+      "    let best, at = reduce j in 0..m { x[i, j], j } from (-inf, 0) with (a, b), (c, "
+      "d) { a >= c ? a : c, a >= c ? b : d };\n"
+      "    for b in first_block_of_the_task * "
+      "blocks_in_a_task..min(first_block_of_the_task * blocks_in_a_task + blocks, n) {\n"
+      "      assert id >= 0 && id < vocabulary_size_of_model, \"the token id is out of the "
+      "range of the vocabulary that was given\";\n"
+      "    }\n"
+      "    y[1] = max(sum j in 0..n { x[j] + x[j] * x[j] }, sum j in 0..n { x[j] + x[j] * "
+      "x[j] }) + x[n - 1] + foo(barrr);\n"
+      "    let var = (sum k in 0..h { let d = words[id, k] - mean; d * d }) / f32(h);\n"
+      "    let old = atomic_add(histogram_of_the_block[values_of_the_block[thread_index] "
+      "// bucket_size, other_index], 1);\n"
+      "    y[words_of_the_first_sentence[i + offset_of_the_first_sentence, j + "
+      "offset_of_the_second_sentence_in_text]] = 1;\n"
+      "  }\n"
+      "}\n";
+  static const char expected[] =
+      "func attention(\n"
+      "  scale: f32,\n"
+      "  q: f32[heads, queries, d] strides [sq, d, 1] align 64,\n"
+      "  k: f32[heads, keys, d],\n"
+      "  out y: f32[h, n, d]\n"
+      ") fast {\n"
+      "  alloc scratch_of_the_whole_block_of_queries: f32[\n"
+      "    ceildiv(queries * heads + 63, 64) * 64, ceildiv(keys, 128) * 128 + 64\n"
+      "  ] in global;\n"
+      "  const table: i64[40] = [\n"
+      "    1, -2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, "
+      "23, 24, 25, 26,\n"
+      "    27, 28, 29\n"
+      "  ];\n"
+      "  parallel a in 0..heads {\n"
+      "    let hidden =\n"
+      "        gate[a] * tanh(weights[a, 0] * x[0] + weights[a, 1] * x[1]) +\n"
+      "        (1 - gate[a]) * hidden_before[a] +\n"
+      "        bias[a];\n"
+      "    let cdf = 0.5 * (\n"
+      "      1 + erf(\n"
+      "        x[a, first_index_of_block + second_index_of_block] * 0.70710678118 +\n"
+      "        another_rather_long_name\n"
+      "      )\n"
+      "    );\n"
+      "    if first_condition_of_many[a] > 3 && second_condition[a] < 4 ||\n"
+      "        third_condition[a + 1] == 5 && !fourth_condition {\n"
+      "      y[a, i + somewhat_long_offset_of_the_row * stride, j + "
+      "somewhat_long_offset_of_the_column] =\n"
+      "          some_value[i] * 2;\n"
+      "    } else if first_condition_of_many[a] > 3 &&\n"
+      "        second_condition[a] < 4 &&\n"
+      "        third_condition[a + 1] == 5 &&\n"
+      "        ok {\n"
+      "      let z =\n"
+      "          isnan(x[a]) ? first_result_with_long_name[a] :\n"
+      "          x[a] > threshold ? second_result_long[a] :\n"
+      "          last_result[a];\n"
+      "      s[a, i, j] = scale * sum e in 0..dimensions {\n"
+      "        query_values[a, i, e] * key_values[a, j, e] * mask[a, i, j, e]\n"
+      "      };\n"
+      "    }\n"
+      "    let total = fma(\n"
+      "      first_argument_of_call[a],\n"
+      "      second_argument_of_call[a],\n"
+      "      third_argument_of_call[a] * 2 + offset_x\n"
+      "    );\n"
+      "    let best, at = reduce j in 0..m { x[i, j], j } from (-inf, 0) with (a, b), (c, "
+      "d) {\n"
+      "      a >= c ? a : c, a >= c ? b : d\n"
+      "    };\n"
+      "    for b in first_block_of_the_task * blocks_in_a_task..\n"
+      "        min(first_block_of_the_task * blocks_in_a_task + blocks, n) {\n"
+      "      assert id >= 0 && id < vocabulary_size_of_model,\n"
+      "          \"the token id is out of the range of the vocabulary that was given\";\n"
+      "    }\n"
+      "    y[1] =\n"
+      "        max(sum j in 0..n { x[j] + x[j] * x[j] }, sum j in 0..n { x[j] + x[j] * "
+      "x[j] }) +\n"
+      "        x[n - 1] +\n"
+      "        foo(barrr);\n"
+      "    let var = (sum k in 0..h {\n"
+      "      let d = words[id, k] - mean;\n"
+      "      d * d\n"
+      "    }) / f32(h);\n"
+      "    let old = atomic_add(\n"
+      "      histogram_of_the_block[values_of_the_block[thread_index] // bucket_size, "
+      "other_index], 1\n"
+      "    );\n"
+      "    y[\n"
+      "      words_of_the_first_sentence[\n"
+      "        i + offset_of_the_first_sentence, j + offset_of_the_second_sentence_in_text\n"
+      "      ]\n"
+      "    ] = 1;\n"
+      "  }\n"
+      "}\n";
+  char* formatted = qn_must_format(text);
+  assert_string_equal(formatted, expected);
+  qn_text_free(formatted);
+}
+
+// Formats a file and returns whether that changed it: false for one with mistakes of grammar, which
+// stays. What parses has the same canonical bytes after it.
+static bool is_changed_by_format(const char* path) {
+  FILE* file = fopen(path, "rb");
+  assert_non_null(file);
+  static char text[1 << 16];
+  size_t size = fread(text, 1, sizeof text, file);
+  assert_true(size < sizeof text);
+  (void)fclose(file);
+  char *once = NULL, *twice = NULL;
+  size_t once_size, twice_size;
+  qn_status_t status = qn_text_format(text, size, NULL, &once, &once_size);
+  if (!qn_ok(status)) {
+    assert_int_equal(qn_status_consume(status), QN_STATUS_SYNTAX);
+    return false;
+  }
+  assert_true(qn_ok(qn_text_format(once, once_size, NULL, &twice, &twice_size)));
+  if (strcmp(once, twice) != 0) fail_msg("%s: formatted again, it is\n%s", path, twice);
+  qn_module_t *before = NULL, *after = NULL;
+  if (qn_status_consume(qn_module_parse(text, size, NULL, &before)) == QN_STATUS_OK) {
+    assert_true(qn_ok(qn_module_parse(once, once_size, NULL, &after)));
+    if (memcmp(qn_module_digest(before), qn_module_digest(after), 16) != 0) {
+      fail_msg("%s: formatting changes the digest", path);
+    }
+  }
+  qn_module_release(before);
+  qn_module_release(after);
+  bool is_changed = once_size != size || memcmp(once, text, size) != 0;
+  qn_text_free(once);
+  qn_text_free(twice);
+  return is_changed;
+}
+
+static void test_files_of_the_repository(void** state) {
+  (void)state;
+  // Texts of tests and seeds of the fuzzer need not be formatted.
+  static const struct {
+    const char* pattern;
+    bool is_formatted;
+  } folders[] = {
+      {QN_SOURCE_DIR "/examples/ir/*.qn", true},
+      {QN_SOURCE_DIR "/serve/bert/kernels/*.qn", true},
+      {QN_SOURCE_DIR "/tests/diagnostics/*.qn", false},
+      {QN_SOURCE_DIR "/tests/fuzz/corpus/text/*.qn", false},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(folders); i++) {
+    glob_t files;
+    assert_int_equal(glob(folders[i].pattern, 0, NULL, &files), 0);
+    for (size_t k = 0; k < files.gl_pathc; k++) {
+      bool is_changed = is_changed_by_format(files.gl_pathv[k]);
+      if (is_changed && folders[i].is_formatted)
+        fail_msg("%s: run quern fmt -i", files.gl_pathv[k]);
+    }
+    globfree(&files);
+  }
+}
+
 static void test_format_reports_mistakes(void** state) {
   (void)state;
   char* out = (char*)1;
@@ -133,6 +320,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_comments_stay),
       cmocka_unit_test(test_long_lines_are_broken),
+      cmocka_unit_test(test_long_statements_follow_the_rules),
+      cmocka_unit_test(test_files_of_the_repository),
       cmocka_unit_test(test_format_reports_mistakes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

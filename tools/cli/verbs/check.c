@@ -73,11 +73,7 @@ static int check_file(const args_t* args, const char* path, json_t* files) {
   } else if (is_ok) {
     print_good(path, module);
   } else if (file.error_count > 0) {
-    (void)fflush(stdout);
-    print_diagnostics(qn_status_message(status), stderr);
-    print(stderr, "quern: %s: %d error%s\n", path, file.error_count,
-          file.error_count == 1 ? "" : "s");
-    qn_status_free(status);
+    report_diagnostics(path, file.error_count, status);
   } else {
     (void)report_status_text(status);
   }

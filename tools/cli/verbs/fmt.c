@@ -7,17 +7,24 @@
 #include "tools/cli/session.h"
 #include "tools/cli/verbs.h"
 
+static void count_error(void* self, const qn_diagnostic_t* diagnostic) {
+  if (diagnostic->severity == QN_SEVERITY_ERROR) ++*(int*)self;
+}
+
 static qn_status_t format_file(const args_t* args, const char* path, bool* out_is_changed,
-                               json_t* entry) {
+                               int* out_error_count, json_t* entry) {
   text_t text;
   qn_status_t status = text_read(path, &text);
   if (!qn_ok(status)) return status;
   bool is_stdin = strcmp(path, "-") == 0;
   qn_parse_options_t options = {.struct_size = sizeof options,
-                                .source_name = is_stdin ? "<stdin>" : path};
+                                .source_name = is_stdin ? "<stdin>" : path,
+                                .on_diagnostic = count_error,
+                                .on_diagnostic_self = out_error_count};
   char* formatted = NULL;
   size_t size = 0;
   status = qn_text_format(text.data, text.size, &options, &formatted, &size);
+  if (*out_error_count == 0) status = qn_status_annotate(status, "%s", path);
   if (qn_ok(status)) {
     *out_is_changed = size != text.size || memcmp(formatted, text.data, size) != 0;
     if (args_has(args, "check")) {
@@ -50,14 +57,19 @@ static int run_fmt(const args_t* args) {
   for (int i = 0; i < args->operand_count; i++) {
     const char* path = args->operands[i];
     bool is_changed = false;
+    int error_count = 0;
     json_t* entry = json_record("file:s", path);
-    qn_status_t status = format_file(args, path, &is_changed, entry);
+    qn_status_t status = format_file(args, path, &is_changed, &error_count, entry);
     int code = exit_code_of(qn_status_code(status));
     if (qn_ok(status)) {
       json_object_set_new(entry, "is_changed", json_boolean(is_changed));
     } else {
       json_object_set_new(entry, "error", json_text(qn_status_message(status)));
-      (void)report_status_text(status);
+      if (error_count > 0) {
+        report_diagnostics(path, error_count, status);
+      } else {
+        (void)report_status_text(status);
+      }
     }
     json_array_append_new(files, entry);
     if (code == EXIT_DONE && is_changed && is_check) code = EXIT_WRONG;
