@@ -20,6 +20,19 @@ static bool is_speculable(qn__llvm_emit_t* e, qn__ir_expr_t* expr) {
   return qn__walk_expr(&walker, expr);
 }
 
+static bool visit_cheap(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  (void)walker;
+  bool is_division =
+      expr->kind == QN__EXPR_OP && expr->op >= QN_OP_FLOORDIV && expr->op <= QN_OP_CEILDIV;
+  return !is_division || !qn__dtype_is_int(expr->dtype) || expr->args[1]->kind == QN__EXPR_INT;
+}
+
+// Returns whether the expression costs more than a branch: it divides integers by a variable.
+static bool is_dear(qn__ir_expr_t* expr) {
+  qn__ir_walker_t walker = {.on_expr = visit_cheap};
+  return !qn__walk_expr(&walker, expr);
+}
+
 bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
   if (qn__dtype_class(expr->dtype) == QN__CLASS_UNSIGNED) return true;
   switch (expr->kind) {
@@ -35,6 +48,8 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
       return qn__dtype_is_int(expr->dtype) &&
              qn__dtype_class(expr->args[0]->dtype) == QN__CLASS_UNSIGNED &&
              qn__dtype_bits(expr->args[0]->dtype) < qn__dtype_bits(expr->dtype);
+    case QN__EXPR_COND:
+      return qn__emit_is_nonnegative(expr->args[1]) && qn__emit_is_nonnegative(expr->args[2]);
     case QN__EXPR_OP:
       break;
     default:
@@ -120,12 +135,13 @@ static qn__llvm_value_t choose(qn__llvm_emit_t* e, qn__llvm_value_t condition, q
 static qn__llvm_value_t emit_cond(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   qn__llvm_value_t condition = qn__emit_expr(e, expr->args[0]);
   bool is_plain = is_speculable(e, expr->args[1]) && is_speculable(e, expr->args[2]);
+  bool is_dearer = is_plain && (is_dear(expr->args[1]) || is_dear(expr->args[2]));
+  if (qn__emit_is_uniform(condition) && (!is_plain || is_dearer)) {
+    return branch(e, condition.v, expr->args[1], expr->args[2]);
+  }
   if (is_plain) {
     qn__llvm_value_t a = qn__emit_expr(e, expr->args[1]);
     return choose(e, condition, a, qn__emit_expr(e, expr->args[2]));
-  }
-  if (qn__emit_is_uniform(condition)) {
-    return branch(e, condition.v, expr->args[1], expr->args[2]);
   }
   qn__llvm_value_t a = under(e, condition.v, expr->args[1]);
   LLVMValueRef otherwise = LLVMBuildNot(e->fn->builder, condition.v, "");

@@ -23,12 +23,13 @@
 //    has added keep their sums.
 // 3. The last columns are moved back to end with the last column, and only the new ones are stored.
 // 4. The first tile of a task fetches the columns of the next one. They are short runs of memory,
-//    too short for the processor to notice in time.
+//    too short for the processor to notice in time. The tile of a single row does not: loads are
+//    all of its work, and fetching takes from them what it gains.
 // 5. Each lane adds up its own steps, and the lanes are joined at the end: the order of a reduction
 //    is not specified. jit/llvm/emit_transpose.c turns a tile in registers.
-// 6. Compile time follows the count of instructions. So there are two kernels alone, whose sums the
-//    same code joins: one row that is left makes two tiles of two with the tile before it, and a
-//    single row is computed twice. along_choose.c has the choice.
+// 6. Compile time follows the count of instructions. So there are three kernels alone, whose sums
+//    the same code joins: one row that is left makes two tiles of two with the tile before it, and
+//    a product of one row has a tile of one. along_choose.c has the choice.
 #include "ir/passes/cpu/along.h"
 
 #include "ir/passes/products_write.h"
@@ -182,9 +183,10 @@ static void write_blocks(along_writer_t* w, qn__ir_block_t* out, const along_til
   qn__block_append(out, loop);
 }
 
-// Appends the sums of `lines` rows at `row` for all columns, as `lanes` of each.
+// Appends the sums of `lines` rows at `row` for all columns, as `lanes` of each. The columns of the
+// next task are fetched if `is_ahead` (NULL: they are not).
 static void write_kernel(along_writer_t* w, qn__ir_block_t* out, int64_t lines,
-                         const qn__ir_expr_t* row, const qn__ir_expr_t* is_first) {
+                         const qn__ir_expr_t* row, const qn__ir_expr_t* is_ahead) {
   qn__pass_builder_t* pb = w->pb;
   const int64_t lanes = w->shape->lanes;
   const int64_t sums = lines * w->shape->columns;
@@ -193,21 +195,21 @@ static void write_kernel(along_writer_t* w, qn__ir_block_t* out, int64_t lines,
   tile.sums = alloc(w, out, "tile", sums, lanes);
   for (int64_t u = 0; u < lines; ++u) {
     qn__ir_expr_t* line = qn__pb_op_int(pb, QN_OP_ADD, copy(w, row), u);
-    if (u == 1 && lines == low_height) {
-      // A single row is computed twice.
-      qn__ir_expr_t* is_single = qn__pb_op_int(pb, QN_OP_EQ, copy(w, w->rows), 1);
-      line = qn__pb_cond(pb, is_single, copy(w, row), line);
-    }
     place(w, out, QN__PRODUCT_ROW, line, tile.places[u]);
   }
   if (qn__pb_stopped(pb)) return;
   write_sums(w, out, sums, tile.sums, NULL);
-  qn__ir_block_t fetching = {NULL, NULL};
-  write_blocks(w, &fetching, &tile, true);
-  qn__ir_stmt_t* test = qn__pb_if(pb, copy(w, is_first), fetching);
-  if (!test || qn__pb_stopped(pb)) return;
-  write_blocks(w, &test->if_.else_block, &tile, false);
-  qn__block_append(out, test);
+  qn__ir_block_t blocks = {NULL, NULL};
+  write_blocks(w, &blocks, &tile, false);
+  if (is_ahead) {
+    qn__ir_block_t fetching = {NULL, NULL};
+    write_blocks(w, &fetching, &tile, true);
+    qn__ir_stmt_t* test = qn__pb_if(pb, copy(w, is_ahead), fetching);
+    if (!test || qn__pb_stopped(pb)) return;
+    test->if_.else_block = blocks;
+    blocks = (qn__ir_block_t){test, test};
+  }
+  qn__block_splice(out, &blocks);
   if (w->fresh) {
     write_steps(w, out, &tile, false, qn__pb_op_int(pb, QN_OP_SUB, copy(w, w->steps), lanes),
                 w->fresh);
@@ -312,17 +314,22 @@ static void write_tiles(along_writer_t* w, qn__ir_block_t* out) {
   int64_t known;
   bool is_known = qn__expr_const_int(rows, &known);
   if (is_known && (known < height || known % height == 0 || known == low_height * 2)) {
-    write_kernel(w, body,
-                 known % height == 0 ? height
-                 : known == 1        ? 1
-                                     : low_height,
-                 row, is_first);
+    const int64_t own = known % height == 0 ? height : known == 1 ? 1 : low_height;
+    write_kernel(w, body, own, row, known == 1 ? NULL : is_first);
   } else {
-    qn__ir_block_t kernel = {NULL, NULL};
-    write_kernel(w, &kernel, height, row, is_first);
-    qn__ir_stmt_t* test = qn__pb_if(pb, copy(w, is_high), kernel);
-    if (!test || qn__pb_stopped(pb)) return;
-    write_kernel(w, &test->if_.else_block, low_height, row, is_first);
+    qn__ir_block_t high_kernel = {NULL, NULL}, single_kernel = {NULL, NULL};
+    write_kernel(w, &high_kernel, height, row, is_first);
+    qn__ir_stmt_t* test = qn__pb_if(pb, copy(w, is_high), high_kernel);
+    qn__ir_block_t* rest = test ? &test->if_.else_block : NULL;
+    if (test && !is_known) {
+      write_kernel(w, &single_kernel, 1, row, NULL);
+      qn__ir_expr_t* is_single = qn__pb_op_int(pb, QN_OP_EQ, copy(w, rows), 1);
+      qn__ir_stmt_t* choice = qn__pb_if(pb, is_single, single_kernel);
+      qn__pb_append(rest, choice);
+      rest = choice ? &choice->if_.else_block : NULL;
+    }
+    if (!rest || qn__pb_stopped(pb)) return;
+    write_kernel(w, rest, low_height, row, is_first);
     qn__block_append(body, test);
   }
   if (qn__pb_stopped(pb)) return;

@@ -7,9 +7,11 @@
 enum { qn__along_max_columns = 8 };  // as many as there are streams that a core fetches ahead
 
 typedef struct qn__along_shape {
-  int64_t lanes;     // steps of a vector; the least steps of a product
-  int64_t columns;   // of the tile in registers: a power of two, no more than `lanes`
-  int64_t max_rows;  // of a product: more are worth packing
+  int64_t lanes;      // steps of a vector; the least steps of a product
+  int64_t columns;    // of the tile in registers: a power of two, no more than `lanes`
+  int64_t few_rows;   // of a product with any number of steps: more are worth packing
+  int64_t max_rows;   // of one with many steps,
+  int64_t max_steps;  // but not more than these
 } qn__along_shape_t;
 
 // Chooses sizes. `min_packed` is the least number of rows that are packed otherwise.

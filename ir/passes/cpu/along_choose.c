@@ -5,11 +5,14 @@
 
 enum {
   columns_of_few_registers = 4,
-  max_rows = 24,          // more are worth packing
-  max_rows_fast = 12,     // where a core begins two multiplications a cycle: loads limit them
-  max_rows_of_long = 64,  // of at least `long_steps`, where joining lanes costs little
+  few_rows = 24,  // more are worth packing
+  max_rows = 64,  // of at least `long_steps`, where joining lanes costs little
+  // Where a core begins two multiplications a cycle, loads limit sums of lanes.
+  few_rows_fast = 12,
+  max_rows_fast = 18,
   long_steps = 256,
-  max_summand = 4  // instructions, as in blocks.c
+  max_steps_fast = 1024,  // of more rows: the first cache holds the columns of a task
+  max_summand = 4         // instructions, as in blocks.c
 };
 
 // Returns true for an operand that is a load, or a conversion of one.
@@ -36,13 +39,19 @@ bool qn__along_choose(const qn__product_t* product, int64_t min_packed, qn__alon
   bool is_wide = options->vector_bytes >= 64;
   int64_t most = is_wide ? qn__along_max_columns : columns_of_few_registers;
   int64_t lanes = (int64_t)options->vector_bytes / size;
-  // What packing computes once is computed for each tile.
-  *shape = (qn__along_shape_t){
-      .lanes = lanes, .columns = lanes < most ? lanes : most, .max_rows = max_rows_of_long};
+  bool is_fast = is_wide && options->wide_multiplies > 1;
+  int64_t few = is_fast ? few_rows_fast : few_rows;
+  *shape = (qn__along_shape_t){.lanes = lanes,
+                               .columns = lanes < most ? lanes : most,
+                               .few_rows = few,
+                               .max_rows = is_fast   ? max_rows_fast
+                                           : is_wide ? max_rows
+                                                     : few,
+                               .max_steps = is_fast ? max_steps_fast : INT64_MAX};
   int64_t steps = qn__product_steps(product);
-  if (!is_wide || (steps >= 0 && steps < long_steps)) shape->max_rows = max_rows;
-  if (is_wide && options->wide_multiplies > 1) shape->max_rows = max_rows_fast;
-  if (!are_plain) shape->max_rows = min_packed - 1;
+  if (steps >= 0 && (steps < long_steps || steps > shape->max_steps)) shape->max_rows = few;
+  // What packing computes once is computed for each tile.
+  if (!are_plain) shape->few_rows = shape->max_rows = min_packed - 1;
   int64_t rows = qn__product_trips(product, product->side_dims[QN__PRODUCT_ROW]);
   int64_t columns = qn__product_trips(product, product->side_dims[QN__PRODUCT_COLUMN]);
   return lanes >= 2 && (columns < 0 || columns >= shape->columns) &&
@@ -56,16 +65,24 @@ qn__ir_expr_t* qn__along_fits(const qn__product_t* product, const qn__along_shap
   if (qn__product_trips(product, columns) < 0) {
     fits = qn__pb_op_int(pb, QN_OP_GE, qn__product_extent(product, columns), shape->columns);
   }
-  const uint32_t dims = product->side_dims[QN__PRODUCT_ROW];
-  int64_t rows = qn__product_trips(product, dims);
   if (qn__product_steps(product) >= 0) return fits;
-  qn__ir_expr_t* least = qn__pb_int(pb, rows > max_rows ? long_steps : shape->lanes);
-  if (rows < 0 && shape->max_rows > max_rows) {
-    qn__ir_expr_t* is_few =
-        qn__pb_op_int(pb, QN_OP_LE, qn__product_extent(product, dims), max_rows);
-    least = qn__pb_cond(pb, is_few, least, qn__pb_int(pb, long_steps));
+  const uint32_t dims = product->side_dims[QN__PRODUCT_ROW];
+  qn__ir_expr_t* is_few =
+      qn__pb_op_int(pb, QN_OP_LE, qn__product_extent(product, dims), shape->few_rows);
+  qn__ir_expr_t* steps = qn__pb_reduce_extent(pb, product->steps[0].reduce);
+  qn__ir_expr_t* is_long = qn__pb_op_int(pb, QN_OP_GE, steps, long_steps);
+  if (shape->max_steps < INT64_MAX) {
+    is_long = qn__pb_op(pb, QN_OP_AND, is_long,
+                        qn__pb_op_int(pb, QN_OP_LE, qn__pb_copy(pb, steps), shape->max_steps));
   }
-  qn__ir_expr_t* is_long =
-      qn__pb_op(pb, QN_OP_GE, qn__pb_reduce_extent(pb, product->steps[0].reduce), least);
+  qn__ir_expr_t* is_enough = qn__pb_op_int(pb, QN_OP_GE, qn__pb_copy(pb, steps), shape->lanes);
+  int64_t known;
+  if (shape->max_rows == shape->few_rows) {
+    is_long = is_enough;
+  } else if (!is_few || !qn__expr_const_int(is_few, &known)) {
+    is_long = qn__pb_cond(pb, is_few, is_enough, is_long);
+  } else if (known) {
+    is_long = is_enough;
+  }
   return fits ? qn__pb_op(pb, QN_OP_AND, fits, is_long) : is_long;
 }

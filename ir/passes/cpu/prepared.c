@@ -160,15 +160,24 @@ static void write_choice(prepared_writer_t* w, qn__ir_block_t* out) {
 }
 
 // Returns the lines of a side in parts of at most `most` of nearly equal sizes, in whole tiles.
-static qn__ir_expr_t* write_even(prepared_writer_t* w, qn__ir_block_t* out,
-                                 const qn__ir_expr_t* extent, qn__ir_expr_t* most, int64_t tile) {
+static qn__ir_expr_t* even(prepared_writer_t* w, const qn__ir_expr_t* extent, qn__ir_expr_t* most,
+                           int64_t tile) {
   qn__pass_builder_t* pb = w->pb;
   qn__ir_expr_t* parts = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), most);
-  parts = qn__pb_named(pb, out, "parts", qn__pb_op_int(pb, QN_OP_MAX, parts, 1));
+  parts = qn__pb_op_int(pb, QN_OP_MAX, parts, 1);
   qn__ir_expr_t* lines = qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), parts);
   lines = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, QN_OP_CEILDIV, lines, tile), tile);
   // Without lines there are no tasks, but a division by their size.
-  return qn__pb_named(pb, out, "lines", qn__pb_op_int(pb, QN_OP_MAX, lines, tile));
+  return qn__pb_op_int(pb, QN_OP_MAX, lines, tile);
+}
+
+// Returns the tasks of a side. Tiny products take as long as a few divisions: most have one task.
+static qn__ir_expr_t* tasks_of(prepared_writer_t* w, const qn__ir_expr_t* extent,
+                               const qn__ir_expr_t* most) {
+  qn__pass_builder_t* pb = w->pb;
+  return qn__pb_cond(pb, qn__pb_op(pb, QN_OP_LE, copy(w, extent), copy(w, most)),
+                     qn__pb_op_int(pb, QN_OP_MIN, copy(w, extent), 1),
+                     qn__pb_op(pb, QN_OP_CEILDIV, copy(w, extent), copy(w, most)));
 }
 
 // Appends the most lines of a task for each side.
@@ -198,15 +207,14 @@ static void write_sizes(prepared_writer_t* w, qn__ir_block_t* out, const qn__ir_
                  : qn__pb_int(pb, blocks->columns);
       if (is_row && !is_store) most = qn__pb_op_int(pb, QN_OP_MIN, most, w->stack_rows);
       values[QN__FORM_BLOCKS] =
-          write_even(w, out, w->extent[s], most, is_row ? blocks->height : blocks->width);
+          even(w, w->extent[s], most, is_row ? blocks->height : blocks->width);
     }
     qn__ir_expr_t* most = select_form(w, values);
     if (!is_store)
       most = qn__pb_op_int(pb, QN_OP_MIN, most, is_row ? w->stack_rows : stack_columns);
     w->most[s] = qn__pb_named(pb, out, is_row ? "most_rows" : "most_columns", most);
-    w->tasks[s] =
-        qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
-                     qn__pb_op(pb, QN_OP_CEILDIV, copy(w, w->extent[s]), copy(w, w->most[s])));
+    w->tasks[s] = qn__pb_named(pb, out, is_row ? "tasks_down" : "tasks_across",
+                               tasks_of(w, w->extent[s], w->most[s]));
   }
 }
 
@@ -303,9 +311,11 @@ void qn__prepared_write(qn__product_t* product, const qn__prepared_plan_t* plan,
   qn__ir_block_t* body = &task->loop.body;
   number = qn__pb_named(pb, body, "number", number);
   qn__ir_expr_t* own[qn__product_sides];
-  own[QN__PRODUCT_ROW] = qn__pb_named(
-      pb, body, "down",
-      qn__pb_op(pb, QN_OP_FLOORDIV, copy(&w, number), copy(&w, w.tasks[QN__PRODUCT_COLUMN])));
+  qn__ir_expr_t* down =
+      qn__pb_op(pb, QN_OP_FLOORDIV, copy(&w, number), copy(&w, w.tasks[QN__PRODUCT_COLUMN]));
+  down = qn__pb_cond(pb, qn__pb_op_int(pb, QN_OP_EQ, copy(&w, w.tasks[QN__PRODUCT_COLUMN]), 1),
+                     copy(&w, number), down);
+  own[QN__PRODUCT_ROW] = qn__pb_named(pb, body, "down", down);
   own[QN__PRODUCT_COLUMN] =
       qn__pb_op(pb, QN_OP_SUB, number,
                 qn__pb_op(pb, QN_OP_MUL, copy(&w, own[0]), copy(&w, w.tasks[QN__PRODUCT_COLUMN])));

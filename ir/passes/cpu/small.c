@@ -6,7 +6,7 @@
 //       for tile in 0..ceildiv(rows % height, low_height) { a low one, whose last row may not exist
 //       }
 //     }
-//     for panel in panels of `width` columns for the others { the same, masked }
+//     for panel in panels of fewer columns for the others { the same, masked }
 //   }
 //
 // 1. Packing reads and writes an operand once more. Where caches hold the columns, or few rows use
@@ -17,8 +17,8 @@
 //    in two lines of the first cache. With one multiplication a cycle, eight rows of one vector are
 //    better: the instruction that multiplies reads the row's element.
 // 3. All rows use a panel before the next one: the first cache has its columns, or the second.
-// 4. The last panel is masked, which costs nothing where memory can be masked at all. A panel of
-//    one vector (AVX-512) is right for few columns, too.
+// 4. The last panel is masked, which costs nothing where memory can be masked at all. Panels of two
+//    vectors, and at last of one (AVX-512), compute fewer columns in vain than a wide one.
 // 5. A task has all rows of a panel if they are few, else all columns of some rows.
 // 6. Tiny products cost as much as what comes before the first tile: there is no division in it.
 // 7. Every product of unknown extents has this form: kernels without copies for edges.
@@ -36,6 +36,7 @@ enum {
   task_columns = 64,  // of few rows
   few_rows = 48,      // more are worth packing
   min_work = 64,      // multiplications: fewer are done before the form is chosen
+  middle_steps = 8,   // fewer: stores take the time, and those of two vectors take longer
   steps_ahead = 6,    // as long as the second cache takes, and half as long as the third
 };
 // Returns true if the operand is a number in memory: to compute it anew for each tile costs more.
@@ -88,7 +89,9 @@ bool qn__small_choose(const qn__product_t* product, qn__small_shape_t* shape) {
   }
   if (options->vector_bytes >= 64 && options->wide_multiplies > 1) {
     shape->wide = (qn__small_panel_t){6, 4, true, .width = 4 * lanes, .ahead = steps_ahead};
-    shape->min_wide = 2 * lanes + 1;
+    shape->min_wide = 3 * lanes + 1;
+    shape->middle = (qn__small_panel_t){8, 4, .width = 2 * lanes};
+    shape->min_middle = lanes + 1;
     shape->max_rows = few_rows;
   }
   qn__ir_expr_t* test = qn__small_test(product, shape);
@@ -295,7 +298,7 @@ static qn__ir_expr_t* write_full(qn__small_writer_t* w, qn__ir_block_t* out,
 static void write_columns(qn__small_writer_t* w, qn__ir_block_t* out,
                           const qn__product_part_t* part, const qn__product_part_t* across) {
   qn__pass_builder_t* pb = w->pb;
-  const int64_t single = w->shape->single.width, wide = w->shape->wide.width;
+  const int64_t single = w->shape->single.width;
   qn__ir_expr_t* first = across->first;
   if (single) {
     qn__ir_expr_t* panels =
@@ -304,12 +307,22 @@ static void write_columns(qn__small_writer_t* w, qn__ir_block_t* out,
     panels = qn__pb_named(pb, out, "panels", qn__pb_cond(pb, is_single, panels, qn__pb_int(pb, 0)));
     first = write_full(w, out, &w->shape->single, panels, first, across->end, part);
   }
-  if (wide && !qn__pb_stopped(pb)) {
+  const struct {
+    const qn__small_panel_t* panel;
+    int64_t least;
+  } wider[] = {{&w->shape->wide, w->shape->min_wide}, {&w->shape->middle, w->shape->min_middle}};
+  for (size_t i = 0; i < QN_COUNT_OF(wider); ++i) {
+    const int64_t width = wider[i].panel->width;
+    if (!width || qn__pb_stopped(pb)) continue;
     qn__ir_expr_t* count = subtract(w, across->end, first);
-    count = qn__pb_op_int(pb, QN_OP_ADD, count, wide - w->shape->min_wide);
-    qn__ir_expr_t* panels =
-        qn__pb_named(pb, out, "panels", qn__pb_op_int(pb, QN_OP_FLOORDIV, count, wide));
-    first = write_full(w, out, &w->shape->wide, panels, first, across->end, part);
+    count = qn__pb_op_int(pb, QN_OP_ADD, count, width - wider[i].least);
+    qn__ir_expr_t* panels = qn__pb_op_int(pb, QN_OP_FLOORDIV, count, width);
+    if (wider[i].panel == &w->shape->middle) {
+      qn__ir_expr_t* is_long = qn__pb_op_int(pb, QN_OP_GE, copy(w, w->steps), middle_steps);
+      panels = qn__pb_cond(pb, is_long, panels, qn__pb_int(pb, 0));
+    }
+    panels = qn__pb_named(pb, out, "panels", panels);
+    first = write_full(w, out, wider[i].panel, panels, first, across->end, part);
   }
   if (qn__pb_stopped(pb)) return;
   w->panel = &w->shape->narrow;

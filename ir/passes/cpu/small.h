@@ -23,8 +23,10 @@ typedef struct qn__small_panel {
 typedef struct qn__small_shape {
   qn__small_panel_t single;  // for a product of one row
   qn__small_panel_t wide;
-  qn__small_panel_t narrow;  // for the columns that wide ones leave
+  qn__small_panel_t middle;  // for the columns that wide ones leave
+  qn__small_panel_t narrow;  // for those that both leave
   int64_t min_wide;          // columns that are left: as many or more are a wide panel, too
+  int64_t min_middle;        // the same
   int64_t max_rows;          // of a product with any columns; 0: only small ones
   bool overlaps;             // tiles at an edge are moved back, to be full: nothing is masked
 } qn__small_shape_t;
