@@ -210,6 +210,16 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
   va_end(arguments);
 }
 
+// Tells which function an expression comes from if a call at that place was expanded.
+static void note_call(qn__diag_t* diag, qn__ir_loc_t loc) {
+  for (const qn__diag_call_t* call = diag->calls; call; call = call->next) {
+    if (call->loc.begin != loc.begin || call->loc.size != loc.size) continue;
+    qn__diag_report(diag, QN_SEVERITY_NOTE, "", call->callee_loc, NULL, "in '%s', called there",
+                    call->callee);
+    return;
+  }
+}
+
 // Formats a message into `out`, cut between characters where it is too long.
 static void format_message(char* out, size_t capacity, const char* format, va_list arguments)
     QN_PRINTF(3, 0);
@@ -271,6 +281,7 @@ void qn__diag_report_list(qn__diag_t* diag, qn_severity_t severity, const char* 
     };
     diag->options->on_diagnostic(diag->options->on_diagnostic_self, &diagnostic);
   }
+  if (severity == QN_SEVERITY_ERROR) note_call(diag, loc);
 }
 
 qn_status_t qn__diag_status(const qn__diag_t* diag, qn_status_code_t code) {

@@ -4,6 +4,7 @@
 // parser_scope.c   declarations of names
 // parser_type.c    dtypes of literals and operators
 // parser_literal.c values of literals
+// parser_call.c    functions with a value, and calls of them
 // parser_word.c, parser_expr.c, parser_stmt.c, parser_func.c
 //                  the grammar (docs/ir.md), one function for each rule
 //
@@ -17,6 +18,7 @@
 #define QUERN_IR_PARSER_H_
 
 #include "base/map.h"
+#include "ir/callee.h"
 #include "ir/codes.h"
 #include "ir/lexer.h"
 #include "ir/text.h"
@@ -73,8 +75,12 @@ typedef struct qn__parser {
   uint32_t stmt_begin;  // of the innermost statement
   uint32_t nesting;
 
-  qn__map_t names;      // text to qn__parser_name_t
-  qn__map_t functions;  // text to qn__ir_func_t
+  qn__map_t names;          // text to qn__parser_name_t
+  qn__map_t functions;      // text to qn__ir_func_t
+  qn__map_t callees;        // text to qn__parser_callee_t: functions with a value
+  qn__ir_block_t* lets;     // takes the lets of calls; NULL: they are substituted (callee.h)
+  uint64_t expanded_count;  // of nodes that calls made
+  qn__diag_call_t* calls;   // for messages of the verifier
   qn__parser_scope_t* scope;
   uint32_t depth;
   bool is_signature;  // free names become symbols
@@ -175,6 +181,7 @@ void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate);
 void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
                        bool wants_buffers_only);
 void qn__suggest_words(qn__parser_suggestion_t* suggestion, qn__ir_text_fn_t text_of);
+void qn__suggest_callees(const qn__parser_t* p, qn__parser_suggestion_t* suggestion);
 void qn__suggest_ops(qn__parser_suggestion_t* suggestion);
 void qn__suggest_dtypes(qn__parser_suggestion_t* suggestion);
 // Returns "did you mean 'x'?", or `otherwise` (may be NULL).
@@ -258,6 +265,19 @@ void qn__parse_alloc(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_function(qn__parser_t* p);
+
+// ---- parser_call.c
+
+// Finds the functions with a value, and parses them: those that are called before their callers.
+void qn__parse_callees(qn__parser_t* p);
+// Returns whether the current `func` is one of them that was parsed, and skips it.
+bool qn__parser_skip_callee(qn__parser_t* p);
+// Parses the rest of a function with a value, after "->". It does not join the module.
+void qn__parse_callee(qn__parser_t* p, qn__ir_func_t* function);
+// Returns whether the current word, before "(", names such a function; then qn__parse_call parses
+// the call.
+bool qn__parser_at_call(const qn__parser_t* p);
+qn__parser_operand_t qn__parse_call(qn__parser_t* p);
 
 // Return NONE or 0 for any other word.
 qn_op_t qn__op_from_word(qn_str_t word);

@@ -341,9 +341,11 @@ static void recover_header(qn__parser_t* p) {
 }
 
 void qn__parse_function(qn__parser_t* p) {
+  if (qn__parser_skip_callee(p)) return;
   p->stmt_begin = p->token.loc.begin;
   qn__parser_advance(p);
   qn__parser_reset_names(p);
+  p->lets = NULL;
   qn__ir_func_t* function = QN__ARENA_NEW(p->arena, qn__ir_func_t);
   if (!function) return;
   function->name = "";
@@ -365,6 +367,11 @@ void qn__parse_function(qn__parser_t* p) {
   if (p->is_lost) {
     // Not all parameters are known, so messages about the body could be wrong.
     recover_header(p);
+    return;
+  }
+  if (qn__parser_take(p, QN__TOKEN_ARROW)) {
+    qn__parse_callee(p, function);
+    if (p->is_lost) recover_header(p);
     return;
   }
   if (qn__parser_take_word(p, "fast")) function->is_fast = true;

@@ -51,7 +51,9 @@ const char* qn__parser_habit(qn__parser_habit_t kind, qn_str_t word) {
       {QN__HABIT_INFIX, "not", "did you mean '!'?"},
       {QN__HABIT_INFIX, "mod", "did you mean '%'?"},
       {QN__HABIT_INFIX, "if", "a choice is written c ? a : b"},
-      {QN__HABIT_STMT, "return", "results are stored into out parameters"},
+      {QN__HABIT_STMT, "return",
+       "results are stored into out parameters; a function with a value "
+       "is declared func f(x: f32) -> f32"},
       {QN__HABIT_STMT, "var", "did you mean 'let'?"},
       {QN__HABIT_STMT, "float", "did you mean 'let'?"},
       {QN__HABIT_STMT, "double", "did you mean 'let'?"},

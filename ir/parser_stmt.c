@@ -22,11 +22,14 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
                      qn__ir_expr_t** out_begin, qn__ir_expr_t** out_end) {
   *out_begin = NULL;
   *out_end = NULL;
+  qn__ir_block_t* lets = p->lets;
   char owner[64];
   (void)snprintf(owner, sizeof owner, "the variable of %s", what);
   if (!qn__parser_name(p, owner, out_name)) return false;
   if (!qn__parser_expect_word(p, "in", "after the name of a variable")) return false;
+  p->lets = NULL;  // the launch may need to know bounds
   *out_begin = qn__type_as_i64(p, qn__parse_expr(p), "the lower bound");
+  p->lets = lets;
   if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE)) p->is_lost = true;  // reported before
   if (!p->is_lost && !qn__parser_at(p, QN__TOKEN_RANGE)) {
     qn_str_t source = qn__parser_source_of(p, *out_begin);
@@ -37,7 +40,9 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
     return false;
   }
   if (!qn__parser_take(p, QN__TOKEN_RANGE)) return false;
+  p->lets = NULL;
   *out_end = qn__type_as_i64(p, qn__parse_expr(p), "the upper bound");
+  p->lets = lets;
   return !p->is_lost;
 }
 
@@ -255,6 +260,7 @@ static qn__ir_expr_t* parse_condition(qn__parser_t* p, const char* what) {
 
 static void parse_if(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
+  p->lets = block;  // that of an `else if` is its own
   qn__parser_advance(p);
   qn__ir_expr_t* condition = parse_condition(p, "the condition");
   qn__ir_loc_t loc = qn__parser_since(p, begin);
@@ -311,6 +317,7 @@ static void parse_loop(qn__parser_t* p, qn__ir_block_t* block, qn_loop_kind_t ki
 
 static void parse_while(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
+  p->lets = NULL;  // the condition is computed before each round
   qn__parser_advance(p);
   qn__ir_expr_t* condition = parse_condition(p, "the condition");
   qn__ir_loc_t loc = qn__parser_since(p, begin);
@@ -395,6 +402,7 @@ static void report_statement(qn__parser_t* p) {
 
 static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
   p->stmt_begin = p->token.loc.begin;
+  p->lets = block;
   if (!qn__parser_at(p, QN__TOKEN_NAME)) {
     report_statement(p);
     return;

@@ -17,7 +17,8 @@ QN_API const char* qn_dtype_text(qn_dtype_t dtype);
 // Returns the bytes that hold one element (bool: 1); 0 for values that are no dtype.
 QN_API size_t qn_dtype_size_bytes(qn_dtype_t dtype);
 // Returns the bits of one element in memory (bool: 8); 0 for values that are no dtype. Two elements
-// of 4 bits share a byte: the one with the even index along the last dimension is in its lower half.
+// of 4 bits share a byte: the one with the even index along the last dimension is in its lower
+// half.
 QN_API size_t qn_dtype_size_bits(qn_dtype_t dtype);
 // Returns the dtype of a name; NONE if no dtype has it.
 QN_API qn_dtype_t qn_dtype_parse(const char* text);
@@ -257,6 +258,9 @@ QN_API qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* nam
                                           qn_access_t access, qn_dtype_t dtype, size_t rank,
                                           qn_expr_t* const* shape, qn_expr_t* const* strides,
                                           uint32_t align_bytes);
+// Closes the open function as one with a value, which qn_build_call calls. It has scalar parameters
+// and lets only, and is no function of the module.
+QN_API void qn_build_return(qn_builder_t* builder, qn_expr_t* value);
 // Closes the innermost open block, or the function.
 QN_API void qn_build_end(qn_builder_t* builder);
 
@@ -328,6 +332,11 @@ QN_API qn_expr_t* qn_build_bitcast(qn_builder_t* builder, qn_dtype_t dtype, qn_e
 // Evaluates `condition ? a : b`: of `a` and `b`, which have one dtype, only one is evaluated.
 QN_API qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_expr_t* a,
                                 qn_expr_t* b);
+// Calls a function that qn_build_return closed, with one value of the dtype of each parameter, and
+// returns its value. The call is expanded here: arguments and lets are computed where qn_build_let
+// would compute them, and the module is the same as one without the call.
+QN_API qn_expr_t* qn_build_call(qn_builder_t* builder, const char* name, size_t count,
+                                qn_expr_t* const* args);
 // Opens a reduction over [begin, end), both i64, and returns its variable (i64). Until
 // qn_build_reduce_end only lets may follow, which belong to it. Its order is unspecified.
 QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const char* name,

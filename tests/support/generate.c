@@ -25,8 +25,8 @@ static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
   choose_shape(g, buffer);
   if (is_packed) {  // rows are even
     gen_extent_t* last = &buffer->shape[buffer->rank - 1];
-    *last = (gen_extent_t){gen_text(g, "((%s + 1) // 2 * 2)", last->text),
-                           (last->value + 1) / 2 * 2};
+    *last =
+        (gen_extent_t){gen_text(g, "((%s + 1) // 2 * 2)", last->text), (last->value + 1) / 2 * 2};
   }
   bool has_values = access != QN_ACCESS_OUT;
   buffer->is_readable = has_values;
@@ -180,11 +180,14 @@ bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generat
   g->result = out;
   g->allows_faults = options->allows_faults;
   qn__buffer_init(&g->out, qn_allocator_default());
+  qn__buffer_init(&g->callees, qn_allocator_default());
   if (options->is_form) {
     make_form(g, options);
   } else {
     make_text(g, options);
   }
+  if (g->callees.size > 0) qn__buffer_str(&g->out, qn__buffer_as_str(&g->callees));
+  qn__buffer_deinit(&g->callees);
   out->text = strdup((const char*)g->out.data);
   out->text_size = g->out.size;
   *out_error = qn_module_parse(out->text, out->text_size, NULL, &out->module);
