@@ -21,7 +21,7 @@
 
 // ---- cuBLAS
 
-// Numbers of cublas_api.h and library_types.h.
+// Numbers of the headers of cuBLAS 12.
 enum { OP_N = 0, OP_T = 1, R_32F = 0, R_16F = 2, R_8I = 3, R_32I = 10, R_16BF = 14 };
 enum { COMPUTE_32F = 68, COMPUTE_32I = 72, COMPUTE_32F_FAST_TF32 = 77, GEMM_DEFAULT = -1 };
 

@@ -69,7 +69,8 @@ static void add_packed(conf_rows_t* rows, qn_dtype_t dtype) {
                                     "func sg_%s(x: %s[n, m], out y: u8[n, m]) {\n"
                                     "  parallel i in 0..n { for j in 0..m { y[i, j] = %s; } } }",
                                     t, t, value);
-  conf_rows_add(rows, "storage", t, text, "bits:19x50 junk:19x50;bits:1x2 junk:1x2;bits:3x0 junk:3x0");
+  conf_rows_add(rows, "storage", t, text,
+                "bits:19x50 junk:19x50;bits:1x2 junk:1x2;bits:3x0 junk:3x0");
   value = store_value(rows, dtype, conf_rows_text(rows, "t[i %% 4]"));
   text = conf_rows_text(rows,
                         "func lo_%s(x: u8[n], out y: u8[n]) { parallel i in 0..n {\n"
@@ -78,8 +79,7 @@ static void add_packed(conf_rows_t* rows, qn_dtype_t dtype) {
                         t, t, value);
   conf_rows_add(rows, "local memory", t, text, "bits:500 junk:500");
   value = conf_rows_text(rows, "(i %% 3 == 2 ? %s : %s(1))", literal_of(dtype), t);
-  text = conf_rows_text(rows,
-                        "func li_%s(out y: u8[n]) { parallel i in 0..n { y[i] = %s; } }", t,
+  text = conf_rows_text(rows, "func li_%s(out y: u8[n]) { parallel i in 0..n { y[i] = %s; } }", t,
                         store_value(rows, dtype, value));
   conf_rows_add(rows, "literals", t, text, "junk:100");
 }

@@ -6,9 +6,8 @@
 
 int conf_precision(qn_dtype_t dtype) {
   static const int bits[QN_DTYPE_COUNT] = {
-      [QN_DTYPE_F16] = 11, [QN_DTYPE_BF16] = 8,     [QN_DTYPE_F32] = 24,
-      [QN_DTYPE_F64] = 53, [QN_DTYPE_F8E4M3FN] = 4, [QN_DTYPE_F8E5M2] = 3,
-      [QN_DTYPE_F4E2M1FN] = 2};
+      [QN_DTYPE_F16] = 11,     [QN_DTYPE_BF16] = 8,   [QN_DTYPE_F32] = 24,    [QN_DTYPE_F64] = 53,
+      [QN_DTYPE_F8E4M3FN] = 4, [QN_DTYPE_F8E5M2] = 3, [QN_DTYPE_F4E2M1FN] = 2};
   return bits[dtype];
 }
 

@@ -30,8 +30,8 @@ static inline qn__float_format_t qn__float_format(qn_dtype_t dtype) {
   if (dtype == QN_DTYPE_F4E2M1FN) return (qn__float_format_t){4, 2, 1, 0, 6};
   return (qn__float_format_t){64, 53, 1023, -1022, 0x1.fffffffffffffp1023};
 }
-// Return whether the format has infinities and NaN. f8e4m3fn uses their exponent for numbers, and the
-// last of these codes for NaN; f4e2m1fn has numbers only.
+// Return whether the format has infinities and NaN. f8e4m3fn uses their exponent for numbers, and
+// the last of these codes for NaN; f4e2m1fn has numbers only.
 static inline bool qn__float_has_infinity(qn_dtype_t dtype) {
   return dtype != QN_DTYPE_F8E4M3FN && dtype != QN_DTYPE_F4E2M1FN;
 }

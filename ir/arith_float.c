@@ -4,9 +4,9 @@
 // or, for the functions of libm, in double and then rounded; f64 functions are computed in long
 // double and then rounded. f16 and bf16 have no arithmetic of their own: operands are widened to
 // f32 and the f32 result is rounded once more. Conversions to them are rounded once, whatever they
-// come from. So are those to the floats of 8 and 4 bits, which are converted only: one beyond their largest
-// number becomes an infinity in f8e5m2, and NaN in f8e4m3fn, which has no infinities. f4e2m1fn has
-// neither: its largest number stands for those beyond, and -0 for NaN.
+// come from. So are those to the floats of 8 and 4 bits, which are converted only: one beyond their
+// largest number becomes an infinity in f8e5m2, and NaN in f8e4m3fn, which has no infinities.
+// f4e2m1fn has neither: its largest number stands for those beyond, and -0 for NaN.
 #include <assert.h>
 #include <math.h>
 
@@ -150,7 +150,8 @@ static double int_to_float(qn_dtype_t from, int64_t value, qn_dtype_t to) {
 // no payload.
 static double float_to_float(qn_dtype_t from, double value, qn_dtype_t to) {
   bool is_small = qn__dtype_is_stored(from) || qn__dtype_is_stored(to);
-  if (isnan(value) && from != to && is_small && qn__float_has_nan(to)) return copysign((double)NAN, value);
+  if (isnan(value) && from != to && is_small && qn__float_has_nan(to))
+    return copysign((double)NAN, value);
   if (isnan(value) && from != to && qn__float_has_nan(to)) {
     return bits_double(double_bits(value) | UINT64_C(1) << 51);
   }

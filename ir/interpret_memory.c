@@ -115,8 +115,7 @@ static void alloc_view(qn__interpret_machine_t* machine, const qn__ir_buffer_t* 
     *slot = base->slots[owner];
     if (high == low) continue;  // empty: any start is valid
     bool is_high;
-    slot->data =
-        qn__machine_place(machine, view->base, view->base_indices, thread, &is_high);
+    slot->data = qn__machine_place(machine, view->base, view->base_indices, thread, &is_high);
     if (!slot->data) return;
     if (is_high) {
       (void)qn__machine_fail(machine, QN_STATUS_VALUE_ERROR,
@@ -239,8 +238,7 @@ qn__ir_scalar_t qn__machine_load(qn__interpret_machine_t* machine, const qn__ir_
                                  uint32_t thread) {
   const qn__ir_buffer_t* buffer = load->load.buffer;
   bool is_high;
-  const uint8_t* address =
-      qn__machine_place(machine, buffer, load->load.indices, thread, &is_high);
+  const uint8_t* address = qn__machine_place(machine, buffer, load->load.indices, thread, &is_high);
   if (!address) return (qn__ir_scalar_t){0};
   if (!qn__dtype_is_packed(buffer->dtype)) return qn__machine_read(buffer, address);
   return qn__scalar_from_bits(buffer->dtype, is_high ? *address >> 4 : *address & 15);

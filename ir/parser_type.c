@@ -176,7 +176,8 @@ static void report_operand(qn__parser_t* p, qn_op_t op, const qn__ir_op_info_t* 
   bool is_int = !is_open(operand) && qn__dtype_is_int(operand.expr->dtype);
   bool is_bool = !is_open(operand) && operand.expr->dtype == QN_DTYPE_BOOL;
   if (!is_open(operand) && qn__dtype_is_stored(operand.expr->dtype)) {
-    help = convert_help(p, operand.expr, qn__dtype_is_real(operand.expr->dtype) ? QN_DTYPE_F32 : QN_DTYPE_I32);
+    help = convert_help(p, operand.expr,
+                        qn__dtype_is_real(operand.expr->dtype) ? QN_DTYPE_F32 : QN_DTYPE_I32);
   } else if (op == QN_OP_DIV && is_int) {
     help = "'//' divides integers and rounds down";
   } else if (op == QN_OP_FLOORDIV && !is_int && !is_bool) {

@@ -167,10 +167,10 @@ static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
   const qn__ir_buffer_t* root = qn__buf_root(buffer);
   if (root->dtype != buffer->dtype) {
-    (void)qn__verify_error(v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
-                           "'%s' on '%s' of %s, a view of '%s' of %s: atomics need the buffer's dtype",
-                           text, buffer->name, qn_dtype_text(buffer->dtype), root->name,
-                           qn_dtype_text(root->dtype));
+    (void)qn__verify_error(
+        v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
+        "'%s' on '%s' of %s, a view of '%s' of %s: atomics need the buffer's dtype", text,
+        buffer->name, qn_dtype_text(buffer->dtype), root->name, qn_dtype_text(root->dtype));
   }
   verify_value(v, stmt->atomic.operand, buffer);
   if (has_second) verify_value(v, stmt->atomic.operand2, buffer);
@@ -240,13 +240,13 @@ static void verify_other_dtype(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
   bool has_bool = view->dtype == QN_DTYPE_BOOL || base->dtype == QN_DTYPE_BOOL;
   bool is_smaller = qn_dtype_size_bytes(view->dtype) < qn_dtype_size_bytes(base->dtype);
   if (has_bool || is_smaller) {
-    (void)qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc,
-                           has_bool ? "convert each element, as in u8(...)"
-                                    : "shift and convert each element, or declare the buffer as the "
-                                      "smaller dtype",
-                           "view '%s' is %s, '%s' is %s%s", view->name, qn_dtype_text(view->dtype),
-                           base->name, qn_dtype_text(base->dtype),
-                           has_bool ? "" : ", which is larger");
+    (void)qn__verify_error(
+        v, QN__VERIFY_VIEW, stmt->loc,
+        has_bool ? "convert each element, as in u8(...)"
+                 : "shift and convert each element, or declare the buffer as the "
+                   "smaller dtype",
+        "view '%s' is %s, '%s' is %s%s", view->name, qn_dtype_text(view->dtype), base->name,
+        qn_dtype_text(base->dtype), has_bool ? "" : ", which is larger");
     qn__verify_note(v, base->loc, "'%s' is declared here", base->name);
   } else if (view->rank == QN__LARGEST_RANK) {
     (void)qn__verify_error(v, QN__VERIFY_VIEW, stmt->loc, NULL,

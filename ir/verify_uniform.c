@@ -157,7 +157,8 @@ static void visit_loop(uniform_t* u, const qn__ir_stmt_t* stmt) {
 
 // Visits a reduction of several values, which holds no exchange.
 static void visit_several(uniform_t* u, const qn__ir_several_t* several) {
-  bool is_divergent = visit(u, several->begin) | visit(u, several->end);
+  bool is_divergent = visit(u, several->begin);
+  is_divergent |= visit(u, several->end);
   if (is_divergent) mark(u, several->var);
   is_divergent |= visit_all(u, several->initial, several->merged_count);
   visit_block(u, &several->lets);

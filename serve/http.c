@@ -6,7 +6,9 @@
 // 2. An exchange may be resumed while the handler still returns. `state` decides who wakes the
 //    connection.
 // 3. The library closes a connection only after some time without any byte. So connections whose
-//    headers, body or answer take too long as a whole are shut down by a thread of ours.
+//    headers, body or answer take too long as a whole are shut down by a thread of ours. It looks
+//    at each once a second, at a few a turn, and holds the mutex for a turn alone: thousands of
+//    slow clients that came at once do not stop the others. Requests set limits without a mutex.
 // 4. The library may miss the end of a stream that comes with the last bytes, since its epoll
 //    reports only changes. So the thread also looks for clients that left within a request.
 // 5. MHD_stop_daemon ends the process while a connection is suspended; so callers resume all first.
@@ -45,6 +47,11 @@ enum {
   NANOSECONDS = 1000000000,
 };
 static const int64_t FRESH_NS = NANOSECONDS;
+static const int64_t LOOK_NS = NANOSECONDS;  // from one look at a connection to the next
+// At most 6400 looks a second, of a microsecond, or 20 where a connection ends. With more
+// connections than that, looks are rarer.
+static const int64_t TURN_NS = NANOSECONDS / 50;
+enum { LOOKS_A_TURN = 128 };
 
 typedef struct answer_header {
   struct answer_header* next;
@@ -56,11 +63,12 @@ typedef struct answer_header {
 typedef struct watch {
   struct watch* next;
   struct watch* previous;
+  int64_t look_ns;    // of the next look; ascends in the list
+  int64_t at_end_ns;  // limit_ns of the last look that found only the end of the stream; or 0
   int socket;
-  int64_t limit_ns;   // INT64_MAX: none now
-  int64_t fresh_ns;   // until then it counts without a request; 0: it had one
-  bool is_receiving;  // a request is not complete, or none has begun
-  bool is_at_end;     // there was nothing but the end of the stream at the last look
+  atomic_bool is_receiving;      // a request is not complete, or none has begun
+  atomic_int_fast64_t limit_ns;  // INT64_MAX: none now
+  atomic_int_fast64_t fresh_ns;  // until then it counts without a request; 0: it had one
 } watch_t;
 
 typedef struct exchange {
@@ -87,12 +95,12 @@ struct serve_http {
   atomic_bool is_draining;
   atomic_size_t exchange_count;
   atomic_size_t bodies_bytes;
-  pthread_mutex_t mutex;  // of the watches
+  pthread_mutex_t mutex;  // of the list of watches
   pthread_cond_t stopped;
   pthread_t watcher;
   bool has_watcher;
   bool is_stopping;
-  watch_t* watches;
+  watch_t watches;  // head of a ring, by the next look
 };
 
 // The handler sees the first member.
@@ -102,32 +110,44 @@ static exchange_t* whole(const serve_exchange_t* shown) {
 
 // ------------------------------------------------------------------------------------ time limits
 
+static void link_watch(serve_http_t* http, watch_t* watch, int64_t look_ns) {
+  watch->look_ns = look_ns;
+  watch->next = &http->watches;
+  watch->previous = http->watches.previous;
+  watch->previous->next = watch;
+  http->watches.previous = watch;
+}
+
+static void unlink_watch(watch_t* watch) {
+  watch->previous->next = watch->next;
+  watch->next->previous = watch->previous;
+}
+
 // Sets the limit of a socket that has had a request.
-static void set_limit(serve_http_t* http, watch_t* watch, bool is_receiving, int64_t limit_ns) {
+static void set_limit(watch_t* watch, bool is_receiving, int64_t limit_ns) {
   if (!watch) return;
-  (void)pthread_mutex_lock(&http->mutex);
-  watch->limit_ns = limit_ns;
-  watch->fresh_ns = 0;
-  watch->is_receiving = is_receiving;
-  watch->is_at_end = false;
-  (void)pthread_mutex_unlock(&http->mutex);
+  atomic_store(&watch->is_receiving, is_receiving);
+  atomic_store(&watch->limit_ns, limit_ns);
+  atomic_store(&watch->fresh_ns, 0);
 }
 
 // Returns the watch of a socket, made if necessary. NULL without memory: there is no limit then.
 static watch_t* watch_socket(serve_http_t* http, int socket) {
   (void)pthread_mutex_lock(&http->mutex);
+  watch_t* watch = &http->watches;
   // Only a drain makes watches before the library reports the connection.
-  watch_t* watch = atomic_load(&http->is_draining) ? http->watches : NULL;
-  while (watch && watch->socket != socket) watch = watch->next;
-  if (!watch && (watch = calloc(1, sizeof *watch)) != NULL) {
+  if (atomic_load(&http->is_draining)) {
+    for (watch = watch->next; watch != &http->watches && watch->socket != socket;) {
+      watch = watch->next;
+    }
+  }
+  if (watch == &http->watches && (watch = calloc(1, sizeof *watch)) != NULL) {
     const int64_t now = serve_now_ns();
     watch->socket = socket;
-    watch->is_receiving = true;
-    watch->limit_ns = now + http->options.receive_limit_ns;
-    watch->fresh_ns = now + FRESH_NS;
-    watch->next = http->watches;
-    if (watch->next) watch->next->previous = watch;
-    http->watches = watch;
+    atomic_init(&watch->is_receiving, true);
+    atomic_init(&watch->limit_ns, now + http->options.receive_limit_ns);
+    atomic_init(&watch->fresh_ns, now + FRESH_NS);
+    link_watch(http, watch, now + LOOK_NS);
   }
   (void)pthread_mutex_unlock(&http->mutex);
   return watch;
@@ -136,9 +156,7 @@ static watch_t* watch_socket(serve_http_t* http, int socket) {
 static void end_watch(serve_http_t* http, watch_t* watch) {
   if (!watch) return;
   (void)pthread_mutex_lock(&http->mutex);
-  if (watch->previous) watch->previous->next = watch->next;
-  if (watch->next) watch->next->previous = watch->previous;
-  if (http->watches == watch) http->watches = watch->next;
+  unlink_watch(watch);
   (void)pthread_mutex_unlock(&http->mutex);
   free(watch);
 }
@@ -162,31 +180,49 @@ static bool is_stream_over(int socket) {
   return count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
-// Returns true if the time of a socket is over, or its client left before its request was complete.
-// Two looks say so: between them the library handles a request whose last bytes it has read.
-static bool must_end(watch_t* watch, int64_t now) {
-  if (watch->limit_ns <= now) return true;
-  const bool was_at_end = watch->is_at_end;
-  watch->is_at_end =
-      watch->is_receiving && watch->limit_ns < INT64_MAX && is_stream_over(watch->socket);
-  return was_at_end && watch->is_at_end;
+// Shuts a socket down if its time is over, or its client left before its request was complete. Two
+// looks say so: between them the library handles a request whose last bytes it has read. Does
+// nothing if a new limit was set meanwhile.
+static void look_at(watch_t* watch, int64_t now) {
+  int_fast64_t limit_ns = atomic_load(&watch->limit_ns);
+  bool must_end = limit_ns <= now;
+  if (!must_end) {
+    const bool was_at_end = watch->at_end_ns == limit_ns;
+    const bool is_at_end =
+        limit_ns < INT64_MAX && atomic_load(&watch->is_receiving) && is_stream_over(watch->socket);
+    watch->at_end_ns = is_at_end ? limit_ns : 0;
+    must_end = was_at_end && is_at_end;
+  }
+  if (must_end && atomic_compare_exchange_strong(&watch->limit_ns, &limit_ns, INT64_MAX)) {
+    (void)shutdown(watch->socket, SHUT_RDWR);
+  }
+}
+
+// Looks at the first connections of the list. Returns when the next one is due.
+static int64_t look(serve_http_t* http) {
+  const int64_t now = serve_now_ns();
+  watch_t* watch = http->watches.next;
+  for (int i = 0; i < LOOKS_A_TURN && watch != &http->watches && watch->look_ns <= now; ++i) {
+    unlink_watch(watch);
+    link_watch(http, watch, now + LOOK_NS);
+    look_at(watch, now);
+    watch = http->watches.next;
+  }
+  return watch == &http->watches ? now + LOOK_NS : watch->look_ns;
 }
 
 // Shuts sockets down whose time is over; the library then closes them as if the client had.
 static void* watch_connections(void* self) {
   serve_http_t* http = self;
+  int64_t wake_ns = 0;
   (void)pthread_mutex_lock(&http->mutex);
   while (!http->is_stopping) {
-    struct timespec wake;
-    (void)clock_gettime(CLOCK_MONOTONIC, &wake);
-    wake.tv_sec += 1;
+    const int64_t next_ns = serve_now_ns() + TURN_NS;
+    if (wake_ns < next_ns) wake_ns = next_ns;
+    const struct timespec wake = {.tv_sec = wake_ns / NANOSECONDS,
+                                  .tv_nsec = wake_ns % NANOSECONDS};
     (void)pthread_cond_timedwait(&http->stopped, &http->mutex, &wake);
-    const int64_t now = serve_now_ns();
-    for (watch_t* watch = http->watches; watch; watch = watch->next) {
-      if (!must_end(watch, now)) continue;
-      watch->limit_ns = INT64_MAX;
-      (void)shutdown(watch->socket, SHUT_RDWR);
-    }
+    wake_ns = look(http);
   }
   (void)pthread_mutex_unlock(&http->mutex);
   return NULL;
@@ -230,7 +266,7 @@ static void on_completed(void* self, struct MHD_Connection* connection, void** i
   *inout_context = NULL;
   if (!exchange) return;
   exchange->shown.is_sent = code == MHD_REQUEST_TERMINATED_COMPLETED_OK;
-  set_limit(http, exchange->watch, true, serve_now_ns() + http->options.receive_limit_ns);
+  set_limit(exchange->watch, true, serve_now_ns() + http->options.receive_limit_ns);
   http->handler.end(http->handler.self, &exchange->shown);
   exchange_destroy(exchange);
 }
@@ -246,7 +282,7 @@ static enum MHD_Result send_answer(exchange_t* exchange) {
   serve_buffer_t* body = &exchange->answer;
   exchange->shown.answer_bytes = body->size;
   count_bytes(exchange, body->size);
-  set_limit(http, exchange->watch, false, serve_now_ns() + http->options.receive_limit_ns);
+  set_limit(exchange->watch, false, serve_now_ns() + http->options.receive_limit_ns);
   struct MHD_Response* response =
       MHD_create_response_from_buffer(body->size, body->data, MHD_RESPMEM_MUST_FREE);
   if (!response) return MHD_NO;  // closes the connection
@@ -343,8 +379,7 @@ static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, 
     *inout_context = exchange;
     exchange->shown.method = method;
     exchange->shown.path = url;
-    set_limit(http, exchange->watch, true,
-              exchange->shown.start_ns + http->options.receive_limit_ns);
+    set_limit(exchange->watch, true, exchange->shown.start_ns + http->options.receive_limit_ns);
     http->handler.begin(http->handler.self, &exchange->shown);
     const uint64_t size = announced_bytes(exchange);
     if (!exchange->is_answered && size > http->options.max_body_bytes) {
@@ -358,7 +393,7 @@ static enum MHD_Result on_access(void* self, struct MHD_Connection* connection, 
     *inout_size = 0;
     return MHD_YES;
   }
-  set_limit(http, exchange->watch, false, INT64_MAX);
+  set_limit(exchange->watch, false, INT64_MAX);
   if (exchange->is_answered) return send_answer(exchange);
   return exchange->has_body ? resume(exchange) : handle(exchange);
 }
@@ -508,6 +543,7 @@ qn_status_t serve_http_start(const serve_http_options_t* options,
   http->options = *options;
   http->handler = *handler;
   http->listener = -1;
+  http->watches.next = http->watches.previous = &http->watches;
   pthread_condattr_t attributes;
   (void)pthread_condattr_init(&attributes);
   (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -574,8 +610,8 @@ size_t serve_http_count(serve_http_t* http) {
   size_t count = 0;
   const int64_t now = serve_now_ns();
   (void)pthread_mutex_lock(&http->mutex);
-  for (const watch_t* watch = http->watches; watch; watch = watch->next) {
-    count += watch->fresh_ns > now;
+  for (watch_t* watch = http->watches.next; watch != &http->watches; watch = watch->next) {
+    count += atomic_load(&watch->fresh_ns) > now;
   }
   (void)pthread_mutex_unlock(&http->mutex);
   // Read after the watches: a connection is among them until its exchange has begun.

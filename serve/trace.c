@@ -146,37 +146,37 @@ static void put_flow(trace_file_t* writer, char phase, int64_t time_ns, uint32_t
 }
 
 static void put_request(trace_file_t* writer, const serve_trace_request_t* request, uint64_t id) {
-  serve_buffer_t all = {.data = NULL};
-  serve_buffer_text(&all, "\"request_id\":");
-  serve_json_put_string(&all, request->id, strlen(request->id));
-  serve_buffer_t whole = {.data = NULL};
-  serve_buffer_append(&whole, all.data, all.size);
-  if (request->parent[0]) serve_buffer_format(&whole, ",\"traceparent\":\"%s\"", request->parent);
-  serve_buffer_text(&whole, ",\"path\":");
-  serve_json_put_string(&whole, request->path, strlen(request->path));
-  serve_buffer_format(&whole, ",\"status\":%u,\"texts\":%zu,\"tokens\":%zu,\"batch\":%llu",
+  serve_buffer_t arguments = {.data = NULL};
+  serve_buffer_text(&arguments, "\"request_id\":");
+  serve_json_put_string(&arguments, request->id, strlen(request->id));
+  const size_t id_size = arguments.size;
+  if (request->parent[0]) {
+    serve_buffer_format(&arguments, ",\"traceparent\":\"%s\"", request->parent);
+  }
+  serve_buffer_text(&arguments, ",\"path\":");
+  serve_json_put_string(&arguments, request->path, strlen(request->path));
+  serve_buffer_format(&arguments, ",\"status\":%u,\"texts\":%zu,\"tokens\":%zu,\"batch\":%llu",
                       (unsigned)request->status, request->texts, request->tokens,
                       (unsigned long long)request->batch);
-  serve_buffer_append(&all, "", 1);
-  serve_buffer_append(&whole, "", 1);
-  if (all.is_exhausted || whole.is_exhausted) {
+  serve_buffer_append(&arguments, "", 1);
+  if (arguments.is_exhausted) {
     writer->text.is_exhausted = true;
   } else {
     name_thread(writer, request->whole.thread, "http");
-    put_pair(writer, "request", &request->whole, id, whole.data);
-    put_pair(writer, "read", &request->read, id, all.data);
-    put_pair(writer, "queue", &request->queue, id, all.data);
-    put_span(writer, "tokenise", &request->encode, all.data);
+    put_pair(writer, "request", &request->whole, id, arguments.data);
+    arguments.data[id_size] = '\0';  // the parts of a request have its id alone
+    put_pair(writer, "read", &request->read, id, arguments.data);
+    put_pair(writer, "queue", &request->queue, id, arguments.data);
+    put_span(writer, "tokenise", &request->encode, arguments.data);
     if (request->write.end_ns > 0) name_thread(writer, request->write.thread, "http");
-    put_span(writer, "write", &request->write, all.data);
+    put_span(writer, "write", &request->write, arguments.data);
     if (request->compute.start_ns > 0 && request->write.end_ns > 0) {
       put_flow(writer, 's', request->encode.start_ns, request->encode.thread, id);
       put_flow(writer, 't', request->compute.start_ns, request->compute.thread, id);
       put_flow(writer, 'f', request->write.start_ns, request->write.thread, id);
     }
   }
-  serve_buffer_free(&all);
-  serve_buffer_free(&whole);
+  serve_buffer_free(&arguments);
 }
 
 static void put_batch(trace_file_t* writer, const serve_trace_batch_t* batch) {

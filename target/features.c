@@ -17,8 +17,12 @@ static const qn__target_feature_t arm_features[] = {
 };
 #undef QN_FEATURE
 
-#define QN_CPU(name, base, extra, preferred_bits, wide_multiplies) \
-  {name, base, extra, preferred_bits, wide_multiplies},
+#define QN_CPU(model, parent, beyond, bits, ...) \
+  {.name = model,                                \
+   .base = parent,                               \
+   .extra = beyond,                              \
+   .preferred_bits = bits,                       \
+   .wide_multiplies = __VA_ARGS__},
 static const qn__target_cpu_t x86_cpus[] = {
 #include "target/x86_cpus.inc"
 };

@@ -44,6 +44,7 @@ typedef struct qn__target_cpu {
   const char* extra;  // comma-separated
   uint32_t preferred_bits;
   uint32_t wide_multiplies;  // of 512 bits that a core begins in a cycle
+  bool has_slow_bf16;        // its dot products of bf16 do less in a cycle than those of f32
 } qn__target_cpu_t;
 
 typedef struct qn__target_arch {

@@ -97,11 +97,21 @@ uint32_t qn__target_vector_bytes(const qn_target_t* target) {
   return qn_target_get_int(target, "vector_width", &bits) ? (uint32_t)(bits / 8) : 16;
 }
 
-uint32_t qn__target_wide_multiplies(const qn_target_t* target) {
+// Returns the processor that code is scheduled for, or NULL if it is not known.
+static const qn__target_cpu_t* tuned_cpu(const qn_target_t* target) {
   const char* tune;
-  if (!target->arch || !qn_target_get_string(target, "tune", &tune)) return 0;
-  const qn__target_cpu_t* cpu = qn__cpu_find(target->arch, qn__str(tune));
+  if (!target->arch || !qn_target_get_string(target, "tune", &tune)) return NULL;
+  return qn__cpu_find(target->arch, qn__str(tune));
+}
+
+uint32_t qn__target_wide_multiplies(const qn_target_t* target) {
+  const qn__target_cpu_t* cpu = tuned_cpu(target);
   return cpu ? cpu->wide_multiplies : 0;
+}
+
+bool qn__target_has_slow_bf16(const qn_target_t* target) {
+  const qn__target_cpu_t* cpu = tuned_cpu(target);
+  return cpu && cpu->has_slow_bf16;
 }
 
 bool qn__target_has_masked_memory(const qn_target_t* target) {

@@ -169,6 +169,9 @@ uint32_t qn__target_vector_bytes(const qn_target_t* target);
 // Returns how many multiplications of 512 bits the processor that code is scheduled for begins in a
 // cycle; 0: unknown.
 uint32_t qn__target_wide_multiplies(const qn_target_t* target);
+// Returns true if dot products of bf16 are slower than multiplications of f32 on the processor that
+// code is scheduled for.
+bool qn__target_has_slow_bf16(const qn_target_t* target);
 // True when masked loads and stores of every element size are single instructions.
 bool qn__target_has_masked_memory(const qn_target_t* target);
 // True when those of 4 and 8 bytes are.

@@ -359,7 +359,8 @@ QN_API void qn_build_several_values(qn_builder_t* builder, size_t count, qn_expr
 // `out_results` receives the results. Both have as many elements as there are values.
 QN_API void qn_build_several_end(qn_builder_t* builder, qn_expr_t* const* combined,
                                  qn_expr_t** out_results);
-// Closes a reduction to the smallest (QN_REDUCE_MIN) or largest `value` and its lowest index (i64).
+// Closes a reduction to the smallest (kind MIN) or largest (MAX) `value` and its lowest index
+// (i64).
 QN_API void qn_build_several_best(qn_builder_t* builder, qn_reduce_kind_t kind, qn_expr_t* value,
                                   qn_expr_t** out_best, qn_expr_t** out_index);
 

@@ -4,9 +4,11 @@
 //  1. A buffer of a packed dtype becomes one of bytes, with half the last extent: element j is in
 //     byte j >> 1. The verifier has seen that rows are even and contiguous, that views begin with a
 //     byte, and that no packed element is stored.
-//  2. A view of another dtype becomes one of its base's dtype. If its elements are as large as those
-//     of the base, loads from it and values stored to it are bitcasts. If they are k times as large,
-//     the view gets one more dimension, of extent k: the parts of an element, the lowest first.
+//  2. A view of another dtype becomes one of its base's dtype. If its elements are as large as
+//  those
+//     of the base, loads from it and values stored to it are bitcasts. If they are k times as
+//     large, the view gets one more dimension, of extent k: the parts of an element, the lowest
+//     first.
 //
 // In checked builds an assert checks that a view of packed elements begins with a byte. While the
 // pass runs, `user` of a buffer is its dtype in the program, for those that it changed.
@@ -24,8 +26,7 @@ static bool is_packed(const qn__ir_buffer_t* buffer) {
 
 // Returns the elements in memory of one element of the program; 1 for packed ones.
 static int64_t part_count(const qn__ir_buffer_t* buffer) {
-  return (int64_t)(qn_dtype_size_bytes(written_dtype(buffer)) /
-                   qn_dtype_size_bytes(buffer->dtype));
+  return (int64_t)(qn_dtype_size_bytes(written_dtype(buffer)) / qn_dtype_size_bytes(buffer->dtype));
 }
 
 static qn__ir_expr_t* bitcast(qn__pass_builder_t* pb, qn_dtype_t dtype, qn__ir_expr_t* value) {
@@ -100,8 +101,7 @@ static qn__ir_expr_t** indices_of(qn__pass_builder_t* pb, const qn__ir_buffer_t*
 }
 
 static qn__ir_expr_t* load(qn__pass_builder_t* pb, const qn__ir_expr_t* from, int64_t part) {
-  qn__ir_expr_t* expr =
-      qn__expr_new(pb->arena, QN__EXPR_LOAD, from->load.buffer->dtype, from->loc);
+  qn__ir_expr_t* expr = qn__expr_new(pb->arena, QN__EXPR_LOAD, from->load.buffer->dtype, from->loc);
   if (!expr) return NULL;
   expr->load.buffer = from->load.buffer;
   expr->load.indices = indices_of(pb, from->load.buffer, from->load.indices, part);
@@ -129,7 +129,8 @@ static qn__ir_expr_t* load_parts(qn__pass_builder_t* pb, const qn__ir_expr_t* fr
   qn__ir_expr_t* value = NULL;
   for (int64_t i = 0; i < count; ++i) {
     qn__ir_expr_t* part = bitcast(pb, unsigned_of(part_dtype), load(pb, from, i));
-    part = qn__pb_op_int(pb, QN_OP_SHL, qn__pb_cast(pb, whole, part), i * part_bits);
+    qn__ir_expr_t* shift = qn__pb_cast(pb, whole, qn__pb_int(pb, i * part_bits));
+    part = qn__pb_op(pb, QN_OP_SHL, qn__pb_cast(pb, whole, part), shift);
     value = value ? qn__pb_op(pb, QN_OP_OR, value, part) : part;
   }
   return bitcast(pb, from->dtype, value);
@@ -171,8 +172,8 @@ static void lower_store(qn__pass_builder_t* pb, qn__ir_stmt_t* stmt, qn__ir_bloc
   for (int64_t i = 0; i < parts && !qn__pb_stopped(pb); ++i) {
     qn__ir_expr_t* value = stmt->store.value;
     if (whole) {
-      int64_t shift = i * (int64_t)qn__dtype_bits(buffer->dtype);
-      value = qn__pb_op_int(pb, QN_OP_SHR, qn__pb_use(pb, whole), shift);
+      qn__ir_expr_t* shift = qn__pb_int(pb, i * (int64_t)qn__dtype_bits(buffer->dtype));
+      value = qn__pb_op(pb, QN_OP_SHR, qn__pb_use(pb, whole), qn__pb_cast(pb, whole->dtype, shift));
       value = qn__pb_cast(pb, unsigned_of(buffer->dtype), value);
     }
     qn__ir_stmt_t* store = qn__stmt_new(pb->arena, QN__STMT_STORE, stmt->loc);

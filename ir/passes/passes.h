@@ -108,7 +108,8 @@ extern const qn__pass_t qn__pass_simplify;
 // Moves loop-invariant lets and subexpressions out of loops, but no loads past stores that may
 // change them, and no operations that may fail.
 extern const qn__pass_t qn__pass_hoist;
-// Replaces elements of 4 bits by bytes, and views of another dtype by views of their buffer's dtype.
+// Replaces elements of 4 bits by bytes, and views of another dtype by views of their buffer's
+// dtype.
 extern const qn__pass_t qn__pass_lower_dtypes;
 // Replaces accesses through views by accesses to the buffers underneath where the dimensions match
 // (not in checked builds, where the view's own bounds count), and gives the views that stay

@@ -50,9 +50,9 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
   // after that, so that a barrier in an unrolled loop is one barrier. Simplifying comes later, to
   // fold constants in the copies.
   static const qn__pass_t* const lower[] = {
-      &qn__pass_target_values,     &qn__pass_lower_dtypes, &qn__pass_lower_views,
-      &qn__pass_lower_exchanges,
-      &qn__pass_serialize_threads, &qn__pass_unroll,      &qn__pass_simplify,
+      &qn__pass_target_values,   &qn__pass_lower_dtypes,      &qn__pass_lower_views,
+      &qn__pass_lower_exchanges, &qn__pass_serialize_threads, &qn__pass_unroll,
+      &qn__pass_simplify,
   };
   static const qn__pass_t* const block[] = {&qn__pass_independent, &qn__pass_separate,
                                             &qn__pass_jam,         &qn__pass_block,
@@ -71,10 +71,11 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
 
 // The mapping reads index algebra: it comes after simplifying, and its result is simplified again.
 const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT] = {
-    &qn__pass_target_values, &qn__pass_lower_dtypes, &qn__pass_lower_views,     &qn__pass_unroll,    &qn__pass_simplify,
-    &qn__pass_independent,   &qn__pass_separate,        &qn__pass_partition, &qn__pass_tile,
-    &qn__pass_distribute,    &qn__pass_share,           &qn__pass_reuse,     &qn__pass_cooperative,
-    &qn__pass_barriers,      &qn__pass_lower_exchanges, &qn__pass_simplify,  &qn__pass_hoist,
+    &qn__pass_target_values, &qn__pass_lower_dtypes, &qn__pass_lower_views,     &qn__pass_unroll,
+    &qn__pass_simplify,      &qn__pass_independent,  &qn__pass_separate,        &qn__pass_partition,
+    &qn__pass_tile,          &qn__pass_distribute,   &qn__pass_share,           &qn__pass_reuse,
+    &qn__pass_cooperative,   &qn__pass_barriers,     &qn__pass_lower_exchanges, &qn__pass_simplify,
+    &qn__pass_hoist,
 };
 
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options) {

@@ -4,7 +4,8 @@
 //  1. the count of arguments;                       2. each value's type tag;
 //  3. a tensor's null pointer, rank, dtype, device (compared as two 64-bit words; the CPU reads
 //     pinned memory of other devices, too);
-//  4. extents: not negative, symbols agree, constants and expressions match, rows of packed elements
+//  4. extents: not negative, symbols agree, constants and expressions match, rows of packed
+//  elements
 //     end with a byte;
 //  5. the product of extents fits, in bytes (and in 32-bit indices where the code has them);
 //  6. strides: row-major unless declared, and then as declared (not 0 where written); extents of 1

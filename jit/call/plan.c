@@ -187,7 +187,8 @@ static qn_status_t make_arg(qn__plan_t* plan, const qn__ir_param_t* param, bool*
   QN_TRY(make_dims(plan, buffer->shape, buffer->rank, is_bound, &out->shape));
   out->form = QN__FORM_TENSOR;
   out->max_plain = out->max_elements;
-  out->unusual_mask = buffer->strides || out->is_packed ? UINT64_MAX : out->align_mask | UINT64_C(3) << 62;
+  out->unusual_mask =
+      buffer->strides || out->is_packed ? UINT64_MAX : out->align_mask | UINT64_C(3) << 62;
   if (buffer->strides) {
     QN_TRY(make_dims(plan, buffer->strides, buffer->rank, is_bound, &out->strides));
   }

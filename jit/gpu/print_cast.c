@@ -1,8 +1,8 @@
 // jit/gpu/print_cast.c: conversions between dtypes, and reinterpretation of bits.
 //
 // Float to integer truncates and saturates, and NaN gives 0. Integers wrap. A conversion to f16 or
-// bf16 rounds once, also from f64 and from 64-bit integers. Stored dtypes are their bits, in a uint;
-// conversions from floats of 8 and 4 bits give f32, and those to them take it.
+// bf16 rounds once, also from f64 and from 64-bit integers. Stored dtypes are their bits, in a
+// uint; conversions from floats of 8 and 4 bits give f32, and those to them take it.
 #include <assert.h>
 
 #include "jit/gpu/print_inner.h"
@@ -86,8 +86,8 @@ static const char* from_stored(qn__gpu_printer_t* p, qn_dtype_t from, qn_dtype_t
   return qn__kprint_cast(p, is_signed ? QN_DTYPE_I8 : QN_DTYPE_U8, false, to, is_to_narrow, value);
 }
 
-// Converts to a stored dtype. An integer that f32 does not hold is beyond the largest numbers of its
-// floats. Integers of 8 bits saturate as those of 4 bits do, so a second bound suffices.
+// Converts to a stored dtype. An integer that f32 does not hold is beyond the largest numbers of
+// its floats. Integers of 8 bits saturate as those of 4 bits do, so a second bound suffices.
 static const char* to_stored(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from_narrow,
                              qn_dtype_t to, const char* value) {
   if (qn__dtype_is_real(to)) {
@@ -96,8 +96,8 @@ static const char* to_stored(qn__gpu_printer_t* p, qn_dtype_t from, bool is_from
     return qn__kprint_convert(p, to, QN_DTYPE_F32, value);
   }
   bool is_signed = to == QN_DTYPE_I4;
-  value = qn__kprint_cast(p, from, is_from_narrow, is_signed ? QN_DTYPE_I8 : QN_DTYPE_U8, false,
-                          value);
+  value =
+      qn__kprint_cast(p, from, is_from_narrow, is_signed ? QN_DTYPE_I8 : QN_DTYPE_U8, false, value);
   if (qn__dtype_is_float(from)) {
     value = qn__kprint_text(p, is_signed ? "%s, 7" : "%s, 15u", value);
     value = qn__kprint_call(p, is_signed ? "qn_min_i32" : "qn_min_u32", value);

@@ -70,13 +70,15 @@ qn__pass_options_t qn__llvm_pass_options(const qn_target_t* target,
   (void)qn_target_get_int(target, "warp_size", &warp_size);
   (void)qn_target_get_int(target, "l1_cache_bytes", &l1_bytes);
   (void)qn_target_get_int(target, "l2_cache_bytes", &l2_bytes);
+  uint32_t dots = qn__emit_dot_ops(qn__emit_dot_rows(target));
+  if (qn__target_has_slow_bf16(target)) dots &= ~qn__dot_bit(QN__OP_DOT_BF16_FAST);
   return (qn__pass_options_t){
       .vector_bytes = qn__target_vector_bytes(target),
       .has_masked_memory = qn__target_has_masked_memory(target),
       .has_masked_words = qn__target_has_masked_words(target),
       .has_fma = qn__target_has_fma(target),
       .wide_multiplies = qn__target_wide_multiplies(target),
-      .dots = qn__emit_dot_ops(qn__emit_dot_rows(target)),
+      .dots = dots,
       .has_exact_dots = strcmp(target->arch->name, "x86_64") == 0,
       .has_blocks = request->tier == QN_TIER_FULL,
       .prepared = qn__llvm_prepared_set(qn__llvm_prepared_find(target)),

@@ -99,13 +99,13 @@ static LLVMValueRef to_stored_int(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_
   return LLVMBuildAnd(b, value, qn__llvm_int(type, 15), "");
 }
 
-// Converts to a stored dtype. An integer that f32 does not hold is beyond the largest numbers of its
-// floats.
+// Converts to a stored dtype. An integer that f32 does not hold is beyond the largest numbers of
+// its floats.
 static LLVMValueRef to_stored(qn__llvm_emit_t* e, qn_dtype_t from, qn_dtype_t to,
                               LLVMValueRef value) {
   if (!qn__dtype_is_real(to)) return to_stored_int(e, from, to, value);
-  value = from == QN_DTYPE_F64 ? f32_to_round(e, value)
-                               : qn__emit_cast(e, from, QN_DTYPE_F32, value);
+  value =
+      from == QN_DTYPE_F64 ? f32_to_round(e, value) : qn__emit_cast(e, from, QN_DTYPE_F32, value);
   return qn__emit_stored_bits(e, to, value);
 }
 

@@ -155,12 +155,10 @@ typedef struct small_format {
 
 static small_format_t small_format(qn_dtype_t dtype) {
   if (dtype == QN_DTYPE_F8E4M3FN) {
-    return (small_format_t){8,           20,          120u << 23, 0x3C800000u,
-                            0x46800000u, 0x43E80000u, 0x7F,       0x7F};
+    return (small_format_t){8, 20, 120u << 23, 0x3C800000u, 0x46800000u, 0x43E80000u, 0x7F, 0x7F};
   }
   if (dtype == QN_DTYPE_F8E5M2) {
-    return (small_format_t){8,           21,          112u << 23, 0x38800000u,
-                            0x43000000u, 0x476FFFFFu, 0x7C,       0x7E};
+    return (small_format_t){8, 21, 112u << 23, 0x38800000u, 0x43000000u, 0x476FFFFFu, 0x7C, 0x7E};
   }
   return (small_format_t){4, 22, 126u << 23, 0x3F800000u, 0x4A800000u, 0x40C00000u, 7, 8};
 }

@@ -104,7 +104,7 @@ static bool add_other_view(gen_t* g) {
     if (is_fit && gen_below(g, (uint32_t)++count) == 0) base = buffer;
   }
   if (!base) return false;
-  static const qn_dtype_t dtypes[] = {QN_DTYPE_I8, QN_DTYPE_U8,  QN_DTYPE_U16,
+  static const qn_dtype_t dtypes[] = {QN_DTYPE_I8,  QN_DTYPE_U8,  QN_DTYPE_U16,
                                       QN_DTYPE_I32, QN_DTYPE_U32, QN_DTYPE_U64};
   qn_dtype_t dtype = dtypes[gen_below(g, QN_COUNT_OF(dtypes))];
   size_t base_bits = qn_dtype_size_bits(base->dtype), bits = qn_dtype_size_bits(dtype);

@@ -29,6 +29,7 @@ enum {
   max_rows = 516,            // of a task; a multiple of all heights
   max_rows_gathered = 264,   // of a task whose packed columns belong to several loops
   max_words = 256,           // of a packed line
+  row_ahead = 32,            // steps
   min_panels = 4,            // of a task whose packed columns belong to several loops
   many_rows = 128,           // more have no tiles of few rows at the edge
   max_stack_bytes = 131072,  // of the packed columns of a task
@@ -98,6 +99,11 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
     bool is_narrow = columns < 0 || (columns - 1) % shape->width < 3 * lanes;
     if (is_narrow) shape->edge_width = lanes;
   }
+  // Parts of rows are too short for the processor's own prefetching.
+  bool is_fetched = shape->has_direct_rows && has_many_registers && options->wide_multiplies > 1 &&
+                    !is_gathered && product->operand_count == 2 &&
+                    !qn__product_names_side(product, QN__PRODUCT_COLUMN);
+  shape->row_ahead = is_fetched ? row_ahead : 0;
 }
 
 // Returns false if blocks would not be faster.

@@ -34,6 +34,7 @@ typedef struct qn__blocks_shape {
   int64_t columns;       // of a task at most: a multiple of `width`
   int64_t min_rows;      // of a product: fewer are not worth packing
   bool has_direct_rows;  // the kernel reads rows where they are in memory
+  uint32_t row_ahead;    // steps that the kernel fetches such rows ahead; 0: it does not
   qn__blocks_dot_t dot;
 } qn__blocks_shape_t;
 

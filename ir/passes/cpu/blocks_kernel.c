@@ -148,6 +148,51 @@ static qn__ir_expr_t* row_value(kernel_t* self, qn__ir_block_t* out, uint32_t o,
   return qn__pb_load(pb, w->packed[o], is_along ? line : step, is_along ? step : line);
 }
 
+// Appends one step for all sums of a tile whose rows are in memory and fetched ahead. LLVM moves no
+// load past a prefetch, and has no registers for all rows: a row is used before the next one.
+static void write_fetching_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
+  qn__blocks_writer_t* w = self->w;
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const bool is_swapped = product->operands[0].side == QN__PRODUCT_COLUMN;
+  const uint32_t r = is_swapped, c = !is_swapped;
+  qn__product_set_step(
+      product, out,
+      qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, self->tile->steps->first), qn__pb_use(pb, p)));
+  qn__ir_buffer_t* line =
+      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, w->packed[c]->dtype, "line", 1, self->tile->width);
+  qn__ir_stmt_t* load = vector_loop(self, "v");
+  if (!line || !load) return;
+  line->is_filled = true;
+  qn__ir_expr_t* at =
+      qn__pb_op_int(pb, QN_OP_MUL, qn__pb_copy(pb, self->tile->panel), w->shape->words);
+  at = qn__pb_op(pb, QN_OP_ADD, at, qn__pb_use(pb, p));
+  qn__ir_expr_t* column = qn__pb_load(pb, w->packed[c], at, column_of_panel(self, load->loop.var));
+  qn__pb_append(&load->loop.body,
+                qn__pb_store(pb, line, qn__pb_int(pb, 0), qn__pb_use(pb, load->loop.var), column));
+  qn__block_append(out, load);
+  for (int64_t u = 0; u < self->tile->height; ++u) {
+    qn__ir_expr_t* value = row_value(self, out, r, u, p);
+    if (!value) return;
+    qn__product_fetch_ahead(&product->operands[r], value,
+                            product->steps[0].reduce->reduce.reduce_var, w->shape->row_ahead,
+                            QN__FETCH_FIRST);
+    qn__ir_var_t* a = qn__pb_let(pb, out, "a", value);
+    qn__ir_stmt_t* loop = vector_loop(self, "v");
+    if (!a || !loop) return;
+    qn__ir_expr_t* v = qn__pb_use(pb, loop->loop.var);
+    product->names[product->operands[r].name].now = qn__pb_use(pb, a);
+    product->names[product->operands[c].name].now =
+        qn__pb_load(pb, line, qn__pb_int(pb, 0), qn__pb_copy(pb, v));
+    qn__product_write_lets(product, &loop->loop.body, product->is_needed,
+                           qn__product_both(product) | QN__PRODUCT_STEP, 0);
+    qn__ir_expr_t* sum = qn__pb_load(pb, self->sums, qn__pb_int(pb, u), qn__pb_copy(pb, v));
+    sum = qn__product_add(product, sum, qn__product_copy(product, *product->summand));
+    qn__pb_append(&loop->loop.body, qn__pb_store(pb, self->sums, qn__pb_int(pb, u), v, sum));
+    qn__block_append(out, loop);
+  }
+}
+
 static void write_step(kernel_t* self, qn__ir_block_t* out, qn__ir_var_t* p) {
   qn__blocks_writer_t* w = self->w;
   qn__product_t* product = w->product;
@@ -251,7 +296,11 @@ void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__ir_stmt_t* loop = qn__pb_count_loop(
       pb, QN_LOOP_SERIAL, "p", w->dot_op ? qn__blocks_dot_words(w, count) : qn__pb_copy(pb, count));
   if (!loop) return;
-  write_step(&self, &loop->loop.body, loop->loop.var);
+  if (w->shape->row_ahead) {
+    write_fetching_step(&self, &loop->loop.body, loop->loop.var);
+  } else {
+    write_step(&self, &loop->loop.body, loop->loop.var);
+  }
   qn__block_append(out, loop);
   write_transfer(&self, out, place, false);
 }

@@ -46,7 +46,8 @@ static const row_t rows[] = {
     {"h[i] = h[0];", "b*[*] = (unsigned short)(qn_f16_from_f32(qn_f32_from_f16(uint(b*[0]))));"},
     {"g[i] = g[0];", "b*[*] = (unsigned short)(qn_bf16_from_f32(qn_f32_from_bf16(uint(b*[0]))));"},
     // Signed arithmetic wraps: in uint, as a whole tree.
-    {"i4_[i] = i4_[0] + i4_[1] * i4_[2];", "b*[*] = int(uint(b*[0]) + (uint(b*[1]) * uint(b*[2])));"},
+    {"i4_[i] = i4_[0] + i4_[1] * i4_[2];",
+     "b*[*] = int(uint(b*[0]) + (uint(b*[1]) * uint(b*[2])));"},
     {"i4_[i] = i4_[0] - 1;", "b*[*] = int(uint(b*[0]) - 1u);"},
     {"i4_[i] = -i4_[0];", "b*[*] = int(0u - uint(b*[0]));"},
     {"i8_[i] = i8_[0] * i8_[1];", "b*[*] = qn_i64(qn_u64(b*[0]) * qn_u64(b*[1]));"},
@@ -255,7 +256,8 @@ static void failures_write_the_record_and_leave(void** state) {
 static void checked_builds_check(void** state) {
   (void)state;
   texts_t texts;
-  make_row("f[i4_[i]] = w[i8_[i]]; i4_[i] = 7 // i4_[0];", (text_options_t){NULL, 32, true}, &texts);
+  make_row("f[i4_[i]] = w[i8_[i]]; i4_[i] = 7 // i4_[0];", (text_options_t){NULL, 32, true},
+           &texts);
   assert_line(&texts, "if (!(uint(t*) < uint(v*))) {");
   assert_line(&texts, "if (!(qn_u64(t*) < qn_u64(t*))) {");
   assert_line(&texts, "if (!(t* != 0)) {");

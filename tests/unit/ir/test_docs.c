@@ -116,10 +116,10 @@ static void test_small_tables(void** state) {
     char text[32];
     (void)snprintf(text, sizeof text, "`%s`", qn_dtype_text((qn_dtype_t)dtype));
     qn__dtype_class_t c = qn__dtype_class((qn_dtype_t)dtype);
-    assert_row(text, c == QN__CLASS_BOOL       ? "truth value"
-                     : c == QN__CLASS_SIGNED   ? "signed integer"
-                     : c == QN__CLASS_UNSIGNED ? "unsigned integer"
-                     : c == QN__CLASS_FLOAT    ? "float"
+    assert_row(text, c == QN__CLASS_BOOL           ? "truth value"
+                     : c == QN__CLASS_SIGNED       ? "signed integer"
+                     : c == QN__CLASS_UNSIGNED     ? "unsigned integer"
+                     : c == QN__CLASS_FLOAT        ? "float"
                      : c == QN__CLASS_STORED_FLOAT ? "float that is only stored"
                                                    : "integer that is only stored");
   }

@@ -1,5 +1,5 @@
-// tests/unit/ir/test_small_floats.c: tests conversions of the floats of 8 and 4 bits against those of
-// ml_dtypes.
+// tests/unit/ir/test_small_floats.c: tests conversions of the floats of 8 and 4 bits against those
+// of ml_dtypes.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

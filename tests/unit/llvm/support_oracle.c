@@ -45,7 +45,8 @@ bool oracle_shape(const qn__ir_func_t* function, const int64_t* symbols, const q
   return true;
 }
 
-// One more than the largest offset of an element, or of the byte of a packed one; 0 for an empty buffer; -1 when unknown.
+// One more than the largest offset of an element, or of the byte of a packed one; 0 for an empty
+// buffer; -1 when unknown.
 static int64_t span_of(const qn__ir_func_t* function, const int64_t* symbols,
                        const qn__ir_buffer_t* buffer) {
   int64_t span = 1;

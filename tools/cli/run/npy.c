@@ -282,8 +282,8 @@ qn_status_t npy_write(const char* path, qn_dtype_t dtype, int32_t rank, const in
   bool is_packed = qn_dtype_size_bits(dtype) == 4;  // written as its bytes
   for (int32_t d = 0; d < rank; d++) {
     int64_t extent = is_packed && d + 1 == rank ? shape[d] / 2 : shape[d];
-    size += snprintf(header + size, sizeof header - (size_t)size, "%s%" PRId64, d ? ", " : "",
-                     extent);
+    size +=
+        snprintf(header + size, sizeof header - (size_t)size, "%s%" PRId64, d ? ", " : "", extent);
     count *= (size_t)extent;
   }
   size += snprintf(header + size, sizeof header - (size_t)size, "%s), }", rank == 1 ? "," : "");

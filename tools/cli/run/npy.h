@@ -1,8 +1,8 @@
 // tools/cli/run/npy.h: .npy files (NumPy format 1.0 and 2.0).
 //
-// Little-endian, C order. NumPy has neither bf16 nor numbers of 8 and 4 bits: such an array is written
-// as unsigned integers of the same size, packed ones as their bytes, and value_make (values.h) takes
-// those for it. Any bytes are safe to read.
+// Little-endian, C order. NumPy has neither bf16 nor numbers of 8 and 4 bits: such an array is
+// written as unsigned integers of the same size, packed ones as their bytes, and value_make
+// (values.h) takes those for it. Any bytes are safe to read.
 #ifndef QUERN_TOOLS_CLI_RUN_NPY_H_
 #define QUERN_TOOLS_CLI_RUN_NPY_H_
 

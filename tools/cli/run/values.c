@@ -177,7 +177,10 @@ static void set_random(npy_array_t* array, size_t index, uint64_t seed) {
     conf_element_set(array->dtype, array->data, index,
                      ldexp((double)(bits >> (64 - precision)), -precision));
   } else {
-    set_integer(array, index, array->dtype == QN_DTYPE_BOOL ? bits : (bits >> 32) % (array->dtype == QN_DTYPE_I4 ? 8 : 10));
+    set_integer(array, index,
+                array->dtype == QN_DTYPE_BOOL
+                    ? bits
+                    : (bits >> 32) % (array->dtype == QN_DTYPE_I4 ? 8 : 10));
   }
 }
 
