@@ -88,8 +88,10 @@ qn_expr_t* qn_build_call(qn_builder_t* builder, const char* name, size_t count,
     trees[i] = qn__build_take_as(builder, param->name, args[i], param->dtype, &built);
     if (!trees[i]) return NULL;
   }
-  qn__expansion_t expansion = {
-      .arena = arena, .lets = builder->frame->block, .node_count = &builder->expanded_count};
+  qn__expansion_t expansion = {.arena = arena,
+                               .lets = builder->frame->block,
+                               .places = &builder->body.places,
+                               .node_count = &builder->expanded_count};
   qn__ir_expr_t* value = qn__callee_expand(&callee->base, trees, &expansion);
   if (expansion.is_too_large) {
     return qn__build_fail(builder, "the calls of this module expand to more than %d operations",

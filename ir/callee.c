@@ -8,6 +8,7 @@
 #include "ir/callee.h"
 
 #include "base/integer.h"
+#include "ir/call_place.h"
 
 // What stands for a parameter or let of the function at work, by the variable's `user`.
 typedef struct stand_in {
@@ -106,45 +107,88 @@ static qn__ir_expr_t* stand_in_of(qn__ir_subst_t* subst, qn__ir_var_t* var) {
   return stand_in ? stand_in->value : NULL;
 }
 
+// What moves places of the function into the expansion.
 typedef struct mover {
-  qn__ir_loc_t from;
-  qn__ir_loc_t to;
+  const qn__callee_t* callee;
+  qn__expansion_t* expansion;
+  uint32_t call;  // the number of this one; those inside of the function follow in their order
 } mover_t;
 
+// Arguments keep their places.
+static qn__ir_loc_t moved(const mover_t* mover, qn__ir_loc_t loc) {
+  const qn__callee_t* callee = mover->callee;
+  qn__ir_places_t* places = mover->expansion->places;
+  qn__arena_t* arena = mover->expansion->arena;
+  // The differences of those before wrap around.
+  if (loc.begin - callee->text.begin < callee->text.size) {
+    return qn__places_add(places, arena, loc, mover->call);
+  }
+  const qn__ir_place_t* place = qn__places_find(places, loc);
+  if (!place || place->call - callee->first_call >= callee->call_count) return loc;
+  return qn__places_add(places, arena, place->text,
+                        place->call - callee->first_call + mover->call + 1);
+}
+
 static bool move_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
-  const mover_t* mover = walker->self;
-  // Those before the function wrap around.
-  if (expr->loc.begin - mover->from.begin < mover->from.size) expr->loc = mover->to;
+  expr->loc = moved(walker->self, expr->loc);
   return true;
 }
 
-// Copies a tree of the function, with the place of the call.
-static qn__ir_expr_t* copy_tree(const qn__callee_t* callee, qn__expansion_t* expansion,
-                                const qn__ir_expr_t* tree, stand_in_t* out_measures) {
+static bool move_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
+  stmt->loc = moved(walker->self, stmt->loc);
+  return true;
+}
+
+// Returns whether the limit allows for so many more nodes.
+static bool takes_nodes(qn__expansion_t* expansion, uint64_t count) {
+  *expansion->node_count = add_saturating(*expansion->node_count, count);
+  expansion->is_too_large = *expansion->node_count > QN__LARGEST_EXPANSION;
+  return !expansion->is_too_large;
+}
+
+// Adds the call, and those inside of the function.
+static bool add_calls(mover_t* mover) {
+  const qn__callee_t* callee = mover->callee;
+  qn__expansion_t* expansion = mover->expansion;
+  qn__ir_places_t* places = expansion->places;
+  if (callee->text.size == 0) return true;
+  if (!takes_nodes(expansion, callee->call_count + UINT64_C(1))) return false;
+  mover->call = places->call_count;
+  bool is_added =
+      qn__places_add_call(places, expansion->arena, callee->function->name, expansion->loc);
+  for (uint32_t i = 0; i < callee->call_count && is_added; i++) {
+    qn__ir_call_t inner = places->calls[callee->first_call + i];
+    is_added = qn__places_add_call(places, expansion->arena, inner.name, moved(mover, inner.loc));
+  }
+  return is_added;
+}
+
+// ------------------------------------------------------------------------------------ expansion
+
+// Copies a tree of the function.
+static qn__ir_expr_t* copy_tree(mover_t* mover, const qn__ir_expr_t* tree,
+                                stand_in_t* out_measures) {
+  qn__expansion_t* expansion = mover->expansion;
   measure_t m = {true, 0};
   out_measures->height = measure(&m, tree);
   out_measures->node_count = m.node_count;
-  *expansion->node_count = add_saturating(*expansion->node_count, m.node_count);
-  if (*expansion->node_count > QN__LARGEST_EXPANSION) {
-    expansion->is_too_large = true;
-    return NULL;
-  }
+  if (!takes_nodes(expansion, m.node_count)) return NULL;
   qn__ir_subst_t subst = {.on_var = stand_in_of, .arena = expansion->arena};
   qn__ir_expr_t* copy = qn__expr_clone(&subst, tree);
-  mover_t mover = {callee->text, expansion->loc};
-  qn__ir_walker_t walker = {.on_expr = move_expr, .self = &mover};
-  if (copy) (void)qn__walk_expr(&walker, copy);
+  qn__ir_walker_t walker = {move_stmt, move_expr, mover};
+  if (copy && mover->callee->text.size > 0) (void)qn__walk_expr(&walker, copy);
   return copy;
 }
 
-// Appends a let, and returns its variable as an expression.
-static qn__ir_expr_t* append_let(qn__expansion_t* expansion, const char* name,
-                                 qn__ir_expr_t* value) {
-  qn__ir_stmt_t* stmt = qn__stmt_new(expansion->arena, QN__STMT_LET, expansion->loc);
-  qn__ir_var_t* var = qn__var_new(expansion->arena, QN__VAR_LET, value->dtype, name);
+// Appends a let at a place, and returns its variable as an expression.
+static qn__ir_expr_t* append_let(qn__expansion_t* expansion, const qn__ir_var_t* of,
+                                 qn__ir_expr_t* value, qn__ir_loc_t loc) {
+  qn__ir_stmt_t* stmt = qn__stmt_new(expansion->arena, QN__STMT_LET, loc);
+  qn__ir_var_t* var = qn__var_new(expansion->arena, QN__VAR_LET, value->dtype, of->name);
   qn__ir_expr_t* expr = var ? qn__expr_var(expansion->arena, var) : NULL;
   if (!stmt || !expr) return NULL;
-  var->loc = expr->loc = expansion->loc;
+  var->loc = of->loc;
+  expr->loc = loc;
   stmt->let.var = var;
   stmt->let.value = value;
   qn__block_append(expansion->lets, stmt);
@@ -155,13 +199,14 @@ static bool is_leaf(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_VAR || expr->kind == QN__EXPR_INT || expr->kind == QN__EXPR_FLOAT;
 }
 
-static bool bind_param(const qn__callee_t* callee, size_t i, qn__ir_expr_t* arg,
-                       qn__expansion_t* expansion) {
+static bool bind_param(mover_t* mover, size_t i, qn__ir_expr_t* arg) {
+  const qn__callee_t* callee = mover->callee;
+  qn__expansion_t* expansion = mover->expansion;
   qn__ir_var_t* param = callee->function->params[i].scalar;
   stand_in_t* stand_in = QN__ARENA_NEW(expansion->arena, stand_in_t);
   if (!stand_in) return false;
   if (expansion->lets && !is_leaf(arg) && !callee->is_used_once[i]) {
-    arg = append_let(expansion, param->name, arg);
+    arg = append_let(expansion, param, arg, arg->loc);
     if (!arg) return false;
   }
   measure_t m = {false, 0};
@@ -171,13 +216,13 @@ static bool bind_param(const qn__callee_t* callee, size_t i, qn__ir_expr_t* arg,
   return true;
 }
 
-static bool bind_let(const qn__callee_t* callee, const qn__ir_stmt_t* let,
-                     qn__expansion_t* expansion) {
+static bool bind_let(mover_t* mover, const qn__ir_stmt_t* let) {
+  qn__expansion_t* expansion = mover->expansion;
   stand_in_t* stand_in = QN__ARENA_NEW(expansion->arena, stand_in_t);
   if (!stand_in) return false;
-  stand_in->value = copy_tree(callee, expansion, let->let.value, stand_in);
+  stand_in->value = copy_tree(mover, let->let.value, stand_in);
   if (stand_in->value && expansion->lets) {
-    stand_in->value = append_let(expansion, let->let.var->name, stand_in->value);
+    stand_in->value = append_let(expansion, let->let.var, stand_in->value, moved(mover, let->loc));
     stand_in->node_count = stand_in->height = 1;
   }
   let->let.var->user = stand_in;
@@ -187,14 +232,16 @@ static bool bind_let(const qn__callee_t* callee, const qn__ir_stmt_t* let,
 qn__ir_expr_t* qn__callee_expand(const qn__callee_t* callee, qn__ir_expr_t* const* args,
                                  qn__expansion_t* expansion) {
   const qn__ir_func_t* function = callee->function;
+  mover_t mover = {.callee = callee, .expansion = expansion};
+  if (!add_calls(&mover)) return NULL;
   for (size_t i = 0; i < function->param_count; i++) {
-    if (!bind_param(callee, i, args[i], expansion)) return NULL;
+    if (!bind_param(&mover, i, args[i])) return NULL;
   }
   for (const qn__ir_stmt_t* let = function->body.first; let; let = let->next) {
-    if (!bind_let(callee, let, expansion)) return NULL;
+    if (!bind_let(&mover, let)) return NULL;
   }
   stand_in_t measures;
-  qn__ir_expr_t* value = copy_tree(callee, expansion, callee->value, &measures);
+  qn__ir_expr_t* value = copy_tree(&mover, callee->value, &measures);
   expansion->height = measures.height;
   expansion->weight = (uint32_t)measures.node_count;
   return value;

@@ -17,7 +17,9 @@ enum {
 typedef struct qn__callee {
   qn__ir_func_t* function;
   qn__ir_expr_t* value;
-  qn__ir_loc_t text;   // of the whole function; size 0: it has no text
+  qn__ir_loc_t text;    // of the whole function; size 0: it has no text
+  uint32_t first_call;  // numbers of the calls that were expanded in it, of those of its calls too
+  uint32_t call_count;
   bool* is_used_once;  // of each parameter: always evaluated, exactly once; by qn__callee_init
 } qn__callee_t;
 
@@ -26,11 +28,12 @@ typedef struct qn__expansion {
   // The block that takes lets, and runs exactly when the call is evaluated. NULL: there is none, so
   // values are substituted wherever they are used.
   qn__ir_block_t* lets;
-  qn__ir_loc_t loc;      // of the call
-  uint64_t* node_count;  // of all expansions of the module
-  uint32_t height;       // result: levels of the tree
-  uint32_t weight;       // result: nodes of the tree
-  bool is_too_large;     // result: there are more nodes than QN__LARGEST_EXPANSION
+  qn__ir_loc_t loc;         // of the call
+  qn__ir_places_t* places;  // of the module
+  uint64_t* node_count;     // of all expansions of the module, calls included
+  uint32_t height;          // result: levels of the tree
+  uint32_t weight;          // result: nodes of the tree
+  bool is_too_large;        // result: there are more nodes than QN__LARGEST_EXPANSION
 } qn__expansion_t;
 
 // Finishes a function with a value. Returns false if the arena is exhausted.

@@ -9,23 +9,15 @@
 #include "base/buffer.h"
 #include "ir/ir.h"
 
-// A call that was expanded: nodes of the called function have its place.
-typedef struct qn__diag_call {
-  qn__ir_loc_t loc;
-  qn__ir_loc_t callee_loc;
-  const char* callee;
-  struct qn__diag_call* next;
-} qn__diag_call_t;
-
 typedef struct qn__diag {
   const qn_parse_options_t* options;  // may be NULL
   const char* source_name;
   qn_str_t source;    // may be empty: then messages have no place
   qn__buffer_t text;  // everything rendered so far
   uint32_t error_count;
-  uint32_t error_limit;          // 20 unless the options say otherwise
-  const qn__diag_call_t* calls;  // of a text that was parsed; borrowed from its arena
-  bool is_muted;                 // the last error was beyond the limit: its notes are dropped too
+  uint32_t error_limit;           // 20 unless the options say otherwise
+  const qn__ir_places_t* places;  // of the body that is verified, borrowed; NULL: no calls
+  bool is_muted;                  // the last error was beyond the limit: its notes are dropped too
 } qn__diag_t;
 
 void qn__diag_init(qn__diag_t* diag, qn_allocator_t allocator, const qn_parse_options_t* options,

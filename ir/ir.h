@@ -35,11 +35,34 @@ enum {
 };
 
 // A place in the source text: byte range [begin, begin + size). size 0: no place. In a body of
-// qn__body_decode, a place in the canonical bytes, which copies and passes keep (place.h).
+// qn__body_decode, a place in the canonical bytes, which copies and passes keep (place.h). Nodes of
+// an expanded call have a number for `begin` (call_place.h).
 typedef struct qn__ir_loc {
   uint32_t begin;
   uint32_t size;
 } qn__ir_loc_t;
+
+// A call that was expanded.
+typedef struct qn__ir_call {
+  const char* name;  // of the called function
+  qn__ir_loc_t loc;
+} qn__ir_call_t;
+
+// A place in the text of a called function.
+typedef struct qn__ir_place {
+  qn__ir_loc_t text;
+  uint32_t call;  // the one whose expansion it is in
+} qn__ir_place_t;
+
+// The places of a module's expanded calls (call_place.h). All in the arena of the body.
+typedef struct qn__ir_places {
+  qn__ir_place_t* items;
+  uint32_t count;
+  uint32_t capacity;
+  qn__ir_call_t* calls;
+  uint32_t call_count;
+  uint32_t call_capacity;
+} qn__ir_places_t;
 
 typedef struct qn__ir_stmt qn__ir_stmt_t;
 typedef struct qn__ir_var qn__ir_var_t;
@@ -349,6 +372,7 @@ typedef struct qn__ir_body {
   qn__ir_func_t* first;
   qn__ir_func_t* last;
   size_t function_count;
+  qn__ir_places_t places;
 } qn__ir_body_t;
 
 // The sealed, shared module.

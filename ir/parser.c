@@ -320,7 +320,6 @@ bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
   p->ahead = qn__lexer_next(&p->lexer);
   qn__parse_callees(p);
   parse_module(p);
-  diag->calls = p->calls;
   assert(p->list_size == 0 && p->nesting == 0 && p->depth == 0);
   if (out_body->arena.is_exhausted) qn__parser_out_of_memory(p);
   qn__map_deinit(&p->names);

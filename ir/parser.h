@@ -59,6 +59,8 @@ typedef struct qn__parser_scope {
   qn__parser_binding_t* bindings;
 } qn__parser_scope_t;
 
+typedef struct qn__parser_root qn__parser_root_t;
+
 typedef struct qn__parser {
   qn_str_t text;
   qn_allocator_t allocator;
@@ -75,12 +77,12 @@ typedef struct qn__parser {
   uint32_t stmt_begin;  // of the innermost statement
   uint32_t nesting;
 
-  qn__map_t names;          // text to qn__parser_name_t
-  qn__map_t functions;      // text to qn__ir_func_t
-  qn__map_t callees;        // text to qn__parser_callee_t: functions with a value
-  qn__ir_block_t* lets;     // takes the lets of calls; NULL: they are substituted (callee.h)
-  uint64_t expanded_count;  // of nodes that calls made
-  qn__diag_call_t* calls;   // for messages of the verifier
+  qn__map_t names;           // text to qn__parser_name_t
+  qn__map_t functions;       // text to qn__ir_func_t
+  qn__map_t callees;         // text to qn__parser_callee_t: functions with a value
+  qn__ir_block_t* lets;      // takes the lets of calls; NULL: they are substituted (callee.h)
+  uint64_t expanded_count;   // of nodes that calls made
+  qn__parser_root_t* roots;  // values of calls in the function (parser_call.c)
   qn__parser_scope_t* scope;
   uint32_t depth;
   bool is_signature;  // free names become symbols
@@ -278,6 +280,9 @@ void qn__parse_callee(qn__parser_t* p, qn__ir_func_t* function);
 // the call.
 bool qn__parser_at_call(const qn__parser_t* p);
 qn__parser_operand_t qn__parse_call(qn__parser_t* p);
+// Gives the values of calls their places, when messages of the parser do not mention them any more:
+// of those since `mark`, NULL for all of the function.
+void qn__parser_place_roots(qn__parser_t* p, const qn__parser_root_t* mark);
 
 // Return NONE or 0 for any other word.
 qn_op_t qn__op_from_word(qn_str_t word);

@@ -273,6 +273,7 @@ void qn__parse_callee(qn__parser_t* p, qn__ir_func_t* function) {
   callee_t* callee = find_callee(p, function->loc);
   uint32_t begin = p->stmt_begin;
   uint32_t errors = p->diag->error_count;
+  uint32_t first_call = p->body->places.call_count;
   qn_dtype_t dtype = qn__parse_dtype(p);
   if (qn__op_from_word(name) || qn__reduce_from_word(name) || qn__atomic_from_word(name) ||
       qn__word_find(qn__several_text, name)) {
@@ -300,7 +301,11 @@ void qn__parse_callee(qn__parser_t* p, qn__ir_func_t* function) {
   bool is_good =
       value && callee && callee->loc.begin == function->loc.begin && p->diag->error_count == errors;
   if (!is_good) return;
-  callee->base = (qn__callee_t){function, value, qn__parser_since(p, begin), NULL};
+  callee->base = (qn__callee_t){.function = function,
+                                .value = value,
+                                .text = qn__parser_since(p, begin),
+                                .first_call = first_call,
+                                .call_count = p->body->places.call_count - first_call};
   if (!qn__callee_init(&callee->base, p->arena)) callee->base.value = NULL;
 }
 
@@ -360,10 +365,34 @@ static qn__ir_expr_t** typed_args(qn__parser_t* p, const callee_t* callee, void*
   return is_good ? exprs : NULL;
 }
 
+// The value of a call has the place of the call while its function is parsed, as messages of the
+// parser say it, and then that of the value in the called function.
+struct qn__parser_root {
+  qn__ir_expr_t* expr;
+  qn__ir_loc_t loc;
+  struct qn__parser_root* next;
+};
+
+static bool name_root(qn__parser_t* p, qn__ir_expr_t* value, qn__ir_loc_t loc) {
+  qn__parser_root_t* root = QN__ARENA_NEW(p->arena, qn__parser_root_t);
+  if (!root) return false;
+  *root = (qn__parser_root_t){value, value->loc, p->roots};
+  p->roots = root;
+  value->loc = loc;
+  return true;
+}
+
+void qn__parser_place_roots(qn__parser_t* p, const qn__parser_root_t* mark) {
+  for (; p->roots != mark; p->roots = p->roots->next) p->roots->expr->loc = p->roots->loc;
+}
+
 static qn__parser_operand_t expand(qn__parser_t* p, const callee_t* callee,
                                    qn__ir_expr_t* const* args, qn__ir_loc_t loc) {
-  qn__expansion_t expansion = {
-      .arena = p->arena, .lets = p->lets, .loc = loc, .node_count = &p->expanded_count};
+  qn__expansion_t expansion = {.arena = p->arena,
+                               .lets = p->lets,
+                               .loc = loc,
+                               .places = &p->body->places,
+                               .node_count = &p->expanded_count};
   qn__ir_expr_t* value = qn__callee_expand(&callee->base, args, &expansion);
   if (expansion.is_too_large) {
     qn__parser_error(p, QN__CODE_CALL_LIMIT, loc, "use lets, or functions without a value",
@@ -374,11 +403,9 @@ static qn__parser_operand_t expand(qn__parser_t* p, const callee_t* callee,
                      "the call of '%s' expands to more than %d levels of operators", callee->name,
                      QN__NESTING_LIMIT);
   } else if (value) {
-    qn__diag_call_t* call = QN__ARENA_NEW(p->arena, qn__diag_call_t);
-    if (!call) return qn__type_poison();
-    *call = (qn__diag_call_t){loc, callee->loc, callee->name, p->calls};
-    p->calls = call;
-    return (qn__parser_operand_t){value, QN__FLEX_TYPED, expansion.height};
+    return name_root(p, value, loc)
+               ? (qn__parser_operand_t){value, QN__FLEX_TYPED, expansion.height}
+               : qn__type_poison();
   }
   qn__parser_note(p, callee->loc, "'%s' is declared here", callee->name);
   return qn__type_poison();
@@ -391,6 +418,7 @@ qn__parser_operand_t qn__parse_call(qn__parser_t* p) {
   qn__ir_loc_t open = p->token.loc;
   qn__parser_advance(p);
   size_t mark = p->list_size;
+  const qn__parser_root_t* roots = p->roots;
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_PAREN) && !p->is_lost) {
     qn__parser_operand_t* arg = QN__ARENA_NEW(p->arena, qn__parser_operand_t);
     if (!arg) break;
@@ -404,5 +432,7 @@ qn__parser_operand_t qn__parse_call(qn__parser_t* p) {
   if (!is_closed || !args || !callee->base.value) return qn__type_poison();
   qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__ir_expr_t** exprs = typed_args(p, callee, args, count, loc);
-  return exprs ? expand(p, callee, exprs, loc) : qn__type_poison();
+  if (!exprs) return qn__type_poison();
+  qn__parser_place_roots(p, roots);
+  return expand(p, callee, exprs, loc);
 }

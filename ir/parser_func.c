@@ -371,11 +371,13 @@ void qn__parse_function(qn__parser_t* p) {
   }
   if (qn__parser_take(p, QN__TOKEN_ARROW)) {
     qn__parse_callee(p, function);
+    qn__parser_place_roots(p, NULL);
     if (p->is_lost) recover_header(p);
     return;
   }
   if (qn__parser_take_word(p, "fast")) function->is_fast = true;
   qn__parse_block(p, &function->body, function->loc, NULL);
+  qn__parser_place_roots(p, NULL);
   if (p->is_lost) recover_header(p);
   qn__body_append(p->body, function);
 }

@@ -156,8 +156,7 @@ static bool parse_all(qn_allocator_t allocator, void* user) {
     qn_module_t* module = NULL;
     qn_status_t status =
         qn_module_parse(sames[i].called, strlen(sames[i].called), &options, &module);
-    bool is_good = qn_ok(status);
-    assert_true(is_good || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY);
+    bool is_good = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
     qn_status_free(status);
     qn_module_release(module);
     if (!is_good) return false;

@@ -136,10 +136,10 @@ static void every_pass_keeps_the_meaning(void** state) {
     qn_generated_t generated;
     generate(seed, false, &generated);
     qn_generated_args_t expected;
-    interpret(&generated, &generated.module->body, 32, "as written", &expected);
+    const qn__pass_options_t* options = &targets[seed / 8 % QN_COUNT_OF(targets)];
+    interpret(&generated, &generated.module->body, options->warp_size, "as written", &expected);
     for (size_t i = 0; qn__passes_gpu[i] != &qn__pass_cooperative; ++i) {
-      compare(&generated, &expected, &targets[seed / 8 % QN_COUNT_OF(targets)], i + 1,
-              qn__passes_gpu[i]->name);
+      compare(&generated, &expected, options, i + 1, qn__passes_gpu[i]->name);
     }
     qn_generated_args_deinit(&expected);
     qn_generated_release(&generated);
