@@ -181,6 +181,24 @@ static const conf_program_t programs[] = {
              "    min(a, c), max(b, d) };\n"
              "  parallel i in 0..n { y[i] = (x[i] - low) * 0.5 + high - top + f32(at); } }",
      .args = "rand:100 junk:100;rand:20000 junk:20000"},
+    {.feature = "functions with a value",
+     .text =
+         "func st_called(x: f32[n, m], q: i32[n], out y: f32[n, m], out z: i32[n]) {\n"
+         "  parallel i in 0..n {\n"
+         "    for j in 0..m { y[i, j] = st_gelu(x[i, j]) + (j > 0 ? st_norm(x[i, j - 1], i) : "
+         "1.0); }\n"
+         "    z[i] = st_mixed(q[i], q[(i + 1) % n]); } }\n"
+         "func st_gelu(v: f32) -> f32 {\n"
+         "  let inner = 0.7978845608 * (v + 0.044715 * st_cube(v));\n"
+         "  return 0.5 * v * (1.0 + tanh(inner)); }\n"
+         "func st_cube(v: f32) -> f32 { return v * v * v; }\n"
+         "func st_norm(v: f32, i: i64) -> f32 {\n"
+         "  let all = sum k in 0..4 { let t = st_cube(v) + f32(k + i); t * t }; return sqrt(all); "
+         "}\n"
+         "func st_mixed(a: i32, b: i32) -> i32 { let c = a ^ b << 3; return a > b ? c : c - b; }",
+     .args = "rand:5x33 bits:5 junk:5x33 junk:5;rand:64x3 bits:64 junk:64x3 junk:64;"
+             "rand:1x5000 bits:1 junk:1x5000 junk:1",
+     .tolerance = LOOSE},
     {.feature = "conditional expressions",
      .text = "func st_cond(x: i32[n], out y: i32[n]) { parallel i in 0..n {\n"
              "  let left = i > 0 ? x[i - 1] : -5; let right = i + 1 < n ? x[i + 1] : -7;\n"

@@ -4,7 +4,8 @@
 // parser_scope.c   declarations of names
 // parser_type.c    dtypes of literals and operators
 // parser_literal.c values of literals
-// parser_call.c    functions with a value, and calls of them
+// parser_callee.c  functions with a value
+// parser_call.c    calls of them
 // parser_word.c, parser_expr.c, parser_stmt.c, parser_func.c
 //                  the grammar (docs/ir.md), one function for each rule
 //
@@ -183,6 +184,8 @@ void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate);
 void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
                        bool wants_buffers_only);
 void qn__suggest_words(qn__parser_suggestion_t* suggestion, qn__ir_text_fn_t text_of);
+// Says how a function is called, for a word that names one; returns NULL for any other word.
+const char* qn__parser_call_help(qn__parser_t* p, qn__ir_loc_t word);
 void qn__suggest_callees(const qn__parser_t* p, qn__parser_suggestion_t* suggestion);
 void qn__suggest_ops(qn__parser_suggestion_t* suggestion);
 void qn__suggest_dtypes(qn__parser_suggestion_t* suggestion);
@@ -268,7 +271,7 @@ void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_function(qn__parser_t* p);
 
-// ---- parser_call.c
+// ---- parser_callee.c
 
 // Finds the functions with a value, and parses them: those that are called before their callers.
 void qn__parse_callees(qn__parser_t* p);
@@ -276,6 +279,9 @@ void qn__parse_callees(qn__parser_t* p);
 bool qn__parser_skip_callee(qn__parser_t* p);
 // Parses the rest of a function with a value, after "->". It does not join the module.
 void qn__parse_callee(qn__parser_t* p, qn__ir_func_t* function);
+
+// ---- parser_call.c
+
 // Returns whether the current word, before "(", names such a function; then qn__parse_call parses
 // the call.
 bool qn__parser_at_call(const qn__parser_t* p);

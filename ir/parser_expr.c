@@ -212,7 +212,8 @@ static qn__parser_operand_t report_unknown_call(qn__parser_t* p) {
     qn__suggest_callees(p, &suggestion);
     const char* otherwise = qn__parser_find(p, loc) ? "elements of buffers stand in '[' ']'"
                                                     : "docs/ir.md lists the operators";
-    const char* habit = qn__parser_habit(QN__HABIT_CALL, word);
+    const char* habit = qn__parser_call_help(p, loc);
+    if (!habit) habit = qn__parser_habit(QN__HABIT_CALL, word);
     if (!habit) habit = qn__parser_habit(QN__HABIT_DTYPE, word);
     qn__parser_error(p, QN__CODE_UNKNOWN_OP, loc,
                      habit ? habit : qn__suggest_help(p, &suggestion, otherwise),

@@ -375,6 +375,12 @@ void qn__parse_function(qn__parser_t* p) {
     if (p->is_lost) recover_header(p);
     return;
   }
+  if (qn__parser_at(p, QN__TOKEN_COLON)) {
+    qn__parser_expected(p, QN__CODE_EXPECTED, "a value is declared with '->'",
+                        "'{' before a block");
+    recover_header(p);
+    return;
+  }
   if (qn__parser_take_word(p, "fast")) function->is_fast = true;
   qn__parse_block(p, &function->body, function->loc, NULL);
   qn__parser_place_roots(p, NULL);

@@ -395,6 +395,8 @@ static void report_statement(qn__parser_t* p) {
     qn__suggest_words(&suggestion, qn__loop_kind_text);
     qn__suggest_words(&suggestion, qn__atomic_text);
     help = qn__parser_habit(QN__HABIT_STMT, found);
+    if (!help && p->ahead.kind == QN__TOKEN_LEFT_PAREN)
+      help = qn__parser_call_help(p, p->token.loc);
     if (!help) help = qn__suggest_help(p, &suggestion, NULL);
   }
   qn__parser_expected(p, QN__CODE_EXPECTED_STMT, help, "a statement");
