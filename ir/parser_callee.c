@@ -21,13 +21,13 @@ static void go_to(qn__parser_t* p, const qn__parser_position_t* position) {
 
 // ------------------------------------------------------------------------------------ scanning
 
-typedef struct scanner {
+typedef struct callee_scan {
   qn__parser_position_t at;
   qn__parser_callee_t* first;
   qn__parser_callee_t* last;
-} scanner_t;
+} callee_scan_t;
 
-static void scan_token(scanner_t* s) {
+static void scan_token(callee_scan_t* s) {
   s->at.token = s->at.ahead;
   s->at.ahead = qn__lexer_next(&s->at.lexer);
 }
@@ -38,7 +38,7 @@ static bool is_func(const qn__parser_t* p, qn__token_t token) {
 }
 
 // Adds a function if it is the first of its name.
-static qn__parser_callee_t* add_callee(qn__parser_t* p, scanner_t* s,
+static qn__parser_callee_t* add_callee(qn__parser_t* p, callee_scan_t* s,
                                        const qn__parser_position_t* begin) {
   if (begin->ahead.kind != QN__TOKEN_NAME || qn__parser_find_callee(p, begin->ahead.loc))
     return NULL;
@@ -57,7 +57,7 @@ static qn__parser_callee_t* add_callee(qn__parser_t* p, scanner_t* s,
 }
 
 // Scans the body of a function with a value for words before "(".
-static void scan_body(qn__parser_t* p, scanner_t* s, qn__parser_callee_t* callee) {
+static void scan_body(qn__parser_t* p, callee_scan_t* s, qn__parser_callee_t* callee) {
   size_t mark = p->list_size;
   while (s->at.token.kind != QN__TOKEN_END && !is_func(p, s->at.token) && !p->is_stopped) {
     if (s->at.token.kind == QN__TOKEN_NAME && s->at.ahead.kind == QN__TOKEN_LEFT_PAREN) {
@@ -77,7 +77,7 @@ static void scan_body(qn__parser_t* p, scanner_t* s, qn__parser_callee_t* callee
 }
 
 static qn__parser_callee_t* scan(qn__parser_t* p) {
-  scanner_t s = {.at = save_position(p)};
+  callee_scan_t s = {.at = save_position(p)};
   s.at.lexer.diag = NULL;
   while (s.at.token.kind != QN__TOKEN_END && !p->is_stopped) {
     qn__parser_position_t begin = s.at;
@@ -98,20 +98,21 @@ static qn__parser_callee_t* scan(qn__parser_t* p) {
 // ------------------------------------------------------------------------------------ order
 
 // The functions that are begun, each called by the one before it.
-typedef struct path {
+typedef struct call_path {
   qn__parser_callee_t* callees[QN__LARGEST_CALL_DEPTH];
   qn__ir_loc_t calls[QN__LARGEST_CALL_DEPTH];  // where that function calls the next one
   uint32_t size;
-} path_t;
+} call_path_t;
 
-static void note_calls(qn__parser_t* p, const path_t* path, uint32_t from) {
+static void note_calls(qn__parser_t* p, const call_path_t* path, uint32_t from) {
   for (uint32_t i = from; i < path->size; i++) {
     const qn__parser_callee_t* next = qn__parser_find_callee(p, path->calls[i]);
     qn__parser_note(p, path->calls[i], "'%s' calls '%s' here", path->callees[i]->name, next->name);
   }
 }
 
-static void report_cycle(qn__parser_t* p, const path_t* path, const qn__parser_callee_t* again) {
+static void report_cycle(qn__parser_t* p, const call_path_t* path,
+                         const qn__parser_callee_t* again) {
   uint32_t from = 0;
   while (path->callees[from] != again) from++;
   char way[200] = "";
@@ -126,7 +127,7 @@ static void report_cycle(qn__parser_t* p, const path_t* path, const qn__parser_c
   note_calls(p, path, from);
 }
 
-static void parse_in_order(qn__parser_t* p, path_t* path, qn__parser_callee_t* callee) {
+static void parse_in_order(qn__parser_t* p, call_path_t* path, qn__parser_callee_t* callee) {
   callee->progress = QN__PROGRESS_BEGUN;
   path->callees[path->size++] = callee;
   for (size_t i = 0; i < callee->word_count && !callee->is_bad && !p->is_stopped; i++) {
@@ -167,7 +168,7 @@ void qn__parse_callees(qn__parser_t* p) {
   }
   if (!has_arrow) return;
   qn__parser_position_t begin = save_position(p);
-  path_t path = {.size = 0};
+  call_path_t path = {.size = 0};
   for (qn__parser_callee_t* callee = scan(p); callee && !p->is_stopped; callee = callee->next) {
     if (callee->progress == QN__PROGRESS_NONE) parse_in_order(p, &path, callee);
   }
