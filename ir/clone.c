@@ -201,6 +201,7 @@ static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_
              clone_block(cloner, &stmt->while_.body, &copy->while_.body);
     case QN__STMT_ALLOC:
       return (copy->alloc.buffer = declare_buffer(cloner, stmt->alloc.buffer));
+    case QN__STMT_LEAVE:
     case QN__STMT_BARRIER:
       return true;
     case QN__STMT_ASSERT:

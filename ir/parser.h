@@ -298,6 +298,9 @@ static inline qn_reduce_kind_t qn__reduce_from_word(qn_str_t word) {
 static inline qn_atomic_op_t qn__atomic_from_word(qn_str_t word) {
   return (qn_atomic_op_t)qn__word_find(qn__atomic_text, word);
 }
+static inline qn_leave_t qn__leave_from_word(qn_str_t word) {
+  return (qn_leave_t)qn__word_find(qn__leave_text, word);
+}
 static inline qn_loop_kind_t qn__loop_from_word(qn_str_t word) {
   return (qn_loop_kind_t)qn__word_find(qn__loop_kind_text, word);
 }

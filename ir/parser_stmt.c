@@ -365,6 +365,26 @@ static void parse_barrier(qn__parser_t* p, qn__ir_block_t* block) {
   (void)new_stmt(p, block, QN__STMT_BARRIER, loc);
 }
 
+static void parse_leave(qn__parser_t* p, qn__ir_block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn_leave_t kind = qn__leave_from_word(qn__parser_word(p));
+  qn__parser_advance(p);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  bool has_value = kind == QN_LEAVE_RETURN && p->token.newline_count == 0 &&
+                   !qn__parser_at(p, QN__TOKEN_SEMICOLON) &&
+                   !qn__parser_at(p, QN__TOKEN_RIGHT_BRACE);
+  if (has_value) {
+    qn__parser_expected(p, QN__CODE_MISSING_SEMICOLON,
+                        "results are stored into out parameters; a function with a value is "
+                        "declared func f(x: f32) -> f32",
+                        "';' after 'return'");
+    return;
+  }
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, qn__parser_help(p, "'%s'", qn__leave_text(kind)));
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LEAVE, loc);
+  if (stmt) stmt->leave = kind;
+}
+
 static void parse_let(qn__parser_t* p, qn__ir_block_t* block) {
   qn__parse_let(p, block, false);
 }
@@ -377,6 +397,7 @@ static const struct {
     {"let", parse_let},       {"if", parse_if},           {"else", NULL},
     {"while", parse_while},   {"alloc", qn__parse_alloc}, {"const", qn__parse_const},
     {"view", qn__parse_view}, {"barrier", parse_barrier}, {"assert", parse_assert},
+    {"break", parse_leave},   {"continue", parse_leave},  {"return", parse_leave},
 };
 
 bool qn__parser_starts_stmt(qn_str_t word) {

@@ -213,6 +213,12 @@ typedef enum qn_reduce_kind {
   QN_REDUCE_MIN = 3,
   QN_REDUCE_MAX = 4,
 } qn_reduce_kind_t;
+// What a statement leaves early.
+typedef enum qn_leave {
+  QN_LEAVE_BREAK = 1,     // the innermost loop, a `for` or `while`
+  QN_LEAVE_CONTINUE = 2,  // this iteration of the innermost loop
+  QN_LEAVE_RETURN = 3,    // the function
+} qn_leave_t;
 // How an atomic operation changes an element.
 typedef enum qn_atomic_op {
   QN_ATOMIC_ADD = 1,
@@ -305,6 +311,8 @@ QN_API qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_bu
                                   qn_expr_t* const* shape, qn_expr_t* const* strides);
 // Synchronises the threads of a block.
 QN_API void qn_build_barrier(qn_builder_t* builder);
+// Leaves a loop, an iteration or the function. It is the last statement of its block.
+QN_API void qn_build_leave(qn_builder_t* builder, qn_leave_t kind);
 // Stops the function with ASSERTION and the message if the condition (bool) does not hold.
 QN_API void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message);
 
