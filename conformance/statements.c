@@ -192,7 +192,7 @@ static const conf_program_t programs[] = {
              "    alloc k: i32[] in local; k[] = 0;\n"
              "    while true {\n"
              "      k[] = k[] + 1;\n"
-             "      for j in 0..k[] {\n"
+             "      for j in 0..i64(k[]) {\n"
              "        if i64(k[]) + j > 9 { if j % 2 == 0 { break; } k[] = k[] + 1; continue; }\n"
              "        y[i] = y[i] ^ i32(j); }\n"
              "      if k[] > 12 { if y[i] > 0 { break; } else { y[i] = y[i] + 7; break; } } }\n"
