@@ -11,14 +11,14 @@
 #include "ir/passes/pass_builder.h"
 
 // A loop that is being rewritten, or the function.
-typedef struct region {
-  struct region* outer;      // NULL: the function
-  qn__ir_block_t head;       // what begins each iteration
-  qn__ir_buffer_t* staying;  // the flag of the iteration; NULL: none yet
+typedef struct leave_region {
+  struct leave_region* outer;  // NULL: the function
+  qn__ir_block_t head;         // what begins each iteration
+  qn__ir_buffer_t* staying;    // the flag of the iteration; NULL: none yet
   // What leaving the loop stores to, and the value. NULL: nothing leaves it early.
   qn__ir_buffer_t* end_to;
   qn__ir_var_t* end;  // NULL: false
-} region_t;
+} leave_region_t;
 
 typedef struct lowering {
   qn__pass_builder_t* pb;
@@ -26,7 +26,7 @@ typedef struct lowering {
   qn__ir_block_t head;        // what begins the function
 } lowering_t;
 
-static void lower_block(lowering_t* l, region_t* region, qn__ir_block_t* block);
+static void lower_block(lowering_t* l, leave_region_t* region, qn__ir_block_t* block);
 
 static qn__ir_expr_t* flag(lowering_t* l, bool value) {
   return qn__expr_int(l->pb->arena, QN_DTYPE_BOOL, value);
@@ -59,7 +59,7 @@ static bool always_leaves(const qn__ir_block_t* block) {
          always_leaves(&last->if_.else_block);
 }
 
-static void lower_leave(lowering_t* l, const region_t* region, qn_leave_t kind,
+static void lower_leave(lowering_t* l, const leave_region_t* region, qn_leave_t kind,
                         qn__ir_block_t* out) {
   if (region->staying) store(l, out, region->staying, flag(l, false));
   if (!region->outer || kind == QN_LEAVE_CONTINUE) return;
@@ -68,8 +68,8 @@ static void lower_leave(lowering_t* l, const region_t* region, qn_leave_t kind,
 }
 
 // Appends an `if` that may leave; `rest` is what follows it, and is taken where it moves.
-static void lower_if(lowering_t* l, region_t* region, qn__ir_stmt_t* stmt, qn__ir_block_t* rest,
-                     qn__ir_block_t* out) {
+static void lower_if(lowering_t* l, leave_region_t* region, qn__ir_stmt_t* stmt,
+                     qn__ir_block_t* rest, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = l->pb;
   if (rest->first && always_leaves(&stmt->if_.then_block)) {
     qn__block_splice(&stmt->if_.else_block, rest);
@@ -86,14 +86,14 @@ static void lower_if(lowering_t* l, region_t* region, qn__ir_stmt_t* stmt, qn__i
   qn__block_append(out, stmt);
 }
 
-static void lower_body(lowering_t* l, region_t* region, qn__ir_block_t* body) {
+static void lower_body(lowering_t* l, leave_region_t* region, qn__ir_block_t* body) {
   lower_block(l, region, body);
   qn__block_splice(&region->head, body);
   *body = region->head;
 }
 
 // Appends a `while`, or a `for` that is left early, as a `while` with a flag or an index.
-static void lower_while(lowering_t* l, region_t* region, qn__ir_stmt_t* stmt, bool is_left,
+static void lower_while(lowering_t* l, leave_region_t* region, qn__ir_stmt_t* stmt, bool is_left,
                         qn__ir_block_t* out) {
   if (is_left) {
     region->end_to = add_flag(l, out, "going", true);
@@ -105,7 +105,8 @@ static void lower_while(lowering_t* l, region_t* region, qn__ir_stmt_t* stmt, bo
   if (stmt->while_.condition) qn__block_append(out, stmt);
 }
 
-static void lower_for(lowering_t* l, region_t* region, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+static void lower_for(lowering_t* l, leave_region_t* region, qn__ir_stmt_t* stmt,
+                      qn__ir_block_t* out) {
   qn__pass_builder_t* pb = l->pb;
   qn__ir_block_t body = stmt->loop.body;
   qn__ir_var_t* var = stmt->loop.var;
@@ -126,12 +127,13 @@ static void lower_for(lowering_t* l, region_t* region, qn__ir_stmt_t* stmt, qn__
 }
 
 // Appends a loop. Returns whether it may return from the function.
-static bool lower_loop(lowering_t* l, region_t* outer, qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+static bool lower_loop(lowering_t* l, leave_region_t* outer, qn__ir_stmt_t* stmt,
+                       qn__ir_block_t* out) {
   bool is_while = stmt->kind == QN__STMT_WHILE;
   qn__ir_block_t* body = is_while ? &stmt->while_.body : &stmt->loop.body;
   bool returns = qn__block_has_leave(body, QN_LEAVE_RETURN);
   bool is_left = returns || qn__block_has_leave(body, QN_LEAVE_BREAK);
-  region_t region = {.outer = outer};
+  leave_region_t region = {.outer = outer};
   if (is_while) {
     lower_while(l, &region, stmt, is_left, out);
   } else if (is_left) {
@@ -154,7 +156,7 @@ static qn__ir_stmt_t* new_return(lowering_t* l) {
   return qn__pb_if(pb, qn__pb_load(pb, l->returned, NULL, NULL), body);
 }
 
-static void lower_block(lowering_t* l, region_t* region, qn__ir_block_t* block) {
+static void lower_block(lowering_t* l, leave_region_t* region, qn__ir_block_t* block) {
   qn__ir_block_t rest = qn__block_take(block);
   for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(l->pb);) {
     switch (stmt->kind) {
@@ -190,7 +192,7 @@ static void lower_function(qn__pass_builder_t* pb) {
   qn__ir_block_t* body = &pb->function->body;
   if (!qn__block_any(body, is_leave)) return;
   lowering_t l = {.pb = pb};
-  region_t region = {.outer = NULL};
+  leave_region_t region = {.outer = NULL};
   lower_body(&l, &region, body);
   qn__block_splice(&l.head, body);
   *body = l.head;
