@@ -116,6 +116,14 @@ static const conf_program_t programs[] = {
      BOUNDS,
      .parts = "function 'fa_view',buffer 'row' dim 0,index 8 outside of extent 6,: row[j == 3 ? m "
               "+ 2 : j]"},
+    {.feature = "division by zero in a function with a value",
+     .text = "func fa_called(x: i32[n], out y: i32[n]) { parallel i in 0..n {\n"
+             "  y[i] = fa_outer(x[i]); } }\n"
+             "func fa_outer(a: i32) -> i32 { return 1 + fa_inner(100, a - 17); }\n"
+             "func fa_inner(a: i32, b: i32) -> i32 { return a // b; }",
+     .args = "iota:40 junk:40",
+     DIVISION,
+     .parts = "fa_called,: a // b,in 'fa_inner',in 'fa_outer',called at <text>:"},
     {.feature = "division by zero",
      .text = "func fa_divide(x: i32[n], out y: i32[n]) { parallel i in 0..n {\n"
              "  y[i] = 1000 // (x[i] - 33); } }",

@@ -181,6 +181,77 @@ static const conf_program_t programs[] = {
              "    min(a, c), max(b, d) };\n"
              "  parallel i in 0..n { y[i] = (x[i] - low) * 0.5 + high - top + f32(at); } }",
      .args = "rand:100 junk:100;rand:20000 junk:20000"},
+    {.feature = "break and continue",
+     .text = "func st_leave(x: i32[n, m], out y: i32[n], out z: i32[n]) {\n"
+             "  parallel i in 0..n {\n"
+             "    z[i] = -1; y[i] = 0;\n"
+             "    for j in 0..m {\n"
+             "      if x[i, j] % 3 == 0 { continue; }\n"
+             "      if x[i, j] % 11 == 5 { z[i] = i32(j); break; }\n"
+             "      y[i] = y[i] + x[i, j]; }\n"
+             "    alloc k: i32[] in local; k[] = 0;\n"
+             "    while true {\n"
+             "      k[] = k[] + 1;\n"
+             "      for j in 0..i64(k[]) {\n"
+             "        if i64(k[]) + j > 9 { if j % 2 == 0 { break; } k[] = k[] + 1; continue; }\n"
+             "        y[i] = y[i] ^ i32(j); }\n"
+             "      if k[] > 12 { if y[i] > 0 { break; } else { y[i] = y[i] + 7; break; } } }\n"
+             "    if i % 2 == 0 { continue; }\n"
+             "    y[i] = y[i] * 5; } }",
+     .args = "bits:5x33 junk:5 junk:5;bits:64x3 junk:64 junk:64;bits:1x5000 junk:1 junk:1;"
+             "bits:7x0 junk:7 junk:7"},
+    {.feature = "continue in lanes and copies",
+     .text =
+         "func st_skip(x: i32[n], inout y: i32[n]) {\n"
+         "  parallel i in 0..n { if x[i] < 0 { continue; } y[i] = x[i] * 3; }\n"
+         "  for b in 0..n // 8 {\n"
+         "    vector l in 0..8 { if x[b * 8 + l] > 0 { continue; } y[b * 8 + l] = 5; }\n"
+         "    unroll l in 0..4 { if l == 2 { continue; } y[b * 8 + l] = y[b * 8 + l] + 1; } } }",
+     .args = "bits:100 zero:100;bits:7 zero:7;bits:3000 zero:3000"},
+    {.feature = "break in threads of a block",
+     .text = "func st_thread_leave(x: i32[n, 64], out y: i32[n, 64]) {\n"
+             "  block.x b in 0..n {\n"
+             "    alloc s: i32[64] in shared;\n"
+             "    thread.x t in 0..64 {\n"
+             "      s[t] = x[b, t]; barrier;\n"
+             "      alloc k: i64[] in local; k[] = 0;\n"
+             "      for j in 0..64 { if s[(t + j) % 64] % 7 == 3 { break; } k[] = j; }\n"
+             "      barrier;\n"
+             "      for j in 0..4 { barrier; if j == 2 { break; } s[t] = s[t] + 1; }\n"
+             "      y[b, t] = i32(k[]) + s[63 - t]; } } }",
+     .args = "bits:3x64 junk:3x64"},
+    {.feature = "return",
+     .text = "func st_return(x: i32[n], inout y: i32[n], k: i32) {\n"
+             "  if k == 0 { return; }\n"
+             "  parallel i in 0..n { y[i] = x[i]; }\n"
+             "  if k == 1 { if n > 10 { return; } parallel i in 0..n { y[i] = y[i] + 5; } }\n"
+             "  parallel i in 0..n { y[i] = y[i] * 3; }\n"
+             "  for j in 0..n {\n"
+             "    y[j] = y[j] + 1;\n"
+             "    while y[0] % 5 != k % 5 { if y[j] % 4 == 1 { return; } y[j] = y[j] + 1;\n"
+             "      if y[j] % 9 == 2 { break; } }\n"
+             "    if k == 3 && j == 20 { return; } }\n"
+             "  parallel i in 0..n { y[i] = y[i] - 1; } }",
+     .args = "iota:40 zero:40 0;iota:40 zero:40 1;iota:7 zero:7 1;iota:40 zero:40 2;"
+             "iota:40 zero:40 3;iota:40 zero:40 4;iota:40 zero:40 5;iota:0 zero:0 3"},
+    {.feature = "functions with a value",
+     .text =
+         "func st_called(x: f32[n, m], q: i32[n], out y: f32[n, m], out z: i32[n]) {\n"
+         "  parallel i in 0..n {\n"
+         "    for j in 0..m { y[i, j] = st_gelu(x[i, j]) + (j > 0 ? st_norm(x[i, j - 1], i) : "
+         "1.0); }\n"
+         "    z[i] = st_mixed(q[i], q[(i + 1) % n]); } }\n"
+         "func st_gelu(v: f32) -> f32 {\n"
+         "  let inner = 0.7978845608 * (v + 0.044715 * st_cube(v));\n"
+         "  return 0.5 * v * (1.0 + tanh(inner)); }\n"
+         "func st_cube(v: f32) -> f32 { return v * v * v; }\n"
+         "func st_norm(v: f32, i: i64) -> f32 {\n"
+         "  let all = sum k in 0..4 { let t = st_cube(v) + f32(k + i); t * t }; return sqrt(all); "
+         "}\n"
+         "func st_mixed(a: i32, b: i32) -> i32 { let c = a ^ b << 3; return a > b ? c : c - b; }",
+     .args = "rand:5x33 bits:5 junk:5x33 junk:5;rand:64x3 bits:64 junk:64x3 junk:64;"
+             "rand:1x5000 bits:1 junk:1x5000 junk:1",
+     .tolerance = LOOSE},
     {.feature = "conditional expressions",
      .text = "func st_cond(x: i32[n], out y: i32[n]) { parallel i in 0..n {\n"
              "  let left = i > 0 ? x[i - 1] : -5; let right = i + 1 < n ? x[i + 1] : -7;\n"

@@ -270,6 +270,14 @@ void qn_build_barrier(qn_builder_t* builder) {
   if (stmt) append(builder, stmt);
 }
 
+void qn_build_leave(qn_builder_t* builder, qn_leave_t kind) {
+  if (!qn__build_takes_stmts(builder, __func__)) return;
+  qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_LEAVE);
+  if (!stmt) return;
+  stmt->leave = kind;
+  append(builder, stmt);
+}
+
 void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message) {
   if (!qn__build_takes_stmts(builder, __func__)) return;
   qn__ir_expr_t* tree = take_condition(builder, condition);

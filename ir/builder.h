@@ -1,7 +1,8 @@
 // ir/builder.h: what the files of the builder share. The public calls are in quern/ir.h.
 //
 // build.c holds the builder's life, its sticky error and functions with their parameters;
-// build_stmt.c statements and blocks; build_expr.c expressions.
+// build_stmt.c statements and blocks; build_expr.c expressions; build_call.c functions with a
+// value.
 #ifndef QUERN_IR_BUILDER_H_
 #define QUERN_IR_BUILDER_H_
 
@@ -39,6 +40,9 @@ struct qn__builder_frame {
   qn__builder_value_t reduce_built;
 };
 
+// A function with a value (build_call.c).
+typedef struct qn__builder_callee qn__builder_callee_t;
+
 struct qn_builder {
   qn_allocator_t allocator;
   qn__ir_body_t body;
@@ -55,6 +59,8 @@ struct qn_builder {
   size_t symbol_count;
   size_t symbol_capacity;
   qn__constants_t constants;  // of qn_build_set
+  qn__builder_callee_t* callees;
+  uint64_t expanded_count;  // of nodes that calls made
 };
 
 // ---- build.c

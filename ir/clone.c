@@ -4,7 +4,7 @@
 // for one copy. The original is only read, so several threads may copy one sealed module.
 #include <assert.h>
 
-#include "ir/ir.h"
+#include "ir/call_place.h"
 #include "ir/ptrmap.h"
 
 typedef struct cloner {
@@ -201,6 +201,7 @@ static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_
              clone_block(cloner, &stmt->while_.body, &copy->while_.body);
     case QN__STMT_ALLOC:
       return (copy->alloc.buffer = declare_buffer(cloner, stmt->alloc.buffer));
+    case QN__STMT_LEAVE:
     case QN__STMT_BARRIER:
       return true;
     case QN__STMT_ASSERT:
@@ -288,6 +289,7 @@ qn_status_t qn__body_clone(const qn__ir_body_t* from, qn_allocator_t allocator,
     if (is_done) qn__body_append(out_body, copy);
   }
   qn__ptrmap_deinit(&cloner.map);
+  is_done = is_done && qn__places_copy(&from->places, &out_body->arena, &out_body->places);
   if (is_done) return QN_OK;
   qn__body_deinit(out_body);
   return qn__out_of_memory("a copy of a module");

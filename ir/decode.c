@@ -404,6 +404,9 @@ static bool read_stmt(decoder_t* d, qn__ir_stmt_t* stmt) {
       return (stmt->assert_.condition = read_expr(d)) && (stmt->assert_.message = read_text(d));
     case QN__STMT_REDUCE:
       return read_several(d, stmt);
+    case QN__STMT_LEAVE:
+      stmt->leave = (qn_leave_t)qn__read_u8(&d->reader);
+      return true;
     case QN__STMT_TENSOR:
       break;
   }

@@ -21,6 +21,7 @@
 #include <stdio.h>
 
 #include "base/escape.h"
+#include "ir/call_place.h"
 #include "ir/codes.h"
 
 enum {
@@ -210,6 +211,16 @@ void qn__diag_report(qn__diag_t* diag, qn_severity_t severity, const char* code,
   va_end(arguments);
 }
 
+// Tells by which calls a place came into the function that is reported.
+static void note_calls(qn__diag_t* diag, const qn__ir_call_t* call) {
+  while (call) {
+    qn__ir_loc_t loc = call->loc;
+    const qn__ir_call_t* outer = qn__places_resolve(diag->places, &loc);
+    qn__diag_report(diag, QN_SEVERITY_NOTE, "", loc, NULL, "'%s' is called here", call->name);
+    call = outer;
+  }
+}
+
 // Formats a message into `out`, cut between characters where it is too long.
 static void format_message(char* out, size_t capacity, const char* format, va_list arguments)
     QN_PRINTF(3, 0);
@@ -232,6 +243,7 @@ void qn__diag_report_list(qn__diag_t* diag, qn_severity_t severity, const char* 
     return;
   }
   diag->is_muted = false;
+  const qn__ir_call_t* call = qn__places_resolve(diag->places, &loc);
   char given[512];
   format_message(given, sizeof given, format, arguments);
   char message[2 * sizeof given];
@@ -271,6 +283,7 @@ void qn__diag_report_list(qn__diag_t* diag, qn_severity_t severity, const char* 
     };
     diag->options->on_diagnostic(diag->options->on_diagnostic_self, &diagnostic);
   }
+  if (severity == QN_SEVERITY_ERROR) note_calls(diag, call);
 }
 
 qn_status_t qn__diag_status(const qn__diag_t* diag, qn_status_code_t code) {

@@ -15,8 +15,9 @@ typedef struct qn__diag {
   qn_str_t source;    // may be empty: then messages have no place
   qn__buffer_t text;  // everything rendered so far
   uint32_t error_count;
-  uint32_t error_limit;  // 20 unless the options say otherwise
-  bool is_muted;         // the last error was beyond the limit: its notes are dropped too
+  uint32_t error_limit;           // 20 unless the options say otherwise
+  const qn__ir_places_t* places;  // of the body that is verified, borrowed; NULL: no calls
+  bool is_muted;                  // the last error was beyond the limit: its notes are dropped too
 } qn__diag_t;
 
 void qn__diag_init(qn__diag_t* diag, qn_allocator_t allocator, const qn_parse_options_t* options,

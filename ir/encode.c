@@ -185,6 +185,9 @@ static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {
     case QN__STMT_TENSOR:
       (void)QN_NEVER(true);  // passes make it, and encode nothing
       break;
+    case QN__STMT_LEAVE:
+      qn__buffer_u8(out, (uint8_t)stmt->leave);
+      break;
     case QN__STMT_REDUCE:
       encode_several(stmt->several, out);
       break;

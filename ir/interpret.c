@@ -163,6 +163,37 @@ static void run_if(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
   set_deinit(machine, &taken);
 }
 
+static void run_leave(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
+                      const qn__interpret_set_t* active) {
+  qn__interpret_level_t* level = &machine->levels[machine->level];
+  if (!level->leaves) level->leaves = qn__alloc_zero(machine->allocator, level->count, 1);
+  if (!level->leaves) {
+    no_memory(machine);
+    return;
+  }
+  for (uint32_t i = 0; i < active->count; ++i) {
+    level->leaves[active->threads[i]] = (uint8_t)stmt->leave;
+    level->leave_count++;
+  }
+}
+
+static void free_leaves(qn__interpret_machine_t* machine) {
+  qn__interpret_level_t* level = &machine->levels[machine->level];
+  if (level->leaves) qn__free(machine->allocator, level->leaves, level->count);
+  level->leaves = NULL;
+}
+
+// Returns whether a thread takes part in the next round of a loop, after one that it may have left.
+static bool goes_on(qn__interpret_machine_t* machine, uint32_t thread) {
+  qn__interpret_level_t* level = &machine->levels[machine->level];
+  uint8_t kind = level->leave_count > 0 ? level->leaves[thread] : 0;
+  if (kind == 0) return true;
+  if (kind == QN_LEAVE_RETURN) return false;
+  level->leaves[thread] = 0;
+  level->leave_count--;
+  return kind == QN_LEAVE_CONTINUE;
+}
+
 // Runs a loop. Threads may have different ranges: each is active while it has iterations left.
 static void run_loop(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                      const qn__interpret_set_t* active) {
@@ -182,8 +213,9 @@ static void run_loop(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
   while (!qn__machine_failed(machine)) {
     running.set.count = 0;
     for (uint32_t i = 0; i < active->count; ++i) {
-      if (ranges[i].next >= ranges[i].end) continue;
       uint32_t thread = active->threads[i];
+      if (!goes_on(machine, thread)) ranges[i].next = ranges[i].end;
+      if (ranges[i].next >= ranges[i].end) continue;
       qn__machine_set_var(machine, stmt->loop.var, thread, (qn__ir_scalar_t){.i = ranges[i].next});
       ++ranges[i].next;
       set_add(&running, thread);
@@ -206,6 +238,7 @@ static void run_while(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stm
     machine->active = &running.set;
     for (uint32_t i = 0; i < running.set.count; ++i) {
       uint32_t thread = running.set.threads[i];
+      if (!goes_on(machine, thread)) continue;
       if (qn__machine_eval(machine, stmt->while_.condition, thread).i == 0) continue;
       running.set.threads[kept++] = thread;
     }
@@ -234,6 +267,7 @@ static void push_level(qn__interpret_machine_t* machine, qn_loop_kind_t kind, ui
 
 static void pop_level(qn__interpret_machine_t* machine) {
   assert(machine->level > 0);
+  free_leaves(machine);
   --machine->level;
   set_per_thread(machine);
 }
@@ -358,6 +392,9 @@ static void run_stmt(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
     case QN__STMT_ASSERT:
       run_assert(machine, stmt, active);
       break;
+    case QN__STMT_LEAVE:
+      run_leave(machine, stmt, active);
+      break;
     case QN__STMT_TENSOR:
       qn__machine_tensor(machine, stmt->tensor);
       break;
@@ -367,15 +404,34 @@ static void run_stmt(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
   }
 }
 
+// Returns the active threads that have left nothing.
+static bool keep_staying(qn__interpret_machine_t* machine, const qn__interpret_set_t* active,
+                         owned_set_t* staying) {
+  const uint8_t* leaves = machine->levels[machine->level].leaves;
+  if (!staying->set.threads && !set_init(machine, staying, active->count)) return false;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < active->count; ++i) {
+    uint32_t thread = active->threads[i];
+    if (leaves[thread] == 0) staying->set.threads[count++] = thread;
+  }
+  staying->set.count = count;
+  return count > 0;
+}
+
 static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
                       const qn__interpret_set_t* active) {
   if (active->count == 0) return;
-  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (qn__machine_failed(machine)) return;
+  owned_set_t staying = {.set = {NULL, 0}};
+  for (const qn__ir_stmt_t* stmt = block->first; stmt && !qn__machine_failed(machine);
+       stmt = stmt->next) {
     run_stmt(machine, stmt, active);
     bool has_node = machine->node.expr || machine->node.stmt;
     if (qn__machine_failed(machine) && !has_node) machine->node.stmt = stmt;
+    if (machine->levels[machine->level].leave_count == 0) continue;
+    if (qn__machine_failed(machine) || !keep_staying(machine, active, &staying)) break;
+    active = &staying.set;
   }
+  if (staying.set.threads) set_deinit(machine, &staying);
 }
 
 // Binds the arguments. Symbols and scalars come first, since shapes of buffers use them.
@@ -418,6 +474,7 @@ qn_status_t qn__interpret(const qn__ir_func_t* function, const qn__interpret_arg
     qn__free(allocator, machine.vars[i].values,
              machine.vars[i].capacity * sizeof *machine.vars[i].values);
   }
+  free_leaves(&machine);
   qn__free(allocator, machine.vars, (function->var_count + 1U) * sizeof *machine.vars);
   qn__free(allocator, machine.buffers, (function->buffer_count + 1U) * sizeof *machine.buffers);
   if (args->out_node) *args->out_node = machine.node;

@@ -43,6 +43,9 @@ typedef struct qn__interpret_level {
   uint32_t extent;
   uint32_t count;       // threads at this level
   uint32_t per_thread;  // threads of the current level per thread of this one
+  // What each thread leaves, 0: nothing; made by the first LEAVE. A loop clears what it ends.
+  uint8_t* leaves;
+  uint32_t leave_count;  // of threads that leave something
 } qn__interpret_level_t;
 
 // A reduction that is being evaluated.

@@ -35,11 +35,34 @@ enum {
 };
 
 // A place in the source text: byte range [begin, begin + size). size 0: no place. In a body of
-// qn__body_decode, a place in the canonical bytes, which copies and passes keep (place.h).
+// qn__body_decode, a place in the canonical bytes, which copies and passes keep (place.h). Nodes of
+// an expanded call have a number for `begin` (call_place.h).
 typedef struct qn__ir_loc {
   uint32_t begin;
   uint32_t size;
 } qn__ir_loc_t;
+
+// A call that was expanded.
+typedef struct qn__ir_call {
+  const char* name;  // of the called function
+  qn__ir_loc_t loc;
+} qn__ir_call_t;
+
+// A place in the text of a called function.
+typedef struct qn__ir_place {
+  qn__ir_loc_t text;
+  uint32_t call;  // the one whose expansion it is in
+} qn__ir_place_t;
+
+// The places of a module's expanded calls (call_place.h). All in the arena of the body.
+typedef struct qn__ir_places {
+  qn__ir_place_t* items;
+  uint32_t count;
+  uint32_t capacity;
+  qn__ir_call_t* calls;
+  uint32_t call_count;
+  uint32_t call_capacity;
+} qn__ir_places_t;
 
 typedef struct qn__ir_stmt qn__ir_stmt_t;
 typedef struct qn__ir_var qn__ir_var_t;
@@ -166,7 +189,8 @@ typedef enum qn__ir_stmt_kind {
   QN__STMT_BARRIER,
   QN__STMT_ASSERT,
   QN__STMT_TENSOR,  // made by passes alone: it has no text that can be parsed, and no encoding
-  QN__STMT_REDUCE,  // a reduction of several values, which the first pass replaces
+  QN__STMT_REDUCE,  // a reduction of several values, which the first passes replace
+  QN__STMT_LEAVE,   // the last of its block; the first pass replaces it
 } qn__ir_stmt_kind_t;
 
 // What the threads of a warp do together with a matrix unit (see ir/tensor.h for the layouts), and
@@ -313,6 +337,7 @@ struct qn__ir_stmt {
     } assert_;
     qn__ir_tensor_t* tensor;
     qn__ir_several_t* several;
+    qn_leave_t leave;
   };
 };
 
@@ -349,6 +374,7 @@ typedef struct qn__ir_body {
   qn__ir_func_t* first;
   qn__ir_func_t* last;
   size_t function_count;
+  qn__ir_places_t places;
 } qn__ir_body_t;
 
 // The sealed, shared module.
@@ -438,6 +464,13 @@ typedef struct qn__ir_operands {
   size_t count;
 } qn__ir_operands_t;
 qn__ir_operands_t qn__expr_operands(const qn__ir_expr_t* expr);
+// Returns whether the statement may end the iteration, loop or function that holds it: it is a
+// LEAVE, or its arms have one, or a loop in it has a RETURN.
+bool qn__stmt_leaves(const qn__ir_stmt_t* stmt);
+bool qn__block_leaves(const qn__ir_block_t* block);
+// Returns whether the block has a LEAVE of the kind that is not of a loop inside; RETURN: at any
+// depth.
+bool qn__block_has_leave(const qn__ir_block_t* block, qn_leave_t kind);
 // Walks shapes and strides of the parameters.
 bool qn__walk_extents(qn__ir_walker_t* walker, const qn__ir_func_t* function);
 // Lists the symbols of the parameters in `symbols`, in the order of their first appearance. Their
@@ -566,6 +599,7 @@ const char* qn__scope_text(uint32_t scope);
 const char* qn__access_text(uint32_t access);
 const char* qn__reduce_text(uint32_t kind);
 const char* qn__several_text(uint32_t kind);
+const char* qn__leave_text(uint32_t kind);
 const char* qn__atomic_text(uint32_t op);
 // Compares a word with a text of a table. The first letter differs for most of them.
 static inline bool qn__word_is(qn_str_t word, const char* text) {

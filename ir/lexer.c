@@ -46,9 +46,9 @@ static int hex_value(char c) {
 
 bool qn__text_is_reserved(qn_str_t text) {
   static const char* const words[] = {
-      "func",     "in",      "out",    "inout", "let",   "if",    "else", "for",
-      "parallel", "vector",  "unroll", "while", "alloc", "const", "view", "barrier",
-      "assert",   "bitcast", "true",   "false", "inf",   "nan",
+      "func",   "in",     "out",   "inout", "let",    "if",    "else",     "for",    "parallel",
+      "vector", "unroll", "while", "alloc", "const",  "view",  "barrier",  "assert", "bitcast",
+      "true",   "false",  "inf",   "nan",   "return", "break", "continue",
   };
   for (size_t i = 0; i < QN_COUNT_OF(words); i++) {
     if (qn__word_is(text, words[i])) return true;

@@ -48,6 +48,7 @@
   QN_TOKEN(XOR, "'^'")                 \
   QN_TOKEN(TILDE, "'~'")               \
   QN_TOKEN(NOT, "'!'")                 \
+  QN_TOKEN(ARROW, "'->'")              \
   QN_TOKEN(COUNT, "nothing")
 
 typedef enum qn__token_kind {

@@ -102,6 +102,7 @@ static qn_status_t seal(qn__ir_body_t* body, const qn__diag_t* diag, qn_module_t
 
 qn_status_t qn__module_finish(qn__ir_body_t* body, qn__diag_t* diag, qn_module_t** out_module) {
   *out_module = NULL;
+  diag->places = &body->places;
   bool is_valid = qn__body_verify(body, diag);
   qn_status_t status = qn__diag_status(diag, QN_STATUS_INVALID_MODULE);
   if (qn_ok(status) && !is_valid) status = qn__out_of_memory("checking a module");

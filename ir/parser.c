@@ -321,15 +321,18 @@ static bool parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag, boo
   p->last_error_begin = UINT32_MAX;
   qn__map_init(&p->names, allocator);
   qn__map_init(&p->functions, allocator);
+  qn__map_init(&p->callees, allocator);
   qn__buffer_init(&p->help, allocator);
   qn__lexer_init(&p->lexer, text, diag);
   p->token = qn__lexer_next(&p->lexer);
   p->ahead = qn__lexer_next(&p->lexer);
+  qn__parse_callees(p);
   parse_module(p);
   assert(p->list_size == 0 && p->nesting == 0 && p->depth == 0);
   if (out_body->arena.is_exhausted) qn__parser_out_of_memory(p);
   qn__map_deinit(&p->names);
   qn__map_deinit(&p->functions);
+  qn__map_deinit(&p->callees);
   qn__buffer_deinit(&p->help);
   qn__free(allocator, p->list, p->list_capacity * sizeof(void*));
   qn__free(allocator, p->symbols, p->symbol_capacity * sizeof(qn__ir_var_t*));

@@ -4,6 +4,8 @@
 // parser_scope.c   declarations of names
 // parser_type.c    dtypes of literals and operators
 // parser_literal.c values of literals
+// parser_callee.c  functions with a value
+// parser_call.c    calls of them
 // parser_word.c, parser_expr.c, parser_stmt.c, parser_func.c
 //                  the grammar (docs/ir.md), one function for each rule
 //
@@ -17,6 +19,7 @@
 #define QUERN_IR_PARSER_H_
 
 #include "base/map.h"
+#include "ir/callee.h"
 #include "ir/codes.h"
 #include "ir/lexer.h"
 #include "ir/text.h"
@@ -57,6 +60,8 @@ typedef struct qn__parser_scope {
   qn__parser_binding_t* bindings;
 } qn__parser_scope_t;
 
+typedef struct qn__parser_root qn__parser_root_t;
+
 typedef struct qn__parser {
   qn_str_t text;
   qn_allocator_t allocator;
@@ -75,8 +80,12 @@ typedef struct qn__parser {
   uint32_t stmt_begin;  // of the innermost statement
   uint32_t nesting;
 
-  qn__map_t names;      // text to qn__parser_name_t
-  qn__map_t functions;  // text to qn__ir_func_t
+  qn__map_t names;           // text to qn__parser_name_t
+  qn__map_t functions;       // text to qn__ir_func_t
+  qn__map_t callees;         // text to qn__parser_callee_t: functions with a value
+  qn__ir_block_t* lets;      // takes the lets of calls; NULL: they are substituted (callee.h)
+  uint64_t expanded_count;   // of nodes that calls made
+  qn__parser_root_t* roots;  // values of calls in the function (parser_call.c)
   qn__parser_scope_t* scope;
   uint32_t depth;
   bool is_signature;  // free names become symbols
@@ -178,6 +187,9 @@ void qn__suggest(qn__parser_suggestion_t* suggestion, const char* candidate);
 void qn__suggest_names(qn__parser_t* p, qn__parser_suggestion_t* suggestion,
                        bool wants_buffers_only);
 void qn__suggest_words(qn__parser_suggestion_t* suggestion, qn__ir_text_fn_t text_of);
+// Says how a function is called, for a word that names one; returns NULL for any other word.
+const char* qn__parser_call_help(qn__parser_t* p, qn__ir_loc_t word);
+void qn__suggest_callees(const qn__parser_t* p, qn__parser_suggestion_t* suggestion);
 void qn__suggest_ops(qn__parser_suggestion_t* suggestion);
 void qn__suggest_dtypes(qn__parser_suggestion_t* suggestion);
 // Returns "did you mean 'x'?", or `otherwise` (may be NULL).
@@ -262,6 +274,25 @@ void qn__parse_const(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_view(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_function(qn__parser_t* p);
 
+// ---- parser_callee.c
+
+// Finds the functions with a value, and parses them: those that are called before their callers.
+void qn__parse_callees(qn__parser_t* p);
+// Returns whether the current `func` is one of them that was parsed, and skips it.
+bool qn__parser_skip_callee(qn__parser_t* p);
+// Parses the rest of a function with a value, after "->". It does not join the module.
+void qn__parse_callee(qn__parser_t* p, qn__ir_func_t* function);
+
+// ---- parser_call.c
+
+// Returns whether the current word, before "(", names such a function; then qn__parse_call parses
+// the call.
+bool qn__parser_at_call(const qn__parser_t* p);
+qn__parser_operand_t qn__parse_call(qn__parser_t* p);
+// Gives the values of calls their places, when messages of the parser do not mention them any more:
+// of those since `mark`, NULL for all of the function.
+void qn__parser_place_roots(qn__parser_t* p, const qn__parser_root_t* mark);
+
 // Return NONE or 0 for any other word.
 qn_op_t qn__op_from_word(qn_str_t word);
 static inline qn_reduce_kind_t qn__reduce_from_word(qn_str_t word) {
@@ -269,6 +300,9 @@ static inline qn_reduce_kind_t qn__reduce_from_word(qn_str_t word) {
 }
 static inline qn_atomic_op_t qn__atomic_from_word(qn_str_t word) {
   return (qn_atomic_op_t)qn__word_find(qn__atomic_text, word);
+}
+static inline qn_leave_t qn__leave_from_word(qn_str_t word) {
+  return (qn_leave_t)qn__word_find(qn__leave_text, word);
 }
 static inline qn_loop_kind_t qn__loop_from_word(qn_str_t word) {
   return (qn_loop_kind_t)qn__word_find(qn__loop_kind_text, word);

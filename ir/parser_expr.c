@@ -132,8 +132,11 @@ static qn__parser_operand_t parse_reduction(qn__parser_t* p, qn_reduce_kind_t ki
     qn__parser_scope_t scope;
     qn__parser_open_block(p, &scope);
     qn__parser_declare(p, name_loc, var, NULL);
+    qn__ir_block_t* outer_lets = p->lets;
+    p->lets = &lets;
     qn__parse_lets(p, &lets);
     value = qn__parse_expr(p);
+    p->lets = outer_lets;
     if (!p->is_lost && qn__parser_at(p, QN__TOKEN_SEMICOLON) &&
         p->ahead.kind == QN__TOKEN_RIGHT_BRACE) {
       qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "remove the ';'",
@@ -215,9 +218,11 @@ static qn__parser_operand_t report_unknown_call(qn__parser_t* p) {
   } else {
     qn__parser_suggestion_t suggestion = qn__suggest_start(word);
     qn__suggest_ops(&suggestion);
+    qn__suggest_callees(p, &suggestion);
     const char* otherwise = qn__parser_find(p, loc) ? "elements of buffers stand in '[' ']'"
                                                     : "docs/ir.md lists the operators";
-    const char* habit = qn__parser_habit(QN__HABIT_CALL, word);
+    const char* habit = qn__parser_call_help(p, loc);
+    if (!habit) habit = qn__parser_habit(QN__HABIT_CALL, word);
     if (!habit) habit = qn__parser_habit(QN__HABIT_DTYPE, word);
     qn__parser_error(p, QN__CODE_UNKNOWN_OP, loc,
                      habit ? habit : qn__suggest_help(p, &suggestion, otherwise),
@@ -261,7 +266,8 @@ static qn__parser_operand_t parse_word(qn__parser_t* p) {
   }
   if (p->ahead.kind == QN__TOKEN_LEFT_PAREN) {
     qn_op_t op = qn__op_from_word(word);
-    return op ? parse_call(p, op) : report_unknown_call(p);
+    if (op) return parse_call(p, op);
+    return qn__parser_at_call(p) ? qn__parse_call(p) : report_unknown_call(p);
   }
   if (p->ahead.kind == QN__TOKEN_NAME) {
     qn_reduce_kind_t kind = qn__reduce_from_word(word);
@@ -396,7 +402,10 @@ static qn__parser_operand_t parse_infix(qn__parser_t* p, int level) {
     }
     has_compared = infix->level == COMPARE_LEVEL;
     qn__parser_advance(p);
+    qn__ir_block_t* lets = p->lets;
+    if (infix->op == QN_OP_LOGIC_AND || infix->op == QN_OP_LOGIC_OR) p->lets = NULL;
     qn__parser_operand_t args[] = {left, parse_infix(p, infix->level + 1)};
+    p->lets = lets;
     left = qn__type_op(p, infix->op, args, 2, begin, op_loc);
   }
 }
@@ -407,12 +416,15 @@ qn__parser_operand_t qn__parse_expr(qn__parser_t* p) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_operand_t operand = parse_infix(p, 1);
   if (qn__parser_take(p, QN__TOKEN_QUESTION)) {
+    qn__ir_block_t* lets = p->lets;
+    p->lets = NULL;  // only one of the values is evaluated
     qn__parser_operand_t args[3] = {operand, qn__parse_expr(p), {0}};
     if (qn__parser_expect(p, QN__TOKEN_COLON, "between the two values of '?'")) {
       args[2] = qn__parse_expr(p);
     } else {
       args[2] = qn__type_poison();
     }
+    p->lets = lets;
     operand = qn__type_cond(p, args, begin);
   }
   qn__parser_leave(p);

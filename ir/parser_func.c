@@ -341,9 +341,11 @@ static void recover_header(qn__parser_t* p) {
 }
 
 void qn__parse_function(qn__parser_t* p) {
+  if (qn__parser_skip_callee(p)) return;
   p->stmt_begin = p->token.loc.begin;
   qn__parser_advance(p);
   qn__parser_reset_names(p);
+  p->lets = NULL;
   qn__ir_func_t* function = QN__ARENA_NEW(p->arena, qn__ir_func_t);
   if (!function) return;
   function->name = "";
@@ -367,8 +369,21 @@ void qn__parse_function(qn__parser_t* p) {
     recover_header(p);
     return;
   }
+  if (qn__parser_take(p, QN__TOKEN_ARROW)) {
+    qn__parse_callee(p, function);
+    qn__parser_place_roots(p, NULL);
+    if (p->is_lost) recover_header(p);
+    return;
+  }
+  if (qn__parser_at(p, QN__TOKEN_COLON)) {
+    qn__parser_expected(p, QN__CODE_EXPECTED, "a value is declared with '->'",
+                        "'{' before a block");
+    recover_header(p);
+    return;
+  }
   if (qn__parser_take_word(p, "fast")) function->is_fast = true;
   qn__parse_block(p, &function->body, function->loc, NULL);
+  qn__parser_place_roots(p, NULL);
   if (p->is_lost) recover_header(p);
   qn__body_append(p->body, function);
 }

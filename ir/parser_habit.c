@@ -51,15 +51,12 @@ const char* qn__parser_habit(qn__parser_habit_t kind, qn_str_t word) {
       {QN__HABIT_INFIX, "not", "did you mean '!'?"},
       {QN__HABIT_INFIX, "mod", "did you mean '%'?"},
       {QN__HABIT_INFIX, "if", "a choice is written c ? a : b"},
-      {QN__HABIT_STMT, "return", "results are stored into out parameters"},
       {QN__HABIT_STMT, "var", "did you mean 'let'?"},
       {QN__HABIT_STMT, "float", "did you mean 'let'?"},
       {QN__HABIT_STMT, "double", "did you mean 'let'?"},
       {QN__HABIT_STMT, "int", "did you mean 'let'?"},
       {QN__HABIT_STMT, "__syncthreads", "did you mean 'barrier;'?"},
       {QN__HABIT_STMT, "elif", "write else if"},
-      {QN__HABIT_STMT, "break", "put the condition into a while, or into an if inside"},
-      {QN__HABIT_STMT, "continue", "put the rest of the body into an if"},
   };
   for (size_t i = 0; i < QN_COUNT_OF(habits); i++) {
     if (habits[i].kind == kind && qn__str_equal(word, qn__str(habits[i].word))) {

@@ -116,7 +116,9 @@ qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc) {
   }
   qn__parser_suggestion_t suggestion = qn__suggest_start(text);
   qn__suggest_names(p, &suggestion, false);
-  qn__parser_error(p, QN__CODE_UNKNOWN_NAME, loc, qn__suggest_help(p, &suggestion, NULL),
+  const char* call_help = qn__map_get(&p->callees, text) ? qn__parser_call_help(p, loc) : NULL;
+  qn__parser_error(p, QN__CODE_UNKNOWN_NAME, loc,
+                   call_help ? call_help : qn__suggest_help(p, &suggestion, NULL),
                    "unknown name '%.*s'", QN_STR_ARG(text));
   return NULL;
 }

@@ -67,8 +67,11 @@ static size_t parse_body(several_parser_t* s, const char* before, const char* wh
   qn__parser_t* p = s->p;
   qn__ir_loc_t open = p->token.loc;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACE, before)) return 0;
+  qn__ir_block_t* outer_lets = p->lets;
+  p->lets = lets;
   qn__parse_lets(p, lets);
   size_t count = parse_exprs(s, what, out_exprs);
+  p->lets = outer_lets;
   if (!p->is_lost && qn__parser_at(p, QN__TOKEN_SEMICOLON)) {
     qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "remove the ';'",
                      "what is reduced is an expression and has no ';' after it");

@@ -22,11 +22,14 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
                      qn__ir_expr_t** out_begin, qn__ir_expr_t** out_end) {
   *out_begin = NULL;
   *out_end = NULL;
+  qn__ir_block_t* lets = p->lets;
   char owner[64];
   (void)snprintf(owner, sizeof owner, "the variable of %s", what);
   if (!qn__parser_name(p, owner, out_name)) return false;
   if (!qn__parser_expect_word(p, "in", "after the name of a variable")) return false;
+  p->lets = NULL;  // the launch may need to know bounds
   *out_begin = qn__type_as_i64(p, qn__parse_expr(p), "the lower bound");
+  p->lets = lets;
   if (!*out_begin && !qn__parser_at(p, QN__TOKEN_RANGE) && !p->is_grammar_only) {
     p->is_lost = true;  // reported before
   }
@@ -39,7 +42,9 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
     return false;
   }
   if (!qn__parser_take(p, QN__TOKEN_RANGE)) return false;
+  p->lets = NULL;
   *out_end = qn__type_as_i64(p, qn__parse_expr(p), "the upper bound");
+  p->lets = lets;
   return !p->is_lost;
 }
 
@@ -257,6 +262,7 @@ static qn__ir_expr_t* parse_condition(qn__parser_t* p, const char* what) {
 
 static void parse_if(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
+  p->lets = block;  // that of an `else if` is its own
   qn__parser_advance(p);
   qn__ir_expr_t* condition = parse_condition(p, "the condition");
   qn__ir_loc_t loc = qn__parser_since(p, begin);
@@ -313,6 +319,7 @@ static void parse_loop(qn__parser_t* p, qn__ir_block_t* block, qn_loop_kind_t ki
 
 static void parse_while(qn__parser_t* p, qn__ir_block_t* block) {
   uint32_t begin = p->token.loc.begin;
+  p->lets = NULL;  // the condition is computed before each round
   qn__parser_advance(p);
   qn__ir_expr_t* condition = parse_condition(p, "the condition");
   qn__ir_loc_t loc = qn__parser_since(p, begin);
@@ -360,6 +367,26 @@ static void parse_barrier(qn__parser_t* p, qn__ir_block_t* block) {
   (void)new_stmt(p, block, QN__STMT_BARRIER, loc);
 }
 
+static void parse_leave(qn__parser_t* p, qn__ir_block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn_leave_t kind = qn__leave_from_word(qn__parser_word(p));
+  qn__parser_advance(p);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  bool has_value = kind == QN_LEAVE_RETURN && p->token.newline_count == 0 &&
+                   !qn__parser_at(p, QN__TOKEN_SEMICOLON) &&
+                   !qn__parser_at(p, QN__TOKEN_RIGHT_BRACE);
+  if (has_value) {
+    qn__parser_expected(p, QN__CODE_MISSING_SEMICOLON,
+                        "results are stored into out parameters; a function with a value is "
+                        "declared func f(x: f32) -> f32",
+                        "';' after 'return'");
+    return;
+  }
+  qn__parser_expect(p, QN__TOKEN_SEMICOLON, qn__parser_help(p, "'%s'", qn__leave_text(kind)));
+  qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LEAVE, loc);
+  if (stmt) stmt->leave = kind;
+}
+
 static void parse_let(qn__parser_t* p, qn__ir_block_t* block) {
   qn__parse_let(p, block, false);
 }
@@ -372,6 +399,7 @@ static const struct {
     {"let", parse_let},       {"if", parse_if},           {"else", NULL},
     {"while", parse_while},   {"alloc", qn__parse_alloc}, {"const", qn__parse_const},
     {"view", qn__parse_view}, {"barrier", parse_barrier}, {"assert", parse_assert},
+    {"break", parse_leave},   {"continue", parse_leave},  {"return", parse_leave},
 };
 
 bool qn__parser_starts_stmt(qn_str_t word) {
@@ -390,6 +418,8 @@ static void report_statement(qn__parser_t* p) {
     qn__suggest_words(&suggestion, qn__loop_kind_text);
     qn__suggest_words(&suggestion, qn__atomic_text);
     help = qn__parser_habit(QN__HABIT_STMT, found);
+    if (!help && p->ahead.kind == QN__TOKEN_LEFT_PAREN)
+      help = qn__parser_call_help(p, p->token.loc);
     if (!help) help = qn__suggest_help(p, &suggestion, NULL);
   }
   qn__parser_expected(p, QN__CODE_EXPECTED_STMT, help, "a statement");
@@ -397,6 +427,7 @@ static void report_statement(qn__parser_t* p) {
 
 static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
   p->stmt_begin = p->token.loc.begin;
+  p->lets = block;
   if (!qn__parser_at(p, QN__TOKEN_NAME)) {
     report_statement(p);
     return;

@@ -85,10 +85,13 @@ bool qn__parse_extents(qn__parser_t* p, const char* what, qn__ir_expr_t*** out_i
   *out_items = NULL;
   *out_count = 0;
   if (!qn__parser_expect(p, QN__TOKEN_LEFT_BRACKET, what)) return false;
+  qn__ir_block_t* lets = p->lets;
+  p->lets = NULL;  // shapes are made of what is known at the call
   while (!qn__parser_at(p, QN__TOKEN_RIGHT_BRACKET) && !p->is_lost) {
     qn__parser_push(p, qn__type_as_i64(p, qn__parse_expr(p), what));
     if (!qn__parser_take(p, QN__TOKEN_COMMA)) break;
   }
+  p->lets = lets;
   bool is_good = qn__parser_close(p, QN__TOKEN_RIGHT_BRACKET, open);
   size_t count;
   void** items = qn__parser_pop_list(p, mark, &count);

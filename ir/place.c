@@ -2,6 +2,7 @@
 #include "ir/place.h"
 
 #include "base/escape.h"
+#include "ir/call_place.h"
 #include "ir/diag.h"
 #include "ir/encode.h"
 #include "ir/lexer.h"
@@ -106,10 +107,36 @@ static qn_str_t cut(qn_str_t text, bool* out_is_cut) {
   return (qn_str_t){text.data, size};
 }
 
+// Returns the longer of two statuses with one message; `status` if there was no memory for the
+// other.
+static qn_status_t longer_of(qn_status_t status, qn_status_t longer) {
+  bool is_made = qn_status_code(longer) == qn_status_code(status);
+  qn_status_free(is_made ? status : longer);
+  return is_made ? longer : status;
+}
+
+// Adds the calls by which a place came into the function that failed.
+static qn_status_t append_calls(qn_status_t status, const qn_module_t* module,
+                                const qn__ir_call_t* call) {
+  while (call) {
+    qn__ir_loc_t loc = call->loc;
+    const qn__ir_call_t* outer = qn__places_resolve(&module->body.places, &loc);
+    uint32_t line, column;
+    qn__diag_position(module->source, loc.begin, &line, &column);
+    status = longer_of(
+        status,
+        qn_status_make(qn_status_code(status), "%s, in '%s', called at %s:%" PRIu32 ":%" PRIu32,
+                       qn_status_message(status), call->name, module->source_name, line, column));
+    call = outer;
+  }
+  return status;
+}
+
 qn_status_t qn__place_append(qn_status_t status, const qn_module_t* module, qn__ir_node_t node,
                              bool is_quoted) {
   qn_str_t source = module->source;
   qn__ir_loc_t loc = loc_of(node);
+  const qn__ir_call_t* call = qn__places_resolve(&module->body.places, &loc);
   bool is_inside = loc.begin <= source.size && loc.size <= source.size - loc.begin;
   if (qn_ok(status) || source.size == 0 || loc.size == 0 || !is_inside) return status;
   uint32_t line, column;
@@ -117,15 +144,9 @@ qn_status_t qn__place_append(qn_status_t status, const qn_module_t* module, qn__
   bool is_cut = false;
   if (is_plain_assert(node)) is_quoted = false;
   qn_str_t text = is_quoted ? cut(qn__lexer_slice(source, loc), &is_cut) : QN_STR("");
-  qn_status_code_t code = qn_status_code(status);
-  qn_status_t longer = qn_status_make(code, "%s, at %s:%" PRIu32 ":%" PRIu32 "%s%.*s%s",
-                                      qn_status_message(status), module->source_name, line, column,
-                                      is_quoted ? ": " : "", QN_STR_ARG(text), is_cut ? "..." : "");
-  // Without memory only the place is lost.
-  if (qn_status_code(longer) == code) {
-    qn_status_free(status);
-    return longer;
-  }
-  qn_status_free(longer);
-  return status;
+  qn_status_t longer =
+      qn_status_make(qn_status_code(status), "%s, at %s:%" PRIu32 ":%" PRIu32 "%s%.*s%s",
+                     qn_status_message(status), module->source_name, line, column,
+                     is_quoted ? ": " : "", QN_STR_ARG(text), is_cut ? "..." : "");
+  return append_calls(longer_of(status, longer), module, call);
 }

@@ -20,9 +20,10 @@ typedef struct qn__ir_node {
 qn__ir_node_t qn__place_find(const qn_module_t* module, const qn__ir_func_t* function,
                              uint32_t offset);
 // Adds the place of a node in the module's text to the message of an error:
-// ", at f.qn:7:12: x[i + 3]". Leaves out what stands there if `is_quoted` is false, and the
-// condition of an assert without a message of its own, which is the error's message. Returns the
-// error itself for a module without text or for no node. Consumes the status. Never fails.
+// ", at f.qn:7:12: x[i + 3]", and then ", in 'g', called at" with a place for each call of a
+// function with a value that led there. Leaves out what stands there if `is_quoted` is false, and
+// the condition of an assert without a message of its own, which is the error's message. Returns
+// the error itself for a module without text or for no node. Consumes the status. Never fails.
 qn_status_t qn__place_append(qn_status_t status, const qn_module_t* module, qn__ir_node_t node,
                              bool is_quoted);
 

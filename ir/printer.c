@@ -305,6 +305,9 @@ static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
     case QN__STMT_TENSOR:
       print_tensor(p, stmt->tensor);
       break;
+    case QN__STMT_LEAVE:
+      qn__buffer_format(out, "%s;", qn__leave_text(stmt->leave));
+      break;
     case QN__STMT_REDUCE:
       qn__print_several(p, stmt->several);
       break;

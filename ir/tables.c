@@ -75,6 +75,15 @@ const char* qn__reduce_text(uint32_t kind) {
   return TEXT_OF(texts, kind);
 }
 
+const char* qn__leave_text(uint32_t kind) {
+  static const char* const texts[] = {
+#define QN_LEAVE(name, value, text, doc) [value] = text,
+#include "ir/tables.inc"
+#undef QN_LEAVE
+  };
+  return TEXT_OF(texts, kind);
+}
+
 const char* qn__atomic_text(uint32_t op) {
   static const char* const texts[] = {
 #define QN_ATOMIC(name, value, text, operands, doc) [value] = text,

@@ -352,3 +352,52 @@ void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
       return;
   }
 }
+
+// ------------------------------------------------------------------------------------ leaving
+
+// Returns why a statement cannot leave a loop, or its iteration; NULL: it can. `*out_help` says
+// what does instead.
+static const char* leave_problem(qn_leave_t kind, qn_loop_kind_t loop, const char** out_help) {
+  if (loop == QN_LOOP_SERIAL) return NULL;
+  if (qn__loop_is_block(loop) || qn__loop_is_thread(loop)) {
+    *out_help = "put the rest of the body into an 'if'";
+    return "all blocks and threads of a launch run";
+  }
+  if (kind == QN_LEAVE_CONTINUE) return NULL;
+  *out_help = kind == QN_LEAVE_BREAK ? "use 'continue' to end this iteration, or a 'for' loop"
+                                     : "use 'continue' to end this iteration";
+  if (loop == QN_LOOP_UNROLL) return "all of its copies run";
+  return "its iterations have no order: others may have run, or run at once";
+}
+
+void qn__verify_leave_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
+  const char* text = qn__leave_text(stmt->leave);
+  if (!text) {
+    (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a leave of kind %d",
+                           (int)stmt->leave);
+    return;
+  }
+  bool is_return = stmt->leave == QN_LEAVE_RETURN;
+  if (!v->place->stmt && !is_return) {
+    (void)qn__verify_error(v, QN__VERIFY_LEAVE, stmt->loc, "'return' ends the function",
+                           "'%s' outside of a loop", text);
+    return;
+  }
+  for (const qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
+    const char* help = NULL;
+    const char* problem =
+        is_loop(place) ? leave_problem(stmt->leave, place->stmt->loop.kind, &help) : NULL;
+    if (problem) {
+      const char* loop = qn__loop_kind_text(place->stmt->loop.kind);
+      (void)qn__verify_error(v, QN__VERIFY_LEAVE, stmt->loc, help, "'%s' in the loop '%s': %s",
+                             text, loop, problem);
+      qn__verify_note(v, place->stmt->loc, "the loop is here");
+    }
+    if (problem) return;
+    if (!is_return) break;
+  }
+  if (!stmt->next) return;
+  (void)qn__verify_error(v, QN__VERIFY_LEAVE, stmt->next->loc, "remove it",
+                         "nothing runs after '%s'", text);
+  qn__verify_note(v, stmt->loc, "'%s' is here", text);
+}

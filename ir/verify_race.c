@@ -198,6 +198,17 @@ static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   };
 }
 
+// Visits the body of a loop. If iterations may end early, what they run depends on a condition.
+static void visit_rounds(qn__race_t* r, const qn__ir_block_t* body) {
+  if (!qn__block_leaves(body)) {
+    visit_block(r, body);
+    return;
+  }
+  condition_state_t before = enter_condition(r, all_levels);
+  visit_block(r, body);
+  leave_condition(r, before);
+}
+
 static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   qn__race_levels_t levels = qn__race_visit(r, stmt->loop.begin);
   levels |= qn__race_visit(r, stmt->loop.end);
@@ -210,7 +221,7 @@ static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
     levels |= qn__race_level_bit(r->level - 1);
   }
   (void)declare(r, stmt->loop.var, levels);
-  visit_block(r, &stmt->loop.body);
+  visit_rounds(r, &stmt->loop.body);
   if (is_open) {
     if (!qn__verify_stopped(r->v)) qn__race_check_pairs(r, r->level - 1);
     r->level--;
@@ -289,7 +300,7 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_WHILE: {
       condition_state_t before = enter_condition(r, qn__race_visit(r, stmt->while_.condition));
-      visit_block(r, &stmt->while_.body);
+      visit_rounds(r, &stmt->while_.body);
       leave_condition(r, before);
       return;
     }
@@ -298,6 +309,8 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_BARRIER:
       r->barrier_count++;
+      return;
+    case QN__STMT_LEAVE:
       return;
     case QN__STMT_ASSERT:
       (void)qn__race_visit(r, stmt->assert_.condition);

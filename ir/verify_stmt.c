@@ -361,14 +361,20 @@ static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     case QN__STMT_REDUCE:
       qn__verify_several(v, stmt);
       return;
+    case QN__STMT_LEAVE:
+      qn__verify_leave_place(v, stmt);
+      return;
   }
   (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a statement of kind %d",
                          (int)stmt->kind);
 }
 
+// What follows a statement that may leave becomes a block of its own (passes/lower_leaves.c), which
+// counts as a level.
 void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_reduction) {
+  uint32_t depth = v->depth;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
-    if (qn__verify_stopped(v) || !qn__verify_visit(v, stmt, stmt->loc)) return;
+    if (qn__verify_stopped(v) || !qn__verify_visit(v, stmt, stmt->loc)) break;
     if (!stmt->next && block->last != stmt) {
       (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "a block has a wrong end");
     }
@@ -378,7 +384,9 @@ void qn__verify_stmts(qn__verifier_t* v, const qn__ir_block_t* block, bool is_re
       continue;
     }
     verify_stmt(v, stmt);
+    if (stmt->next && qn__stmt_leaves(stmt) && !qn__verify_enter(v, stmt->loc)) break;
   }
+  v->depth = depth;
 }
 
 void qn__verify_block(qn__verifier_t* v, const qn__ir_block_t* block) {

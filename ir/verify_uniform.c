@@ -5,6 +5,7 @@
 //    warp, and every value computed from these.
 // 2. Control flow is divergent inside a condition or loop with divergent operands. A barrier or
 //    exchange there is an error.
+//    So is it inside of a loop that some threads leave, or end an iteration of, before others.
 // 3. A local buffer is divergent after a divergent value, index or branch has written to it. In a
 //    loop, a store may feed a load before it, in the next iteration. The walk is thus repeated
 //    until nothing changes, and once more to report.
@@ -18,6 +19,7 @@ typedef struct uniform {
   qn__ptrmap_t divergent;  // variables and buffers
   const qn__ir_expr_t*
       cause;  // the innermost enclosing divergent condition; NULL: uniform control flow
+  const qn__ir_stmt_t* loop;  // the innermost one, LOOP or WHILE
   uint32_t thread_depth;
   bool has_changed;
   bool is_reporting;
@@ -141,6 +143,27 @@ static void visit_alloc(uniform_t* u, const qn__ir_buffer_t* buffer) {
   if (is_divergent || is_marked(u, buffer->base)) mark(u, buffer);
 }
 
+// Visits the body of a loop. A LEAVE has marked the loop with the divergent condition around it.
+static void visit_rounds(uniform_t* u, const qn__ir_stmt_t* stmt, const qn__ir_block_t* body) {
+  const qn__ir_stmt_t* outer = u->loop;
+  const qn__ir_expr_t* leaves = qn__ptrmap_get(&u->divergent, stmt);
+  const qn__ir_expr_t* before = divide(u, leaves != NULL, leaves);
+  u->loop = stmt;
+  visit_block(u, body);
+  u->loop = outer;
+  u->cause = before;
+}
+
+static void visit_leave(uniform_t* u) {
+  if (!u->cause || !u->loop || is_marked(u, u->loop)) return;
+  union {
+    const qn__ir_expr_t* from;
+    void* to;
+  } cause = {u->cause};
+  if (!qn__ptrmap_put(&u->divergent, u->loop, cause.to)) qn__verify_out_of_memory(u->v);
+  u->has_changed = true;
+}
+
 static void visit_loop(uniform_t* u, const qn__ir_stmt_t* stmt) {
   bool is_thread = qn__loop_is_thread(stmt->loop.kind);
   bool is_divided = visit(u, stmt->loop.begin);
@@ -149,7 +172,7 @@ static void visit_loop(uniform_t* u, const qn__ir_stmt_t* stmt) {
   if (is_divided || is_thread) mark(u, stmt->loop.var);
   const qn__ir_expr_t* before = divide(u, is_divided, cause);
   u->thread_depth += is_thread;
-  visit_block(u, &stmt->loop.body);
+  visit_rounds(u, stmt, &stmt->loop.body);
   assert(!is_thread || u->thread_depth > 0);
   u->thread_depth -= is_thread;
   u->cause = before;
@@ -202,7 +225,7 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
     case QN__STMT_WHILE: {
       bool is_divided = visit(u, stmt->while_.condition);
       const qn__ir_expr_t* before = divide(u, is_divided, stmt->while_.condition);
-      visit_block(u, &stmt->while_.body);
+      visit_rounds(u, stmt, &stmt->while_.body);
       u->cause = before;
       return;
     }
@@ -214,6 +237,9 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ASSERT:
       (void)visit(u, stmt->assert_.condition);
+      return;
+    case QN__STMT_LEAVE:
+      visit_leave(u);
       return;
     case QN__STMT_REDUCE:
       visit_several(u, stmt->several);

@@ -134,6 +134,7 @@ static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
              qn__walk_block(walker, &stmt->while_.body);
     case QN__STMT_ALLOC:
       return walk_buffer(walker, stmt->alloc.buffer);
+    case QN__STMT_LEAVE:
     case QN__STMT_BARRIER:
       return true;
     case QN__STMT_ASSERT:
@@ -237,4 +238,41 @@ static bool equal(const frame_t* frame, const qn__ir_expr_t* a, const qn__ir_exp
 
 bool qn__expr_equal(const qn__ir_expr_t* a, const qn__ir_expr_t* b) {
   return equal(NULL, a, b);
+}
+
+// ------------------------------------------------------------------------------------ leaving
+
+static bool stmt_has_leave(const qn__ir_stmt_t* stmt, qn_leave_t kind) {
+  switch (stmt->kind) {
+    case QN__STMT_LEAVE:
+      return stmt->leave == kind;
+    case QN__STMT_IF:
+      return qn__block_has_leave(&stmt->if_.then_block, kind) ||
+             qn__block_has_leave(&stmt->if_.else_block, kind);
+    case QN__STMT_LOOP:
+      return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->loop.body, kind);
+    case QN__STMT_WHILE:
+      return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->while_.body, kind);
+    default:
+      return false;
+  }
+}
+
+bool qn__block_has_leave(const qn__ir_block_t* block, qn_leave_t kind) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (stmt_has_leave(stmt, kind)) return true;
+  }
+  return false;
+}
+
+bool qn__stmt_leaves(const qn__ir_stmt_t* stmt) {
+  return stmt_has_leave(stmt, QN_LEAVE_BREAK) || stmt_has_leave(stmt, QN_LEAVE_CONTINUE) ||
+         stmt_has_leave(stmt, QN_LEAVE_RETURN);
+}
+
+bool qn__block_leaves(const qn__ir_block_t* block) {
+  for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    if (qn__stmt_leaves(stmt)) return true;
+  }
+  return false;
 }

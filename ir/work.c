@@ -376,6 +376,7 @@ static void count_stmt(counter_t* c, const qn__ir_stmt_t* stmt) {
     case QN__STMT_ALLOC:
     case QN__STMT_BARRIER:
     case QN__STMT_TENSOR:
+    case QN__STMT_LEAVE:
       return;
   }
 }

@@ -253,6 +253,12 @@ typedef enum qn_reduce_kind {
   QN_REDUCE_MIN = 3,
   QN_REDUCE_MAX = 4,
 } qn_reduce_kind_t;
+// What a statement leaves early.
+typedef enum qn_leave {
+  QN_LEAVE_BREAK = 1,     // the innermost loop, a `for` or `while`
+  QN_LEAVE_CONTINUE = 2,  // this iteration of the innermost loop
+  QN_LEAVE_RETURN = 3,    // the function
+} qn_leave_t;
 // How an atomic operation changes an element.
 typedef enum qn_atomic_op {
   QN_ATOMIC_ADD = 1,
@@ -298,6 +304,9 @@ QN_API qn_buffer_t* qn_build_buffer_param(qn_builder_t* builder, const char* nam
                                           qn_access_t access, qn_dtype_t dtype, size_t rank,
                                           qn_expr_t* const* shape, qn_expr_t* const* strides,
                                           uint32_t align_bytes);
+// Closes the open function as one with a value, which qn_build_call calls. It has scalar parameters
+// and lets only, and is no function of the module.
+QN_API void qn_build_return(qn_builder_t* builder, qn_expr_t* value);
 // Closes the innermost open block, or the function.
 QN_API void qn_build_end(qn_builder_t* builder);
 
@@ -342,6 +351,8 @@ QN_API qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_bu
                                   qn_expr_t* const* shape, qn_expr_t* const* strides);
 // Synchronises the threads of a block.
 QN_API void qn_build_barrier(qn_builder_t* builder);
+// Leaves a loop, an iteration or the function. It is the last statement of its block.
+QN_API void qn_build_leave(qn_builder_t* builder, qn_leave_t kind);
 // Stops the function with ASSERTION and the message if the condition (bool) does not hold.
 QN_API void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message);
 
@@ -369,6 +380,11 @@ QN_API qn_expr_t* qn_build_bitcast(qn_builder_t* builder, qn_dtype_t dtype, qn_e
 // Evaluates `condition ? a : b`: of `a` and `b`, which have one dtype, only one is evaluated.
 QN_API qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_expr_t* a,
                                 qn_expr_t* b);
+// Calls a function that qn_build_return closed, with one value of the dtype of each parameter, and
+// returns its value. The call is expanded here: arguments and lets are computed where qn_build_let
+// would compute them, and the module is the same as one without the call.
+QN_API qn_expr_t* qn_build_call(qn_builder_t* builder, const char* name, size_t count,
+                                qn_expr_t* const* args);
 // Opens a reduction over [begin, end), both i64, and returns its variable (i64). Until
 // qn_build_reduce_end only lets may follow, which belong to it. Its order is unspecified.
 QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const char* name,

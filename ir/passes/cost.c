@@ -175,7 +175,8 @@ double qn__cost_block(const qn__cost_model_t* model, qn__ir_block_t* block) {
       case QN__STMT_ALLOC:
       case QN__STMT_BARRIER:
       case QN__STMT_TENSOR:
-      case QN__STMT_REDUCE:  // replaced before
+      case QN__STMT_REDUCE:
+      case QN__STMT_LEAVE:  // replaced before
         break;
     }
   }

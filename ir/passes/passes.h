@@ -100,6 +100,10 @@ typedef struct qn__pass {
 // the body has some.
 extern const qn__pass_t qn__pass_lower_several;
 bool qn__body_has_several(qn__ir_body_t* body);
+// Replaces `break`, `continue` and `return` by conditions. Runs before all others, and only if a
+// function of the body has some.
+extern const qn__pass_t qn__pass_lower_leaves;
+bool qn__body_has_leaves(qn__ir_body_t* body);
 // Replaces numbers of the target by literals, and decides the asserts that require something of
 // them. Errors: UNSUPPORTED names the function, the condition and the target's number.
 extern const qn__pass_t qn__pass_target_values;

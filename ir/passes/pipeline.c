@@ -39,10 +39,13 @@ qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* option
   return QN_OK;
 }
 
-static qn_status_t lower_several(qn__ir_body_t* body, const qn__pass_options_t* options) {
+// Replaces what no other pass knows.
+static qn_status_t lower_first(qn__ir_body_t* body, const qn__pass_options_t* options) {
+  static const qn__pass_t* const leaves = &qn__pass_lower_leaves;
+  static const qn__pass_t* const several = &qn__pass_lower_several;
+  if (qn__body_has_leaves(body)) QN_TRY(qn__passes_run(body, options, &leaves, 1));
   if (!qn__body_has_several(body)) return QN_OK;
-  const qn__pass_t* const pass = &qn__pass_lower_several;
-  return qn__passes_run(body, options, &pass, 1);
+  return qn__passes_run(body, options, &several, 1);
 }
 
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
@@ -60,7 +63,7 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
   static const qn__pass_t* const finish[] = {&qn__pass_hoist, &qn__pass_vectorize};
   qn__pass_options_t cpu = *options;
   cpu.has_shuffles = cpu.has_block_reductions = false;
-  QN_TRY(lower_several(body, &cpu));
+  QN_TRY(lower_first(body, &cpu));
   QN_TRY(qn__passes_run(body, &cpu, lower, QN_COUNT_OF(lower)));
   // Checked builds have no blocks, so that an error names the iteration of an access.
   if (cpu.has_blocks && !cpu.is_checked) {
@@ -79,6 +82,6 @@ const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT] = {
 };
 
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options) {
-  QN_TRY(lower_several(body, options));
+  QN_TRY(lower_first(body, options));
   return qn__passes_run(body, options, qn__passes_gpu, QN__GPU_PASS_COUNT);
 }

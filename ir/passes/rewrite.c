@@ -90,6 +90,7 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
              (buffer->scope != QN__SCOPE_VIEW ||
               each(buffer->base_indices, buffer->base->rank, fn, self));
     }
+    case QN__STMT_LEAVE:
     case QN__STMT_BARRIER:
       return true;
     case QN__STMT_ASSERT:

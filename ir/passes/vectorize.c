@@ -80,7 +80,8 @@ static bool stmt_is_legal(qn__lanes_t* lanes, qn__ir_stmt_t* stmt) {
     case QN__STMT_WHILE:
     case QN__STMT_BARRIER:
     case QN__STMT_TENSOR:
-    case QN__STMT_REDUCE:  // replaced before
+    case QN__STMT_REDUCE:
+    case QN__STMT_LEAVE:  // replaced before
       return false;
   }
   return qn__stmt_each_expr(stmt, check_expr, lanes);
@@ -285,6 +286,7 @@ static double plan_block(vectorize_t* self, qn__ir_block_t* block) {
       case QN__STMT_BARRIER:
       case QN__STMT_TENSOR:
       case QN__STMT_REDUCE:
+      case QN__STMT_LEAVE:
         break;
     }
   }

@@ -286,7 +286,8 @@ static void visit_stmt(qn__gpu_narrow_t* self, const qn__ir_stmt_t* stmt,
       if (stmt->tensor->operand) visit(self, stmt->tensor->operand, false);
       break;
     case QN__STMT_REDUCE:
-      break;  // passes replace it
+    case QN__STMT_LEAVE:
+      break;  // passes replace them
   }
 }
 

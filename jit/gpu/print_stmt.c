@@ -276,7 +276,8 @@ static void print_one(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
       if (!QN_NEVER(!p->dialect->tensor)) p->dialect->tensor(p, stmt->tensor);
       break;
     case QN__STMT_REDUCE:
-      (void)QN_NEVER(true);  // passes replace it
+    case QN__STMT_LEAVE:
+      (void)QN_NEVER(true);  // passes replace them
       break;
   }
 }

@@ -215,6 +215,7 @@ static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double sh
     case QN__STMT_ALLOC:
     case QN__STMT_BARRIER:
     case QN__STMT_REDUCE:
+    case QN__STMT_LEAVE:
       break;
   }
   return constant(self, 0);

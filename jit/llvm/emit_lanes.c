@@ -30,6 +30,7 @@ static bool can_run(const qn__ir_block_t* block) {
       case QN__STMT_BARRIER:
       case QN__STMT_TENSOR:
       case QN__STMT_REDUCE:
+      case QN__STMT_LEAVE:
         return false;
     }
   }

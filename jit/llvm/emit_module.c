@@ -74,6 +74,9 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
     case QN__STMT_REDUCE:
       self->refused = "reduction of several values";
       break;
+    case QN__STMT_LEAVE:
+      self->refused = qn__leave_text(stmt->leave);
+      break;
     default:
       break;
   }

@@ -51,6 +51,7 @@ static bool count_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
     case QN__STMT_BARRIER:
     case QN__STMT_TENSOR:
     case QN__STMT_REDUCE:
+    case QN__STMT_LEAVE:
       break;
   }
   return true;

@@ -137,7 +137,8 @@ void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
       qn__emit_product(e, stmt->tensor);
       break;
     case QN__STMT_REDUCE:
-      break;  // passes replace it
+    case QN__STMT_LEAVE:
+      break;  // passes replace them
     case QN__STMT_BARRIER:
       break;  // refused by emit_module.c
     case QN__STMT_ASSERT:

@@ -29,6 +29,9 @@ arguments() {
     int4_linear)
       echo "--func linear --arg x=rand:f32[5,64]:22 --arg w=rand:u4[6,64]:23 --arg scale=rand:f16[6,2]:24" \
         "--arg zero=rand:u8[6,2]:25 --arg y=zeros:f32[5,6]" ;;
+    gelu)
+      echo "--arg x=rand:f32[5,33]:26 --arg w=rand:f32[33,6]:27 --arg b=rand:f32[6]:28" \
+        "--arg y=zeros:f32[5,6]" ;;
     *) fail "no arguments for the sample $1: add them here" ;;
   esac
 }

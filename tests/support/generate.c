@@ -180,11 +180,14 @@ bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generat
   g->result = out;
   g->allows_faults = options->allows_faults;
   qn__buffer_init(&g->out, qn_allocator_default());
+  qn__buffer_init(&g->callees, qn_allocator_default());
   if (options->is_form) {
     make_form(g, options);
   } else {
     make_text(g, options);
   }
+  if (g->callees.size > 0) qn__buffer_str(&g->out, qn__buffer_as_str(&g->callees));
+  qn__buffer_deinit(&g->callees);
   out->text = strdup((const char*)g->out.data);
   out->text_size = g->out.size;
   *out_error = qn_module_parse(out->text, out->text_size, NULL, &out->module);

@@ -529,6 +529,7 @@ gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth) {
   if (gen_chance(g, 8)) return guarded_load(g, dtype, depth);
   if (dtype == QN_DTYPE_BOOL) return gen_condition(g, depth - 1);
   if (qn__dtype_is_stored(dtype)) return stored_expr(g, dtype, depth);
+  if (gen_chance(g, 5)) return gen_tame(g, gen_call(g, dtype, depth));
   if (qn__dtype_is_float(dtype)) return gen_tame(g, float_expr(g, dtype, depth));
   return integer_expr(g, dtype, depth);
 }

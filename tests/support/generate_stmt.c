@@ -168,6 +168,24 @@ static void add_view(gen_t* g) {
 
 const char* const gen_loop_words[3] = {"for", "unroll", "vector"};
 
+// A statement that may end the iteration or the loop, on a condition of integers, which is exact.
+static void add_leave(gen_t* g, const char* index) {
+  const char* leave = gen_chance(g, 60) ? "break" : "continue";
+  uint32_t divisor = 2 + gen_below(g, 9), rest = gen_below(g, divisor);
+  const char* condition = gen_text(g, "%s %% %u == %u", index, divisor, rest);
+  if (gen_chance(g, 40)) {  // an arm that leaves sometimes
+    size_t scalar_count = g->scalar_count;
+    gen_open(g, gen_text(g, "if %s", condition));
+    gen_line(g, "if %s > %u { %s; }", index, gen_below(g, 6), leave);
+    gen_let(g);
+    gen_close(g);
+    g->scalar_count = scalar_count;
+  } else {
+    gen_line(g, "if %s { %s; }%s", condition, leave,
+             gen_chance(g, 20) ? gen_text(g, " else if %s > 40 { continue; }", index) : "");
+  }
+}
+
 // A small array, written in one loop, then readable.
 static void add_local_array(gen_t* g) {
   qn_dtype_t dtype = gen_buffer_dtype(g);
@@ -213,7 +231,9 @@ static void add_accumulator(gen_t* g) {
   size_t scalar_count = g->scalar_count;
   gen_scalar_t* var = gen_add_scalar(g, "p", QN_DTYPE_I64, 0, 0);
   var->extent = extent.text;
-  gen_open(g, gen_text(g, "for %s in 0..%s", var->name, extent.text));
+  const char* var_name = gen_text(g, "%s", var->name);
+  gen_open(g, gen_text(g, "for %s in 0..%s", var_name, extent.text));
+  if (gen_chance(g, 25)) add_leave(g, var_name);
   gen_value_t step = gen_tame(g, gen_expr(g, dtype, 2));
   if (qn__dtype_is_float(dtype)) {
     const char* name = qn_dtype_text(dtype);
@@ -238,6 +258,7 @@ static void add_while(gen_t* g) {
   gen_line(g, "%s[] = i32((%s) %% 7);", counter->name, gen_index(g, g->extents[0], 1));
   gen_open(g, gen_text(g, "while %s[] < %u", counter->name, 3 + gen_below(g, 20)));
   gen_line(g, "%s[] = %s[] * 2 + 1;", counter->name, counter->name);
+  if (gen_chance(g, 40)) add_leave(g, gen_text(g, "i64(%s[])", counter->name));
   gen_close(g);
   counter->is_readable = true;
 }

@@ -50,6 +50,8 @@ typedef struct gen {
   char* pool;
   size_t pool_used;
   qn__buffer_t out;
+  qn__buffer_t callees;  // functions with a value, for the end of the text
+  uint32_t callee_count;
   int indent;
   gen_scalar_t scalars[gen_max_scalars];
   size_t scalar_count;
@@ -86,6 +88,9 @@ gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth);
 gen_value_t gen_condition(gen_t* g, int depth);
 gen_scalar_t* gen_add_scalar(gen_t* g, const char* prefix, qn_dtype_t dtype, double mag,
                              double err);
+
+// ---- generate_call.c: a call of a function with a value. `dtype` is a number's.
+gen_value_t gen_call(gen_t* g, qn_dtype_t dtype, int depth);
 
 // ---- generate_several.c
 void gen_several(gen_t* g);

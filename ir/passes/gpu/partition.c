@@ -264,7 +264,8 @@ static void place_stmt(qn__partition_t* self, qn__ir_stmt_t* stmt) {
     case QN__STMT_WHILE:
     case QN__STMT_BARRIER:
     case QN__STMT_TENSOR:
-    case QN__STMT_REDUCE:  // replaced before
+    case QN__STMT_REDUCE:
+    case QN__STMT_LEAVE:  // replaced before
       collect(self, stmt);
       break;
   }

@@ -109,6 +109,9 @@ static void test_small_tables(void** state) {
 #define QN_SEVERAL(name, value, text, doc) assert_row("`" text "`", doc);
 #include "ir/tables.inc"
 #undef QN_SEVERAL
+#define QN_LEAVE(name, value, text, doc) assert_row("`" text "`", doc);
+#include "ir/tables.inc"
+#undef QN_LEAVE
 #define QN_ATOMIC(name, value, text, operands, doc) assert_row("`" text "`", doc);
 #include "ir/tables.inc"
 #undef QN_ATOMIC

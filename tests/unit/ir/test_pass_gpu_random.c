@@ -82,7 +82,9 @@ static void compare(const qn_generated_t* generated, const qn_generated_args_t* 
                     const qn__pass_options_t* options, size_t pass_count, const char* what) {
   qn__ir_body_t body;
   assert_true(qn_ok(qn__body_clone(&generated->module->body, qn_allocator_default(), &body)));
-  qn_status_t status = qn__passes_run(&body, options, qn__passes_gpu, pass_count);
+  const qn__pass_t* const first[] = {&qn__pass_lower_leaves, &qn__pass_lower_several};
+  qn_status_t status = qn__passes_run(&body, options, first, QN_COUNT_OF(first));
+  if (qn_ok(status)) status = qn__passes_run(&body, options, qn__passes_gpu, pass_count);
   if (qn_ok(status)) status = qn__body_verify_status(&body, what);
   if (!qn_ok(status)) give_up(generated, NULL, what, qn_status_message(status));
   qn__function_number(body.first);
@@ -136,10 +138,10 @@ static void every_pass_keeps_the_meaning(void** state) {
     qn_generated_t generated;
     generate(seed, false, &generated);
     qn_generated_args_t expected;
-    interpret(&generated, &generated.module->body, 32, "as written", &expected);
+    const qn__pass_options_t* options = &targets[seed / 8 % QN_COUNT_OF(targets)];
+    interpret(&generated, &generated.module->body, options->warp_size, "as written", &expected);
     for (size_t i = 0; qn__passes_gpu[i] != &qn__pass_cooperative; ++i) {
-      compare(&generated, &expected, &targets[seed / 8 % QN_COUNT_OF(targets)], i + 1,
-              qn__passes_gpu[i]->name);
+      compare(&generated, &expected, options, i + 1, qn__passes_gpu[i]->name);
     }
     qn_generated_args_deinit(&expected);
     qn_generated_release(&generated);

@@ -30,7 +30,11 @@ static const char one[] =
     "func start(x: i32[n], inout y: i32[n], k: i64) {\n"
     "  view v: i32[n] = x[k];\n"
     "  for t in 0..n { y[t] = v[t]; }\n"
-    "}\n";
+    "}\n"
+    "func called(x: i32[n], inout y: i32[n], k: i64) {\n"
+    "  for t in 0..n { y[t] = quotient(x[t], i32(k)); }\n"
+    "}\n"
+    "func quotient(a: i32, b: i32) -> i32 { return a // b; }\n";
 static const char two[] =
     "// The same programs.\n"
     "func load(x: i32[n], inout y: i32[n], k: i64) {\n"
@@ -55,6 +59,13 @@ static const char two[] =
     "func start(x: i32[n], inout y: i32[n], k: i64) {\n"
     "  view part: i32[n] = x[k];\n"
     "  for t in 0..n { y[t] = part[t]; }\n"
+    "}\n"
+    "func parts(a: i32, b: i32) -> i32 { return quot(a, b); }\n"
+    "func called(x: i32[n], inout y: i32[n], k: i64) {\n"
+    "  for t in 0..n { y[t] = parts(x[t], i32(k)); }\n"
+    "}\n"
+    "func quot(a: i32, c: i32) -> i32 {\n"
+    "  return a//c;\n"
     "}\n";
 
 typedef struct fault {
@@ -94,6 +105,12 @@ static const fault_t faults[] = {
      2,
      QN_STATUS_OUT_OF_BOUNDS,
      {", at one.qn:11:19: w[t]", ", at two.qn:19:19: room[t]"}},
+    {"called",
+     0,
+     QN_STATUS_DIVISION_BY_ZERO,
+     {", at one.qn:21:47: a // b, in 'quotient', called at one.qn:19:26",
+      ", at two.qn:31:10: a//c, in 'quot', called at two.qn:26:44, in 'parts', called at "
+      "two.qn:28:26"}},
     {"start",
      9,
      QN_STATUS_OUT_OF_BOUNDS,
