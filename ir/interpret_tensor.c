@@ -37,6 +37,7 @@ typedef struct operand {
   int64_t row;
   int64_t column;
   bool is_across;
+  int64_t panel_rows;  // 0: it has no panels
 } operand_t;
 
 static bool find_operand(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor, int side,
@@ -51,8 +52,14 @@ static bool find_operand(qn__interpret_machine_t* machine, const qn__ir_tensor_t
   int64_t size = (int64_t)qn_dtype_size_bytes(ref->buffer->dtype);
   out->begin = at - (out->row * pitch + out->column) * size;
   int64_t lines = tensor->tiles[side] * (side == 0 ? QN__TENSOR_ROWS : QN__TENSOR_COLUMNS);
+  if (tensor->is_warpgroup && side == 0) lines *= QN__TENSOR_WARPS;
   int64_t rows = out->is_across ? tensor->depth : lines;
   int64_t columns = out->is_across ? lines : tensor->depth;
+  if (tensor->is_warpgroup && out->is_across) {
+    out->panel_rows = tensor->depth;
+    rows *= (lines + pitch - 1) / pitch;
+    columns = pitch;
+  }
   if (out->row % 8 == 0 && out->column * size % QN__TENSOR_CHUNK_BYTES == 0 &&
       out->row + rows <= ref->buffer->shape[0]->int_value && out->column + columns <= pitch) {
     return true;
@@ -65,10 +72,14 @@ static bool find_operand(qn__interpret_machine_t* machine, const qn__ir_tensor_t
 }
 
 static qn__ir_scalar_t element(const operand_t* operand, int64_t line, int64_t step) {
-  int64_t row = operand->row + (operand->is_across ? step : line);
-  int64_t column = operand->column + (operand->is_across ? line : step);
   int64_t size = (int64_t)qn_dtype_size_bytes(operand->buffer->dtype);
   int64_t pitch = operand->buffer->shape[1]->int_value;
+  int64_t row = operand->row + (operand->is_across ? step : line);
+  int64_t column = operand->column + (operand->is_across ? line : step);
+  if (operand->panel_rows) {
+    row += line / pitch * operand->panel_rows;
+    column -= line / pitch * pitch;
+  }
   int64_t chunk = QN__TENSOR_CHUNK_BYTES / size;
   column ^= qn__tensor_phase(row, pitch / chunk) * chunk;
   qn__ir_scalar_t value =
@@ -87,11 +98,16 @@ static void multiply(qn__interpret_machine_t* machine, const qn__ir_tensor_t* te
       !find_operand(machine, tensor, 1, thread, &columns)) {
     return;
   }
-  assert(lane >= 0 && lane < 32);
+  int64_t first = 0;
+  if (tensor->is_warpgroup) {
+    first = lane / 32 * QN__TENSOR_ROWS;
+    lane %= 32;
+  }
+  assert(lane >= 0 && lane < 32 && first < (int64_t)QN__TENSOR_WARPS * QN__TENSOR_ROWS);
   bool is_float = sums->buffer->dtype == QN_DTYPE_F32;
   for (int64_t i = 0; i < (int64_t)tensor->tiles[0] * tensor->tiles[1] * QN__TENSOR_SUMS; ++i) {
     int64_t e = i % QN__TENSOR_SUMS, tile = i / QN__TENSOR_SUMS;
-    int64_t row = tile / tensor->tiles[1] * QN__TENSOR_ROWS + qn__tensor_row(lane, e);
+    int64_t row = first + tile / tensor->tiles[1] * QN__TENSOR_ROWS + qn__tensor_row(lane, e);
     int64_t column = tile % tensor->tiles[1] * QN__TENSOR_COLUMNS + qn__tensor_column(lane, e);
     uint8_t* address = sum + i * 4;
     qn__ir_scalar_t total = qn__machine_read(sums->buffer, address);

@@ -204,7 +204,11 @@ typedef enum qn__ir_tensor_kind {
   QN__TENSOR_WAIT,
   // Adds products of `depth` steps to the thread's sums, refs[0]: of tiles[0] * 16 rows, whose
   // operand begins at refs[1], by tiles[1] * 8 columns at refs[2]. `operand` is the thread's lane.
+  // If it `is_warpgroup`, four warps have 16 rows each, of 64 from refs[1] on, `operand` is the
+  // thread's index among the four, and the sums are complete after a FINISH.
   QN__TENSOR_MULTIPLY,
+  // Waits for the multiplications of the warpgroup, whose sums are refs[0].
+  QN__TENSOR_FINISH,
   // Computes all sums of a product by the kernel of form `operand` that is prepared for the target
   // (ir/prepared.h). `extents` are its rows, columns and steps: sum [row, column] from
   // refs[0] on is that of element [row, step] from refs[1] on times [step, column] from refs[2] on,
@@ -229,6 +233,7 @@ typedef struct qn__ir_tensor {
   uint32_t tiles[2];
   uint32_t depth;
   bool is_across[2];  // the lines of an operand are adjacent in memory, not its steps
+  bool is_warpgroup;
   qn__ir_expr_t* extents[QN__TENSOR_REFS];  // PRODUCT: i64; else NULL
   uint32_t dims[QN__TENSOR_REFS];
 } qn__ir_tensor_t;

@@ -234,6 +234,12 @@ static void print_tensor(qn__printer_t* p, const qn__ir_tensor_t* tensor) {
     qn__buffer_format(out, "wait %" PRIu32 ";", tensor->count);
     return;
   }
+  if (tensor->kind == QN__TENSOR_FINISH) {
+    qn__buffer_cstr(out, "finish ");
+    print_tensor_ref(p, &tensor->refs[0]);
+    qn__buffer_char(out, ';');
+    return;
+  }
   bool is_copy = tensor->kind == QN__TENSOR_COPY;
   qn__buffer_cstr(out, is_copy ? "copy " : "multiply ");
   for (uint32_t i = 0; i < tensor->ref_count; ++i) {
@@ -241,8 +247,9 @@ static void print_tensor(qn__printer_t* p, const qn__ir_tensor_t* tensor) {
     print_tensor_ref(p, &tensor->refs[i]);
   }
   if (!is_copy) {
-    qn__buffer_format(out, ", %" PRIu32 " by %" PRIu32 " tiles, %" PRIu32 " steps, lane",
-                      tensor->tiles[0], tensor->tiles[1], tensor->depth);
+    qn__buffer_format(out, ", %" PRIu32 " by %" PRIu32 " tiles, %" PRIu32 " steps, %s",
+                      tensor->tiles[0], tensor->tiles[1], tensor->depth,
+                      tensor->is_warpgroup ? "thread of warpgroup" : "lane");
   } else {
     qn__buffer_char(out, ',');
   }

@@ -63,8 +63,16 @@ static const char* multiply_problem(const qn__ir_tensor_t* tensor) {
     if (!operand || !chunks_of(operand)) return "whose operand is not in swizzled memory";
     uint32_t steps = qn__tensor_steps(operand->dtype);
     if (steps == 0 || tensor->depth == 0 || tensor->depth % steps != 0) return "of other steps";
+    if (tensor->is_warpgroup &&
+        (chunks_of(operand) != QN__TENSOR_GROUP_CHUNKS || operand->dtype == QN_DTYPE_F32)) {
+      return "whose operand no warpgroup can read";
+    }
     // Only matrices of 16-bit elements are transposed while they are loaded.
     if (tensor->is_across[s] && qn_dtype_size_bytes(operand->dtype) != 2) return "across";
+  }
+  if (tensor->is_warpgroup &&
+      (tensor->tiles[0] != 1 || tensor->tiles[1] % 8 != 0 || tensor->tiles[1] > 32)) {
+    return "of other tiles than a warpgroup has";
   }
   qn_dtype_t sum =
       qn__tensor_sum_dtype(tensor->refs[1].buffer->dtype, tensor->refs[2].buffer->dtype);
@@ -90,6 +98,8 @@ const char* qn__tensor_problem(const qn__ir_tensor_t* tensor) {
       return tensor->ref_count == 0 && !tensor->operand ? NULL : "that waits with operands";
     case QN__TENSOR_MULTIPLY:
       return multiply_problem(tensor);
+    case QN__TENSOR_FINISH:
+      return tensor->ref_count == 1 && tensor->refs[0].buffer ? NULL : "that finishes no sums";
     case QN__TENSOR_PRODUCT:
       return product_problem(tensor);
   }

@@ -12,8 +12,12 @@
 // 3. The buffer is *swizzled*: chunk c of row r lies at chunk c ^ qn__tensor_phase(r, chunks). So
 //    the same chunk of 8 adjacent rows, which a matrix load reads at once, is in 8 groups of banks,
 //    which are all there are.
-// 4. These layouts are those of PTX: ldmatrix and mma.sync.m16n8k16 (f16, bf16), m16n8k8 (tf32) and
-//    m16n8k32 (i8, u8). One instruction has 32 bytes of steps (qn__tensor_steps).
+// 4. A *warpgroup* is four warps, each with 16 rows, of 64 in all. Its operands have rows of 8
+//    chunks. If one is across, a row has no more lines, and those after them are `depth` rows
+//    further: line m, step k is at [r + m / lines * depth + k, m % lines].
+// 5. These layouts are those of PTX: ldmatrix and mma.sync.m16n8k16 (f16, bf16), m16n8k8 (tf32) and
+//    m16n8k32 (i8, u8); of warpgroups wgmma.mma_async.m64nNk16 (f16, bf16) and m64nNk32 (i8, u8),
+//    with a swizzle of 128 bytes. One instruction has 32 bytes of steps (qn__tensor_steps).
 #ifndef QUERN_IR_TENSOR_H_
 #define QUERN_IR_TENSOR_H_
 
@@ -24,7 +28,9 @@ enum {
   QN__TENSOR_STEP_BYTES = 32,  // of an instruction
   QN__TENSOR_ROWS = 16,        // of a tile
   QN__TENSOR_COLUMNS = 8,
-  QN__TENSOR_SUMS = 4,  // of a lane in a tile
+  QN__TENSOR_SUMS = 4,          // of a lane in a tile
+  QN__TENSOR_WARPS = 4,         // of a warpgroup
+  QN__TENSOR_GROUP_CHUNKS = 8,  // of a row of its operands
 };
 
 // Returns what the chunks of a row are exchanged by, for rows of `chunks` chunks. It only depends

@@ -250,7 +250,8 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
       }
       if (stmt->tensor->ref_count > 0) write_to(u, stmt->tensor->refs[0].buffer, true);
       // All lanes of a warp multiply together.
-      if (stmt->tensor->kind == QN__TENSOR_MULTIPLY) meet(u, stmt->loc, "a matrix product");
+      if (stmt->tensor->kind == QN__TENSOR_MULTIPLY || stmt->tensor->kind == QN__TENSOR_FINISH)
+        meet(u, stmt->loc, "a matrix product");
       return;
   }
 }

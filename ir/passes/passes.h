@@ -81,6 +81,7 @@ typedef struct qn__pass_options {
   bool has_shuffles;           // the generator emits LANE operators and WARP_* itself
   bool has_block_reductions;   // the generator emits BLOCK_* itself
   bool has_matrix_units;       // the generator emits TENSOR statements (ir/tensor.h)
+  bool has_warpgroups;         // those of warpgroups, too
 } qn__pass_options_t;
 
 struct qn__pass_builder;

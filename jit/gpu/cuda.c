@@ -88,13 +88,13 @@ static uint64_t shared_size(const qn__ir_buffer_t* buffer) {
 }
 
 static void declare_shared(qn__gpu_printer_t* p) {
-  enum { ALIGN = 16 };
+  const uint32_t align = p->shared_align;
   uint64_t total = 0;
   for (uint32_t i = 0; i < p->shared_count; ++i) {
-    total = align_up(total, ALIGN) + shared_size(p->shared[i]);
+    total = align_up(total, align) + shared_size(p->shared[i]);
   }
   qn__gpu_kernel_t* plan = p->kernel->plan;
-  uint64_t own = align_up(p->extra_shared_bytes, ALIGN);
+  uint64_t own = align_up(p->extra_shared_bytes, align);
   int64_t limit = 0;
   (void)qn_target_get_int(p->options->target, "max_shared_memory_per_block", &limit);
   if (total + own > (uint64_t)limit) {
@@ -107,19 +107,20 @@ static void declare_shared(qn__gpu_printer_t* p) {
   }
   bool is_dynamic = total + own > QN__CUDA_STATIC_SHARED_BYTES;
   if (is_dynamic) {
-    qn__kprint_line(p, "extern __shared__ __align__(16) unsigned char qn_dynamic_shared[];");
+    qn__kprint_line(p, "extern __shared__ __align__(%u) unsigned char qn_dynamic_shared_%u[];",
+                    align, align);
   }
   uint64_t offset = 0;
   for (uint32_t i = 0; i < p->shared_count; ++i) {
     const qn__ir_buffer_t* buffer = p->shared[i];
     const char* type = qn__cuda_memory_type(buffer->dtype);
     const char* name = qn__kprint_buffer(p, buffer);
-    offset = align_up(offset, ALIGN);
+    offset = align_up(offset, align);
     if (is_dynamic) {
-      qn__kprint_line(p, "%s* const %s = (%s*)(qn_dynamic_shared + %" PRIu64 ");", type, name, type,
-                      offset);
+      qn__kprint_line(p, "%s* const %s = (%s*)(qn_dynamic_shared_%u + %" PRIu64 ");", type, name,
+                      type, align, offset);
     } else {
-      qn__kprint_line(p, "__shared__ __align__(16) %s %s[%" PRIu64 "];", type, name,
+      qn__kprint_line(p, "__shared__ __align__(%u) %s %s[%" PRIu64 "];", align, type, name,
                       shared_size(buffer) / qn_dtype_size_bytes(buffer->dtype));
     }
     offset += shared_size(buffer);

@@ -1,9 +1,11 @@
 // jit/gpu/cuda_tensor.c: TENSOR statements in CUDA C: asynchronous copies, loads of matrices and
-// multiplications, by PTX instructions of sm_80 and later.
+// multiplications, by PTX instructions of sm_80 and later, and of sm_90a for warpgroups.
 //
 // Each instruction is one line of inline PTX, which the fake NVRTC recognises. The functions follow
 // the layouts of ir/tensor.h. A multiplication loads the fragments of the next steps before it
-// computes those of the current ones.
+// computes those of the current ones. A warpgroup's reads its operands from shared memory itself,
+// by descriptors: address, distance of panels, distance of groups of 8 rows, swizzle of 128 bytes
+// (PTX ISA, "Asynchronous warpgroup level matrix shared memory layout").
 #include <assert.h>
 
 #include "ir/tensor.h"
@@ -12,21 +14,69 @@
 // ---- instructions
 
 typedef struct instruction {
-  const char* name;  // of the type that has the instruction
-  const char* ptx;   // shape and types
+  const char* name;       // of the type that has the instruction
+  const char* ptx;        // shape and types
+  const char* group_ptx;  // types of a warpgroup's; NULL: there is none
   qn_dtype_t rows;
   qn_dtype_t columns;
 } instruction_t;
 
 static const instruction_t instructions[] = {
-    {"qn_mma_f16", "m16n8k16.row.col.f32.f16.f16.f32", QN_DTYPE_F16, QN_DTYPE_F16},
-    {"qn_mma_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", QN_DTYPE_BF16, QN_DTYPE_BF16},
-    {"qn_mma_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", QN_DTYPE_F32, QN_DTYPE_F32},
-    {"qn_mma_s8_s8", "m16n8k32.row.col.s32.s8.s8.s32", QN_DTYPE_I8, QN_DTYPE_I8},
-    {"qn_mma_s8_u8", "m16n8k32.row.col.s32.s8.u8.s32", QN_DTYPE_I8, QN_DTYPE_U8},
-    {"qn_mma_u8_s8", "m16n8k32.row.col.s32.u8.s8.s32", QN_DTYPE_U8, QN_DTYPE_I8},
-    {"qn_mma_u8_u8", "m16n8k32.row.col.s32.u8.u8.s32", QN_DTYPE_U8, QN_DTYPE_U8},
+    {"qn_mma_f16", "m16n8k16.row.col.f32.f16.f16.f32", "f32.f16.f16", QN_DTYPE_F16, QN_DTYPE_F16},
+    {"qn_mma_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "f32.bf16.bf16", QN_DTYPE_BF16,
+     QN_DTYPE_BF16},
+    {"qn_mma_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", NULL, QN_DTYPE_F32, QN_DTYPE_F32},
+    {"qn_mma_s8_s8", "m16n8k32.row.col.s32.s8.s8.s32", "s32.s8.s8", QN_DTYPE_I8, QN_DTYPE_I8},
+    {"qn_mma_s8_u8", "m16n8k32.row.col.s32.s8.u8.s32", "s32.s8.u8", QN_DTYPE_I8, QN_DTYPE_U8},
+    {"qn_mma_u8_s8", "m16n8k32.row.col.s32.u8.s8.s32", "s32.u8.s8", QN_DTYPE_U8, QN_DTYPE_I8},
+    {"qn_mma_u8_u8", "m16n8k32.row.col.s32.u8.u8.s32", "s32.u8.u8", QN_DTYPE_U8, QN_DTYPE_U8},
 };
+
+enum {
+  instruction_count = QN_COUNT_OF(instructions),
+  group_column_tiles = 8,  // the columns of a warpgroup's instruction are a multiple of 64,
+  group_widths = 4,        // and at most 256
+};
+
+static uint64_t group_bit(size_t instruction, size_t width) {
+  return (uint64_t)QN__CUDA_USES_MULTIPLY
+         << (instruction_count + instruction * group_widths + width);
+}
+
+// Return the numbers and the operands of a warpgroup's sums, for inline PTX.
+static const char* sum_places(qn__gpu_printer_t* p, size_t count) {
+  const char* text = "%0";
+  for (size_t i = 1; i < count; ++i) text = qn__kprint_text(p, "%s, %%%zu", text, i);
+  return text;
+}
+static const char* sum_operands(qn__gpu_printer_t* p, const char* name, size_t count,
+                                bool is_float) {
+  const char* text = "";
+  for (size_t i = 0; i < count; ++i) {
+    text = qn__kprint_text(p, "%s%s\"+%s\"(%s[%zu])", text, i ? ", " : "", is_float ? "f" : "r",
+                           name, i);
+  }
+  return text;
+}
+
+// Writes the instruction of a warpgroup for 64 * (width + 1) columns.
+static void group_helper(qn__gpu_printer_t* p, const instruction_t* instruction, size_t width) {
+  bool is_float = qn__dtype_is_float(instruction->rows);
+  size_t columns = (width + 1) * group_column_tiles * QN__TENSOR_COLUMNS, sums = columns / 2;
+  qn__kprint_line(p, "struct %s_%zu {", instruction->name, columns);
+  qn__kprint_line(p, "  template <int A_ACROSS, int B_ACROSS>");
+  qn__kprint_line(p, "  QN_FN void run(%s* d, qn_u64 a, qn_u64 b) {", is_float ? "float" : "int");
+  qn__kprint_line(p,
+                  "    asm volatile(\"wgmma.mma_async.sync.aligned.m64n%zuk%" PRIu32
+                  ".%s {%s}, %%%zu, %%%zu, 1%s;\" : %s : \"l\"(a), \"l\"(b)%s);",
+                  columns, qn__tensor_steps(instruction->rows), instruction->group_ptx,
+                  sum_places(p, sums), sums, sums + 1,
+                  is_float ? qn__kprint_text(p, ", 1, 1, %%%zu, %%%zu", sums + 2, sums + 3) : "",
+                  sum_operands(p, "d", sums, is_float),
+                  is_float ? ", \"n\"(A_ACROSS), \"n\"(B_ACROSS)" : "");
+  qn__kprint_line(p, "  }");
+  qn__kprint_line(p, "};");
+}
 
 static void instruction_helper(qn__gpu_printer_t* p, const instruction_t* instruction) {
   bool is_float = qn__dtype_is_float(instruction->rows);
@@ -55,36 +105,32 @@ static void instruction_helper(qn__gpu_printer_t* p, const instruction_t* instru
   qn__kprint_line(p, "};");
 }
 
-// qn_copy: copies of 16 bytes, or of parts of them where the address is less aligned; single
-// elements are loaded and stored. qn_matrix: lane l addresses row l % 8 of matrix l / 8. Of those
-// of rows the first two differ in their lines, of those of columns in their steps.
+// qn_copy: copies of 16 bytes, or of parts of them where the address is less aligned. Elements are
+// loaded and stored one by one where only some are wanted: no byte beyond them is read. qn_matrix:
+// lane l addresses row l % 8 of matrix l / 8. Of those of rows the first two differ in their lines,
+// of those of columns in their steps.
 static const char* const helpers[] = {
     "QN_FN uint qn_shared_at(const void* at) {",
     "  return uint(__cvta_generic_to_shared(at));",
     "}",
-    "QN_FN void qn_copy_16(uint to, const void* from, uint size) {",
-    "  asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" : : \"r\"(to), \"l\"(from), "
-    "\"r\"(size) : \"memory\");",
+    "QN_FN void qn_copy_16(uint to, const void* from) {",
+    "  asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" : : \"r\"(to), \"l\"(from) : "
+    "\"memory\");",
     "}",
-    "QN_FN void qn_copy_4(uint to, const void* from, uint size) {",
-    "  asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4, %2;\" : : \"r\"(to), \"l\"(from), "
-    "\"r\"(size) : \"memory\");",
+    "QN_FN void qn_copy_4(uint to, const void* from) {",
+    "  asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4;\" : : \"r\"(to), \"l\"(from) : "
+    "\"memory\");",
     "}",
     "template <class T, class I>",
     "QN_FN void qn_copy(T* to, const T* from, I valid) {",
     "  constexpr int N = 16 / int(sizeof(T));",
     "  const int count = valid >= I(N) ? N : valid > I(0) ? int(valid) : 0;",
-    "  const int size = count * int(sizeof(T));",
     "  const uint at = qn_shared_at(to), place = uint(qn_u64(from));",
-    "  const char* const bytes = (const char*)from;",
-    "  if (count > 0 && (place & 15u) == 0u) {",
-    "    qn_copy_16(at, from, uint(size));",
-    "  } else if (count > 0 && (place & 3u) == 0u) {",
+    "  if (count == N && (place & 15u) == 0u) {",
+    "    qn_copy_16(at, from);",
+    "  } else if (count == N && (place & 3u) == 0u) {",
     "#pragma unroll",
-    "    for (int i = 0; i < 16; i += 4) {",
-    "      const int left = size > i ? size - i : 0;",
-    "      qn_copy_4(at + uint(i), left > 0 ? bytes + i : bytes, uint(left < 4 ? left : 4));",
-    "    }",
+    "    for (int i = 0; i < 16; i += 4) qn_copy_4(at + uint(i), (const char*)from + i);",
     "  } else {",
     "    T elements[N];",
     "#pragma unroll",
@@ -154,6 +200,28 @@ static const char* const helpers[] = {
     "}",
 };
 
+static const char* const group_helpers[] = {
+    "QN_FN qn_u64 qn_matrix_at(uint at, uint panels) {",
+    "  return qn_u64((at & 0x3ffffu) >> 4) | qn_u64(panels >> 4) << 16 | qn_u64(1024u >> 4) << 32 "
+    "| "
+    "qn_u64(1u) << 62;",
+    "}",
+    "template <class OP, int STEPS, bool A_ACROSS, bool B_ACROSS, class S>",
+    "QN_FN void qn_multiply_group(S* sums, const void* a, uint a_row, const void* b, uint b_row) {",
+    "  const uint a_at = qn_shared_at(a) + a_row * 128u, b_at = qn_shared_at(b) + b_row * 128u;",
+    "  asm volatile(\"wgmma.fence.sync.aligned;\" : : : \"memory\");",
+    "#pragma unroll",
+    "  for (int s = 0; s < STEPS; ++s) {",
+    "    const uint a_by = uint(s) * (A_ACROSS ? 2048u : 32u), b_by = uint(s) * (B_ACROSS ? 2048u "
+    ": "
+    "32u);",
+    "    OP::template run<A_ACROSS, B_ACROSS>(sums, qn_matrix_at(a_at + a_by, 8192u), "
+    "qn_matrix_at(b_at + b_by, 8192u));",
+    "  }",
+    "  asm volatile(\"wgmma.commit_group.sync.aligned;\" : : : \"memory\");",
+    "}",
+};
+
 void qn__cuda_tensor_helpers(qn__gpu_printer_t* p) {
   for (size_t i = 0; i < QN_COUNT_OF(instructions); ++i) {
     if (p->dialect_bits & ((uint64_t)QN__CUDA_USES_MULTIPLY << i)) {
@@ -161,6 +229,15 @@ void qn__cuda_tensor_helpers(qn__gpu_printer_t* p) {
     }
   }
   for (size_t i = 0; i < QN_COUNT_OF(helpers); ++i) qn__kprint_line(p, "%s", helpers[i]);
+  bool has_groups = false;
+  for (size_t i = 0; i < instruction_count * group_widths; ++i) {
+    if (!(p->dialect_bits & group_bit(i / group_widths, i % group_widths))) continue;
+    group_helper(p, &instructions[i / group_widths], i % group_widths);
+    has_groups = true;
+  }
+  for (size_t i = 0; has_groups && i < QN_COUNT_OF(group_helpers); ++i) {
+    qn__kprint_line(p, "%s", group_helpers[i]);
+  }
 }
 
 // ---- statements
@@ -195,6 +272,25 @@ static int64_t pitch_bytes(const qn__ir_buffer_t* buffer) {
   return buffer->shape[1]->int_value * (int64_t)qn_dtype_size_bytes(buffer->dtype);
 }
 
+// The rows of a warpgroup's operands have 128 bytes, and each stage begins at a multiple of eight.
+static void print_multiply_group(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor,
+                                 size_t instruction) {
+  size_t width = tensor->tiles[1] / group_column_tiles - 1;
+  p->dialect_bits |= group_bit(instruction, width);
+  p->shared_align = 8 * QN__TENSOR_GROUP_CHUNKS * QN__TENSOR_CHUNK_BYTES;  // of a swizzle
+  const char* operands[2];
+  for (int s = 0; s < 2; ++s) {
+    const qn__ir_tensor_ref_t* ref = &tensor->refs[s + 1];
+    operands[s] = qn__kprint_text(p, "%s, uint(%s)", qn__kprint_buffer(p, ref->buffer),
+                                  qn__kprint_ring(p, ref->indices[0], p->kernel->is_narrow));
+  }
+  qn__kprint_line(p, "qn_multiply_group<%s_%" PRIu32 ", %" PRIu32 ", %s, %s>(%s, %s, %s);",
+                  instructions[instruction].name, tensor->tiles[1] * QN__TENSOR_COLUMNS,
+                  tensor->depth / qn__tensor_steps(tensor->refs[1].buffer->dtype),
+                  tensor->is_across[0] ? "true" : "false", tensor->is_across[1] ? "true" : "false",
+                  qn__kprint_buffer(p, tensor->refs[0].buffer), operands[0], operands[1]);
+}
+
 static void print_multiply(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) {
   const qn__ir_buffer_t *rows = tensor->refs[1].buffer, *columns = tensor->refs[2].buffer;
   size_t i = 0;
@@ -203,6 +299,10 @@ static void print_multiply(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) 
     ++i;
   }
   if (QN_NEVER(i == QN_COUNT_OF(instructions))) return;
+  if (tensor->is_warpgroup) {
+    print_multiply_group(p, tensor, i);
+    return;
+  }
   p->dialect_bits |= (uint64_t)QN__CUDA_USES_MULTIPLY << i;
   const char* lane = qn__kprint_ring(p, tensor->operand, p->kernel->is_narrow);
   const char* a = print_operand(p, &tensor->refs[1]);
@@ -217,6 +317,16 @@ static void print_multiply(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) 
                   qn__kprint_buffer(p, tensor->refs[0].buffer), a, b, lane);
 }
 
+// The sums are operands, so that nothing reads them earlier.
+static void print_finish(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) {
+  const qn__ir_buffer_t* sums = tensor->refs[0].buffer;
+  size_t count = (size_t)qn__kprint_element_count(sums);
+  const char* operands =
+      sum_operands(p, qn__kprint_buffer(p, sums), count, qn__dtype_is_float(sums->dtype));
+  qn__kprint_line(p, "asm volatile(\"wgmma.wait_group.sync.aligned 0;\" : %s : : \"memory\");",
+                  operands);
+}
+
 void qn__cuda_tensor(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) {
   p->dialect_bits |= QN__CUDA_USES_TENSOR;
   switch (tensor->kind) {
@@ -227,9 +337,17 @@ void qn__cuda_tensor(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) {
       qn__kprint_line(p, "asm volatile(\"cp.async.commit_group;\" : : : \"memory\");");
       qn__kprint_line(p, "asm volatile(\"cp.async.wait_group %" PRIu32 ";\" : : : \"memory\");",
                       tensor->count);
+      // What threads have stored, a warpgroup's instructions see behind such a fence. Without the
+      // state space it would also wait for global memory.
+      if (tensor->is_warpgroup) {
+        qn__kprint_line(p, "asm volatile(\"fence.proxy.async.shared::cta;\" : : : \"memory\");");
+      }
       break;
     case QN__TENSOR_MULTIPLY:
       print_multiply(p, tensor);
+      break;
+    case QN__TENSOR_FINISH:
+      print_finish(p, tensor);
       break;
     case QN__TENSOR_PRODUCT:
       (void)QN_NEVER(true);  // only passes for CPUs make one

@@ -68,6 +68,7 @@ static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   p->name_count = 0;
   p->shared_count = 0;
   p->extra_shared_bytes = 0;
+  p->shared_align = 16;
   p->loop_depth = 0;
   p->needs_barrier = p->is_in_threads = p->has_barrier = false;
   p->has_block_exchange = p->has_fail = false;

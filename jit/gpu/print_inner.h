@@ -39,6 +39,7 @@ struct qn__gpu_printer {
   // Declarations that the body needs; the dialect writes them into the head (qn__kprint_extra).
   qn__gpu_lines_t extra;
   uint32_t extra_shared_bytes;
+  uint32_t shared_align;    // bytes; of each shared buffer of the kernel
   qn__gpu_lines_t kernels;  // finished kernels
   qn__gpu_lines_t* at;      // where qn__kprint_line appends
   uint32_t indent;

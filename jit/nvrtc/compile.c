@@ -59,6 +59,7 @@ static qn_status_t lower(qn__gpu_compile_t* job, const char* arch) {
               .has_shuffles = true,
               .has_block_reductions = true,
               .has_matrix_units = strtol(arch + 3, NULL, 10) >= 80,
+              .has_warpgroups = strcmp(arch, "sm_90a") == 0,  // no other has wgmma
               .has_fma = true,
           },
       .index_bits = (uint32_t)qn__gpu_compile_number(job, "index_bits"),

@@ -28,9 +28,8 @@ typedef struct fake_hooks {
   void (*trap)(void);
   // In front of each access to memory, where races are looked for.
   void (*access)(const void* address, unsigned size, unsigned how);
-  // An asynchronous copy of `valid` bytes, and of zeros up to `size`. It happens when its thread
-  // waits for it; until then there is garbage.
-  void (*copy)(void* to, const void* from, unsigned size, unsigned valid);
+  // An asynchronous copy. It happens when its thread waits for it; until then there is garbage.
+  void (*copy)(void* to, const void* from, unsigned size);
   void (*copy_commit)(void);
   void (*copy_wait)(unsigned count);
 } fake_hooks_t;
@@ -54,6 +53,6 @@ typedef struct fake_module {
   const fake_hooks_t* hooks;  // filled in by the driver
   void* (*own)(void);         // an address among this thread's shared variables
 } fake_module_t;
-#define FAKE_MODULE_VERSION 3u
+#define FAKE_MODULE_VERSION 4u
 
 #endif  // QUERN_TESTS_FAKE_CUDA_KERNEL_H_

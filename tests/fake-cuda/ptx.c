@@ -11,7 +11,7 @@ typedef struct text {
   const char* end;
 } text_t;
 
-enum { MAX_EXPRS = 32 };
+enum { MAX_EXPRS = 136 };  // of wgmma: 128 sums, descriptors, transpositions
 
 // Finds the expressions of `"constraint"(expression)`, up to the end of the statement.
 static size_t find_exprs(text_t text, text_t* exprs) {

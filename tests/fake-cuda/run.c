@@ -47,7 +47,6 @@ typedef struct copy {
   unsigned char* to;
   const void* from;
   unsigned size;
-  unsigned valid;
   unsigned group;
 } copy_t;
 
@@ -248,13 +247,13 @@ static void hook_access(const void* address, unsigned size, unsigned how) {
 
 // The instruction may write at any time before its thread waits for it: with both ends as writes, a
 // race is found if another thread accesses the memory between them without a barrier.
-static void hook_copy(void* to, const void* from, unsigned size, unsigned valid) {
+static void hook_copy(void* to, const void* from, unsigned size) {
   lane_t* lane = &runner->lanes[runner->current->thread];
   if (lane->copy_count == MAX_COPIES) hook_trap();
   hook_access(to, size, FAKE_WRITES);
-  if (valid > 0) hook_access(from, valid, 0);
+  hook_access(from, size, 0);
   memset(to, GARBAGE, size);
-  lane->copies[lane->copy_count++] = (copy_t){to, from, size, valid, lane->group_count};
+  lane->copies[lane->copy_count++] = (copy_t){to, from, size, lane->group_count};
 }
 
 static void hook_copy_commit(void) {
@@ -271,8 +270,7 @@ static void hook_copy_wait(unsigned count) {
       continue;
     }
     hook_access(copy.to, copy.size, FAKE_WRITES);
-    if (copy.valid > 0) memcpy(copy.to, copy.from, copy.valid);
-    memset(copy.to + copy.valid, 0, copy.size - copy.valid);
+    memcpy(copy.to, copy.from, copy.size);
   }
   lane->copy_count = kept;
 }

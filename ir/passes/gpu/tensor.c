@@ -11,6 +11,8 @@
 // 4. Tiles are of 128 x 128 where they keep the device busy, else of 64 x 64, with 64 bytes of
 //    steps in a stage. There are as many stages as hide the latency of memory, if shared memory
 //    has room. Constant extents with too few of these tiles get 32 x 32 with longer stages.
+//    Warpgroups have 192 x 192 and 64 x 128 instead, with 128 bytes of steps: the larger a tile,
+//    the fewer bytes the L2 cache delivers for each product, and that is what limits them.
 // 5. Few rows, or few columns, have strips of 16 x 32 with 256 bytes of steps: memory limits these,
 //    so a block has many bytes in flight.
 // 6. All shapes of a function add up a sum in the same order, by the same instructions. So a row's
@@ -19,12 +21,14 @@
 
 enum {
   least_stage_bytes = 64,  // of a line's steps
+  group_stage_bytes = QN__TENSOR_GROUP_CHUNKS * QN__TENSOR_CHUNK_BYTES,
   strip_stage_bytes = 256,
   max_stages = 4,
   stored_stages = 2,  // of operands that are not copied: the next round waits in registers
   large = 128,
   small = 64,
   tiny = 32,
+  large_strip = 4,
   few_lines = 16,
   warp_size = 32,
 };
@@ -113,16 +117,21 @@ static bool find_matrices(qn__tile_t* tile) {
 
 // ---- shapes
 
-int64_t qn__tensor_stage_rows(const qn__tile_t* tile, qn__product_side_t side) {
-  return tile->matrices[side].is_across ? tile->shape.depth : qn__tile_extent(tile, side);
+static int64_t size_of(const qn__tile_t* tile) {
+  return (int64_t)qn_dtype_size_bytes(tile->matrices[QN__PRODUCT_ROW].value->dtype);
+}
+
+bool qn__tensor_has_panels(const qn__tile_t* tile, qn__product_side_t side) {
+  return tile->shape.is_warpgroup && tile->matrices[side].is_across;
 }
 
 int64_t qn__tensor_pitch(const qn__tile_t* tile, qn__product_side_t side) {
+  if (qn__tensor_has_panels(tile, side)) return group_stage_bytes / size_of(tile);
   return tile->matrices[side].is_across ? qn__tile_extent(tile, side) : tile->shape.depth;
 }
 
-static int64_t size_of(const qn__tile_t* tile) {
-  return (int64_t)qn_dtype_size_bytes(tile->matrices[QN__PRODUCT_ROW].value->dtype);
+int64_t qn__tensor_stage_rows(const qn__tile_t* tile, qn__product_side_t side) {
+  return qn__tile_extent(tile, side) * tile->shape.depth / qn__tensor_pitch(tile, side);
 }
 
 // Returns true if a thread can hold the elements that it loads in a round and that are not copied.
@@ -139,12 +148,13 @@ static bool holds_elements(const qn__tile_t* tile, const qn__tile_shape_t* shape
   return true;
 }
 
-// Sets the shape of `rows` x `columns` by a number of warps along each side, with stages of `bytes`
-// at most. Returns false if a block, its registers or its shared memory are too large.
-static bool choose_shape(qn__tile_t* tile, const int64_t* extents, const int64_t* warps,
-                         int64_t bytes) {
+// Sets the shape of `rows` x `columns` by a number of warps along each side, with stages of `least`
+// to `bytes` bytes of steps. Returns false if a block, its registers or its shared memory are too
+// large.
+static bool choose_bytes(qn__tile_t* tile, const int64_t* extents, const int64_t* warps,
+                         int64_t least, int64_t bytes, bool is_warpgroup) {
   const qn__pass_builder_t* pb = tile->product.pb;
-  qn__tile_shape_t shape = {0};
+  qn__tile_shape_t shape = {.strip = 1, .is_warpgroup = is_warpgroup};
   shape.threads = warp_size * warps[QN__PRODUCT_ROW] * warps[QN__PRODUCT_COLUMN];
   if (shape.threads > (int64_t)pb->max_threads) return false;
   for (int s = 0; s < qn__product_sides; ++s) {
@@ -154,7 +164,7 @@ static bool choose_shape(qn__tile_t* tile, const int64_t* extents, const int64_t
     assert(shape.outputs[s] % (s == QN__PRODUCT_ROW ? 2 : 4) == 0);
   }
   bool has_copies = tile->matrices[QN__PRODUCT_ROW].load || tile->matrices[QN__PRODUCT_COLUMN].load;
-  for (; bytes >= least_stage_bytes; bytes /= 2) {
+  for (; bytes >= least; bytes /= 2) {
     shape.depth = bytes / size_of(tile);
     if (!holds_elements(tile, &shape)) continue;
     int64_t stage = (extents[QN__PRODUCT_ROW] + extents[QN__PRODUCT_COLUMN]) * bytes;
@@ -167,13 +177,37 @@ static bool choose_shape(qn__tile_t* tile, const int64_t* extents, const int64_t
   return false;
 }
 
+static bool choose_shape(qn__tile_t* tile, const int64_t* extents, const int64_t* warps,
+                         int64_t bytes) {
+  return choose_bytes(tile, extents, warps, least_stage_bytes, bytes, false);
+}
+
+// Sets a shape of warpgroups: 64 rows each, and all columns. Returns false if shared memory has no
+// room for three stages, with fewer of which they would wait for memory.
+static bool choose_warpgroups(qn__tile_t* tile, int64_t groups, int64_t columns) {
+  if (!tile->product.pb->options->has_warpgroups || size_of(tile) > 2) return false;
+  int64_t warps[] = {groups * QN__TENSOR_WARPS, 1};
+  int64_t extents[] = {warps[QN__PRODUCT_ROW] * QN__TENSOR_ROWS, columns};
+  qn__tile_shape_t before = tile->shape;
+  if (choose_bytes(tile, extents, warps, group_stage_bytes, group_stage_bytes, true) &&
+      tile->shape.stages >= 3) {
+    return true;
+  }
+  tile->shape = before;
+  return false;
+}
+
 static bool choose_large(qn__tile_t* tile) {
   static const int64_t extents[] = {large, large}, warps[] = {2, 4};
-  return choose_shape(tile, extents, warps, least_stage_bytes);
+  if (!choose_warpgroups(tile, 3, 192) && !choose_shape(tile, extents, warps, least_stage_bytes)) {
+    return false;
+  }
+  tile->shape.strip = large_strip;
+  return true;
 }
 static bool choose_small(qn__tile_t* tile) {
   static const int64_t extents[] = {small, small}, warps[] = {2, 2};
-  return choose_shape(tile, extents, warps, least_stage_bytes);
+  return choose_warpgroups(tile, 1, 128) || choose_shape(tile, extents, warps, least_stage_bytes);
 }
 static bool choose_tiny(qn__tile_t* tile) {
   static const int64_t extents[] = {tiny, tiny}, warps[] = {1, 2};
@@ -185,11 +219,12 @@ static bool choose_strip(qn__tile_t* tile, int side) {
   return choose_shape(tile, extents[side], warps[side], strip_stage_bytes);
 }
 
-// Returns the tiles of a square shape; -1: an extent is not constant.
-static int64_t tiles_of(const int64_t* extents, int64_t batch, int64_t extent) {
+// Returns how many tiles of its shape there are; -1: an extent is not constant.
+static int64_t tiles_of(const qn__tile_t* tile, const int64_t* extents, int64_t batch) {
   int64_t count = batch;
   for (int s = 0; s < qn__product_sides; ++s) {
     if (extents[s] < 0 || count < 0) return -1;
+    int64_t extent = qn__tile_extent(tile, (qn__product_side_t)s);
     int64_t along = extents[s] / extent + (extents[s] % extent != 0);
     if (__builtin_mul_overflow(count, along, &count)) return -1;
   }
@@ -211,15 +246,19 @@ static bool choose_shapes(qn__tile_t* tile, const int64_t* extents, int64_t batc
     if (!choose_strip(tile, s)) return false;
     add_variant(tile, s, few_lines, 0);
   }
-  int64_t cores = qn__cores(tile->product.pb), count = tiles_of(extents, batch, large);
-  int64_t small_count = tiles_of(extents, batch, small);
-  if (small_count >= 0 && small_count < cores && choose_tiny(tile)) return true;
   if (!choose_small(tile)) return false;
-  if (count >= 0 && count < cores) return true;
   qn__tile_shape_t other = tile->shape;
-  if (!choose_large(tile) || count >= 0) return true;
-  // The host compares the number of large tiles with the size of the device at the call.
+  int64_t cores = qn__cores(tile->product.pb), count = tiles_of(tile, extents, batch);
+  if (count >= 0 && count < (cores + 1) / 2 && choose_tiny(tile)) return true;
+  if (!choose_large(tile)) return true;
   qn__tile_shape_t shape = tile->shape;
+  count = tiles_of(tile, extents, batch);
+  if (count >= cores) return true;
+  if (count >= 0) {
+    tile->shape = other;
+    return true;
+  }
+  // The host compares the number of large tiles with the size of the device at the call.
   tile->shape = other;
   if (cores > 1) add_variant(tile, 0, 0, cores - 1);
   tile->shape = shape;

@@ -29,12 +29,15 @@ static qn__ir_expr_t* swizzled(const qn__tile_writer_t* w, qn__product_side_t si
 
 // The units that threads move, chunks or elements, lie along the rows of shared memory, or across
 // them: neighbouring threads have neighbours in memory.
+//
+// Where there are panels (ir/tensor.h), each has as many threads.
 typedef struct fill_walk {
   bool is_by_column;  // threads are adjacent down a column of shared memory
   int64_t width;      // elements of a unit
   int64_t fast;       // units that adjacent threads move
   int64_t by;         // rows, or columns, from one unit of a thread to the next
   int64_t count;      // of a thread
+  int64_t threads;    // of a panel
 } fill_walk_t;
 
 static fill_walk_t walk_of(const qn__tile_writer_t* w, qn__product_side_t side) {
@@ -42,13 +45,18 @@ static fill_walk_t walk_of(const qn__tile_writer_t* w, qn__product_side_t side) 
   const qn__tile_matrix_t* matrix = &tile->matrices[side];
   bool is_along = w->product->operands[matrix->operand].runs_along_step;
   int64_t rows = qn__tensor_stage_rows(tile, side), pitch = qn__tensor_pitch(tile, side);
-  fill_walk_t walk = {.width = matrix->load ? chunk_of(tile, side) : 1};
+  fill_walk_t walk = {.width = matrix->load ? chunk_of(tile, side) : 1,
+                      .threads = tile->shape.threads};
+  if (qn__tensor_has_panels(tile, side)) {
+    walk.threads /= rows / tile->shape.depth;
+    rows = tile->shape.depth;
+  }
   walk.is_by_column = is_along == matrix->is_across;
   walk.fast = walk.is_by_column ? rows : pitch / walk.width;
-  walk.by = tile->shape.threads / walk.fast;
-  walk.count = rows * pitch / walk.width / tile->shape.threads;
+  walk.by = walk.threads / walk.fast;
+  walk.count = rows * pitch / walk.width / walk.threads;
   assert(!matrix->load || !walk.is_by_column);
-  assert(tile->shape.threads % walk.fast == 0 && walk.count <= qn__tile_max_elements);
+  assert(walk.threads % walk.fast == 0 && walk.count <= qn__tile_max_elements);
   return walk;
 }
 
@@ -56,8 +64,17 @@ void qn__tensor_fill_begin(qn__tile_writer_t* w, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = w->pb;
   for (int s = 0; s < qn__product_sides; ++s) {
     fill_walk_t walk = walk_of(w, (qn__product_side_t)s);
-    qn__ir_expr_t* fast = qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, w->t), walk.fast);
-    qn__ir_expr_t* slow = qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, w->t), walk.fast);
+    qn__ir_var_t* t = w->t;
+    if (qn__tensor_has_panels(w->tile, (qn__product_side_t)s)) {
+      w->fill_panel[s] =
+          qn__pb_let(pb, out, "fill_panel",
+                     qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, t), walk.threads));
+      t = qn__pb_let(pb, out, "of_panel",
+                     qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, t), walk.threads));
+      if (!t) return;
+    }
+    qn__ir_expr_t* fast = qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, t), walk.fast);
+    qn__ir_expr_t* slow = qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, t), walk.fast);
     qn__ir_expr_t* column =
         qn__pb_op_int(pb, QN_OP_MUL, walk.is_by_column ? slow : fast, walk.width);
     w->fill_row[s] = qn__pb_let(pb, out, "fill_row", walk.is_by_column ? fast : slow);
@@ -92,6 +109,15 @@ typedef struct fill_position {
   qn__ir_var_t* step;  // of the reduction, from 0
 } fill_position_t;
 
+// Returns `at` in the thread's panel: plus `extent` for each panel before it.
+static qn__ir_expr_t* in_panel(const qn__tile_writer_t* w, qn__product_side_t side,
+                               qn__ir_expr_t* at, int64_t extent) {
+  if (!qn__tensor_has_panels(w->tile, side)) return at;
+  qn__ir_expr_t* first =
+      qn__pb_op_int(w->pb, QN_OP_MUL, qn__pb_use(w->pb, w->fill_panel[side]), extent);
+  return qn__pb_op(w->pb, QN_OP_ADD, first, at);
+}
+
 static void set_position(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_side_t side,
                          const fill_place_t* place, qn__ir_var_t* done, fill_position_t* position) {
   qn__pass_builder_t* pb = w->pb;
@@ -99,6 +125,7 @@ static void set_position(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_
   bool is_across = w->tile->matrices[side].is_across;
   if (is_across ? place->is_new_column : place->is_new_row) {
     qn__ir_expr_t* line = qn__pb_copy(pb, is_across ? place->column : place->row);
+    line = in_panel(w, side, line, qn__tensor_pitch(w->tile, side));
     line = qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, w->first[side]), line);
     position->line = qn__pb_let(pb, out, "line", line);
     qn__ir_var_t* at = position->line;
@@ -126,7 +153,7 @@ static qn__ir_expr_t* in_stage(const qn__tile_writer_t* w, qn__product_side_t si
                                qn__ir_var_t* slot, qn__ir_expr_t* row) {
   qn__ir_expr_t* first = qn__pb_op_int(w->pb, QN_OP_MUL, qn__pb_use(w->pb, slot),
                                        qn__tensor_stage_rows(w->tile, side));
-  return qn__pb_op(w->pb, QN_OP_ADD, first, row);
+  return qn__pb_op(w->pb, QN_OP_ADD, first, in_panel(w, side, row, w->tile->shape.depth));
 }
 
 // ---- copies

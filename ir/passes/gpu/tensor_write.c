@@ -6,6 +6,8 @@
 //     if turn >= S - 1 { multiply acc += a * b; }   // of round turn - (S - 1)
 //   }
 //
+// Warpgroups copy between the multiplication and `finish acc`.
+//
 // 1. Shared memory has S slots. The copies of a turn go into the slot that the turn before has
 //    read, behind the barrier.
 // 2. A `wait` ends the group of the copies before it, those of the previous turn, also where there
@@ -31,10 +33,22 @@ static bool has_side(const qn__tile_writer_t* w, bool is_copied) {
          (w->tile->matrices[QN__PRODUCT_COLUMN].load != NULL) == is_copied;
 }
 
+// Appends the end of the copies of a round. A warpgroup also needs it for what is stored.
 static void write_wait(qn__tile_writer_t* w, qn__ir_block_t* out, int64_t count) {
-  if (!has_side(w, true)) return;
+  if (!has_side(w, true) && !w->tile->shape.is_warpgroup) return;
   qn__ir_tensor_t* tensor = append_tensor(w->pb, out, QN__TENSOR_WAIT);
-  if (tensor) tensor->count = (uint32_t)count;
+  if (!tensor) return;
+  tensor->count = (uint32_t)count;
+  tensor->is_warpgroup = w->tile->shape.is_warpgroup;
+}
+
+// Appends a reference to all sums of the thread.
+static void refer_to_sums(qn__tile_writer_t* w, qn__ir_tensor_t* tensor) {
+  qn__ir_expr_t** sums = qn__arena_alloc_array(w->pb->arena, 1, sizeof *sums);
+  if (!tensor || !sums) return;
+  sums[0] = qn__pb_int(w->pb, 0);
+  tensor->refs[0] = (qn__ir_tensor_ref_t){w->acc, sums};
+  if (tensor->ref_count == 0) tensor->ref_count = 1;
 }
 
 // Appends the let of the first step of a round.
@@ -47,13 +61,12 @@ static void write_multiply(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var
   qn__pass_builder_t* pb = w->pb;
   const qn__tile_t* tile = w->tile;
   qn__ir_tensor_t* tensor = append_tensor(pb, out, QN__TENSOR_MULTIPLY);
-  qn__ir_expr_t** sums = qn__arena_alloc_array(pb->arena, 1, sizeof *sums);
-  if (!tensor || !sums) return;
-  sums[0] = qn__pb_int(pb, 0);
+  if (!tensor) return;
+  refer_to_sums(w, tensor);
   tensor->ref_count = 3;
-  tensor->refs[0] = (qn__ir_tensor_ref_t){w->acc, sums};
+  tensor->is_warpgroup = tile->shape.is_warpgroup;
   tensor->depth = (uint32_t)tile->shape.depth;
-  tensor->operand = qn__pb_use(pb, w->lane);
+  tensor->operand = qn__pb_use(pb, w->multiplier);
   for (int s = 0; s < qn__product_sides; ++s) {
     qn__product_side_t side = (qn__product_side_t)s;
     qn__ir_expr_t** at = qn__arena_alloc_array(pb->arena, 2, sizeof *at);
@@ -62,8 +75,14 @@ static void write_multiply(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var
     qn__ir_expr_t* row =
         qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, slot), qn__tensor_stage_rows(tile, side));
     qn__ir_expr_t* line = qn__pb_use(pb, w->warp_first[s]);
-    at[0] = is_across ? row : qn__pb_op(pb, QN_OP_ADD, row, line);
-    at[1] = is_across ? line : qn__pb_int(pb, 0);
+    if (tile->shape.is_warpgroup && s == QN__PRODUCT_ROW) {
+      int64_t rows = (int64_t)QN__TENSOR_WARPS * QN__TENSOR_ROWS;
+      line = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_op_int(pb, QN_OP_FLOORDIV, line, rows), rows);
+    }
+    // A warpgroup's rows are one panel, which has as many rows of steps.
+    bool is_row_of_steps = is_across && !tile->shape.is_warpgroup;
+    at[0] = is_row_of_steps ? row : qn__pb_op(pb, QN_OP_ADD, row, line);
+    at[1] = is_row_of_steps ? line : qn__pb_int(pb, 0);
     tensor->refs[s + 1] = (qn__ir_tensor_ref_t){w->buffers[s], at};
     tensor->is_across[s] = is_across;
     tensor->tiles[s] = (uint32_t)(tile->shape.outputs[s] / 2);
@@ -91,7 +110,8 @@ static void write_turn(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
   qn__ir_var_t* slot =
       qn__pb_let(pb, out, "slot", qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, turn), stages));
   if (!slot) return;
-  if (has_side(w, true)) write_copies(w, out, turn, slot, rounds);
+  bool is_warpgroup = w->tile->shape.is_warpgroup;
+  if (has_side(w, true) && !is_warpgroup) write_copies(w, out, turn, slot, rounds);
   qn__tensor_elements_t elements = {0};
   if (has_side(w, false)) {
     qn__ir_expr_t* round = qn__tile_at_most(pb, qn__pb_use(pb, turn), rounds);
@@ -109,6 +129,10 @@ static void write_turn(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* 
   if (!ready) return;
   write_multiply(w, &test->if_.then_block, ready);
   qn__block_append(out, test);
+  if (is_warpgroup) {
+    if (has_side(w, true)) write_copies(w, out, turn, slot, rounds);
+    refer_to_sums(w, append_tensor(pb, out, QN__TENSOR_FINISH));
+  }
   qn__tensor_fill_store(w, out, slot, &elements);
 }
 

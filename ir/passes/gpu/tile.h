@@ -16,6 +16,7 @@
 
 enum {
   qn__tile_max_outputs = 8,  // of a thread, along one side
+  qn__tile_max_places = 48,  // as above, for matrix units
   qn__tile_max_rounds = 16,  // elements of one operand that a thread loads in a round
   qn__tile_max_variants = 3,
   qn__tile_max_elements = 32,  // as qn__tile_max_rounds, for matrix units
@@ -28,11 +29,13 @@ typedef struct qn__tile_shape {
   int64_t outputs[qn__product_sides];  // elements of a thread along a side
   int64_t depth;                       // steps of the reduction that shared memory holds at once
   bool is_unrolled;                    // all of those steps are written out
+  int64_t strip;                       // tiles that blocks take down before they go across
   bool runs_down;                      // neighbouring threads have neighbouring rows, not columns
   // Matrix units compute the sums: rounds that shared memory holds at once, and the warps along a
   // side. 0: the threads do.
   int64_t stages;
   int64_t warps[qn__product_sides];
+  bool is_warpgroup;  // four warps multiply together
 } qn__tile_shape_t;
 
 // A shape that is faster where a side whose extent is not constant has few lines, or where the
@@ -116,15 +119,18 @@ typedef struct qn__tile_writer {
   qn__ir_expr_t* extent[qn__product_sides];  // of all lines: a literal or a variable
   qn__ir_var_t* own[qn__product_sides];      // of the thread's group, within the tile
   bool is_exact[qn__product_sides];          // no tile reaches beyond the matrix
-  qn__tile_place_t places[qn__product_sides][qn__tile_max_outputs];
+  qn__tile_place_t places[qn__product_sides][qn__tile_max_places];
   qn__ir_expr_t* steps;  // of the reduction: a literal or a variable
   bool has_even_steps;
   qn__ir_var_t* lane;                           // matrix units only
+  qn__ir_var_t* multiplier;                     // the lane, or the thread's index in its warpgroup
   qn__ir_var_t* warp_first[qn__product_sides];  // line of the warp, within the tile
   qn__ir_buffer_t* acc;
   // [depth, extent of the side's tile + padding], for each operand
   qn__ir_buffer_t* buffers[qn__product_max_operands];
-  // Matrix units: by side. The thread's first row and column in a stage's buffer.
+  // Matrix units: by side. The thread's panel, if there are any, and its first row and column in
+  // it, or in a stage's buffer.
+  qn__ir_var_t* fill_panel[qn__product_sides];
   qn__ir_var_t* fill_row[qn__product_sides];
   qn__ir_var_t* fill_column[qn__product_sides];
 } qn__tile_writer_t;
@@ -174,5 +180,8 @@ void qn__tensor_fill_store(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var
 // Return the rows of an operand's buffer for one stage, and the elements of a row.
 int64_t qn__tensor_stage_rows(const qn__tile_t* tile, qn__product_side_t side);
 int64_t qn__tensor_pitch(const qn__tile_t* tile, qn__product_side_t side);
+// Returns true if the lines of a stage are in panels, one behind the other: `depth` rows each, of
+// as many lines as a row has (ir/tensor.h).
+bool qn__tensor_has_panels(const qn__tile_t* tile, qn__product_side_t side);
 
 #endif  // QUERN_IR_PASSES_GPU_TILE_H_

@@ -179,6 +179,7 @@ bool qn__tile_choose(qn__tile_t* tile) {
   }
   if (!qn__tile_has_lines(extents) || (count >= 0 && count < fewest)) return false;
   int64_t batch = qn__product_trips(&tile->product, qn__product_batch(&tile->product));
+  tile->shape.strip = 1;
   tile->shape.threads = pb->threads >= 256 ? 256 : 64;
   if (tile->shape.threads > (int64_t)pb->max_threads) return false;
   int64_t lines = tile->shape.threads == 256 ? 16 : 8;

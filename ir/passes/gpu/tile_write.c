@@ -23,13 +23,22 @@
 //    memory it is always contiguous across the step, since the sums of a thread are adjacent there.
 // 4. The loads of a round come before the barrier that ends the previous round. Warps that are done
 //    then wait for memory while others compute.
+// 5. Blocks that follow each other have `strip` tiles down before they go across: those that run at
+//    once read few rows and few columns, so that a cache holds them. The last strip has blocks
+//    without rows.
 #include "ir/passes/gpu/tile.h"
 
 // ---- the block's tile, the thread's part of it
 
-static qn__ir_expr_t* tiles_along(qn__tile_writer_t* w, qn__product_side_t side,
-                                  qn__ir_expr_t* extent) {
-  return qn__pb_op_int(w->pb, QN_OP_CEILDIV, extent, qn__tile_extent(w->tile, side));
+// Returns the lines of the tiles that blocks take together.
+static int64_t strip_extent(const qn__tile_writer_t* w, qn__product_side_t side) {
+  int64_t extent = qn__tile_extent(w->tile, side);
+  return side == QN__PRODUCT_ROW ? extent * w->tile->shape.strip : extent;
+}
+
+static qn__ir_expr_t* strips_along(qn__tile_writer_t* w, qn__product_side_t side,
+                                   qn__ir_expr_t* extent) {
+  return qn__pb_op_int(w->pb, QN_OP_CEILDIV, extent, strip_extent(w, side));
 }
 
 static void write_outputs(qn__tile_writer_t* w, qn__ir_block_t* out, qn__product_side_t side) {
@@ -60,6 +69,11 @@ static void write_warp(qn__tile_writer_t* w, qn__ir_block_t* out) {
   const qn__tile_t* tile = w->tile;
   w->lane =
       qn__pb_let(pb, out, "lane", qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, w->t), 32));
+  w->multiplier = w->lane;
+  if (tile->shape.is_warpgroup) {
+    qn__ir_expr_t* of_group = qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, w->t), 128);
+    w->multiplier = qn__pb_let(pb, out, "of_group", of_group);
+  }
   qn__ir_var_t* warp =
       qn__pb_let(pb, out, "warp", qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, w->t), 32));
   for (int s = 0; s < qn__product_sides; ++s) {
@@ -80,7 +94,14 @@ static void write_warp(qn__tile_writer_t* w, qn__ir_block_t* out) {
 static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t* block) {
   qn__pass_builder_t* pb = w->pb;
   qn__tile_t* tile = w->tile;
-  qn__ir_var_t* rest = block;
+  int64_t strip = tile->shape.strip;
+  qn__ir_var_t *rest = block, *of_strip = NULL;
+  if (strip > 1) {
+    qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_FLOORMOD, qn__pb_use(pb, block), strip);
+    of_strip = qn__pb_let(pb, out, "of_strip", at);
+    rest = qn__pb_let(pb, out, "rest",
+                      qn__pb_op_int(pb, QN_OP_FLOORDIV, qn__pb_use(pb, block), strip));
+  }
   for (int s = qn__product_sides; s-- > 0;) {
     qn__product_side_t side = (qn__product_side_t)s;
     bool is_row = side == QN__PRODUCT_ROW;
@@ -90,12 +111,17 @@ static void write_heads(qn__tile_writer_t* w, qn__ir_block_t* out, qn__ir_var_t*
     w->is_exact[s] = w->extent[s] && qn__expr_const_int(w->extent[s], &constant) &&
                      constant % qn__tile_extent(tile, side) == 0;
     qn__ir_expr_t* count = qn__pb_named(pb, out, is_row ? "tiles_down" : "tiles_across",
-                                        tiles_along(w, side, qn__pb_copy(pb, w->extent[s])));
-    qn__ir_expr_t* at = qn__pb_use(pb, rest);
+                                        strips_along(w, side, qn__pb_copy(pb, w->extent[s])));
+    // Without a batch, the remainder of a row is the row: it shows that the row is small, so that
+    // indices can be narrow.
+    qn__ir_expr_t* at = qn__pb_op(pb, QN_OP_FLOORMOD, qn__pb_use(pb, rest), qn__pb_copy(pb, count));
     if (!is_row || qn__product_batch(w->product)) {
-      at = qn__pb_op(pb, QN_OP_FLOORMOD, at, qn__pb_copy(pb, count));
       qn__ir_expr_t* quotient = qn__pb_op(pb, QN_OP_FLOORDIV, qn__pb_use(pb, rest), count);
       rest = qn__pb_let(pb, out, is_row ? "batch" : "rest", quotient);
+    }
+    if (is_row && of_strip) {
+      at = qn__pb_op(pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, at, strip),
+                     qn__pb_use(pb, of_strip));
     }
     w->first[s] = qn__pb_let(pb, out, is_row ? "first_row" : "first_column",
                              qn__pb_op_int(pb, QN_OP_MUL, at, qn__tile_extent(tile, side)));
@@ -208,6 +234,22 @@ static void write_results(qn__tile_writer_t* w, qn__ir_block_t* out) {
 
 // ---- all
 
+// Returns the block for the code of a tile that may be below the last row: `out`, or a branch.
+static qn__ir_block_t* in_strip(qn__tile_writer_t* w, qn__ir_block_t* out) {
+  int64_t rows;
+  if (w->tile->shape.strip == 1 || (qn__expr_const_int(w->extent[QN__PRODUCT_ROW], &rows) &&
+                                    rows % strip_extent(w, QN__PRODUCT_ROW) == 0)) {
+    return out;
+  }
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_expr_t* has_rows = qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, w->first[QN__PRODUCT_ROW]),
+                                      qn__pb_copy(pb, w->extent[QN__PRODUCT_ROW]));
+  qn__ir_stmt_t* test = qn__pb_if(pb, has_rows, (qn__ir_block_t){NULL, NULL});
+  if (!test || qn__pb_stopped(pb)) return NULL;
+  qn__block_append(out, test);
+  return &test->if_.then_block;
+}
+
 void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   qn__product_t* product = &tile->product;
   qn__pass_builder_t* pb = product->pb;
@@ -235,24 +277,27 @@ void qn__tile_write(qn__tile_t* tile, qn__ir_stmt_t* launch) {
   if (qn__pb_stopped(pb)) return;
   write_heads(w, &body, launch->loop.var);
   if (qn__pb_stopped(pb)) return;
-  w->steps = qn__product_write_bounds(product, &body);
-  write_zeros(w, &body);
+  qn__ir_block_t* inner = in_strip(w, &body);
+  if (!inner) return;
+  w->steps = qn__product_write_bounds(product, inner);
+  write_zeros(w, inner);
   if (qn__pb_stopped(pb)) return;
   int64_t steps;
   w->has_even_steps =
       qn__expr_const_int(w->steps, &steps) && steps > 0 && steps % tile->shape.depth == 0;
   if (tile->shape.stages) {
-    qn__tensor_write_rounds(w, &body);
+    qn__tensor_write_rounds(w, inner);
   } else {
-    write_rounds(w, &body);
+    write_rounds(w, inner);
   }
   if (qn__pb_stopped(pb)) return;
-  write_results(w, &body);
+  write_results(w, inner);
   qn__ir_expr_t* blocks = qn__product_extent(product, qn__product_batch(product));
   for (int s = 0; s < qn__product_sides; ++s) {
     qn__ir_expr_t* lines = qn__product_extent(product, product->side_dims[s]);
-    blocks = qn__pb_op(pb, QN_OP_MUL, blocks, tiles_along(w, (qn__product_side_t)s, lines));
+    blocks = qn__pb_op(pb, QN_OP_MUL, blocks, strips_along(w, (qn__product_side_t)s, lines));
   }
+  blocks = qn__pb_op_int(pb, QN_OP_MUL, blocks, tile->shape.strip);
   if (qn__pb_stopped(pb)) return;
   launch->loop.end = blocks;
   qn__launch_add_head(launch, &shared);

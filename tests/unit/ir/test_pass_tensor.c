@@ -229,17 +229,12 @@ static void compare(const program_t* program, const qn_module_t* module,
   }
 }
 
-// One multiprocessor: the call has large tiles wherever it has more than one of them.
-static void run_program(void** state) {
-  const program_t* program = *state;
-  static const shape_t shapes[] = {{0, 5, 4},     {5, 0, 40},    {17, 18, 0},   {1, 1, 1},
-                                   {16, 33, 129}, {65, 16, 67},  {17, 20, 257}, {64, 64, 64},
-                                   {63, 65, 31},  {20, 130, 40}, {130, 129, 33}};
-  static size_t first = 0;
-  qn_module_t* module = parse(program);
-  qn__pass_options_t options = target(2);
+// Runs every `by`th shape on a target.
+static void run_shapes(const program_t* program, const qn_module_t* module,
+                       const qn__pass_options_t* options, const shape_t* shapes, size_t shape_count,
+                       size_t first, size_t by) {
   qn__ir_body_t body;
-  map(program->name, module, &options, &body);
+  map(program->name, module, options, &body);
   count_t count = {0, 0};
   qn__ir_walker_t walker = {count_stmt, NULL, &count};
   (void)qn__walk_block(&walker, &body.first->body);
@@ -248,12 +243,28 @@ static void run_program(void** state) {
     fail_msg("%s: %u multiplications, %u copies", program->name, count.multiplications,
              count.copies);
   }
-  // The interpreter is slow: each program has some of the shapes.
-  for (size_t s = first++ % 4; s < QN_COUNT_OF(shapes); s += IS_SANITIZED ? 8 : 4) {
-    compare(program, module, &body, shapes[s]);
-  }
+  for (size_t s = first % by; s < shape_count; s += by) compare(program, module, &body, shapes[s]);
   qn__body_deinit(&body);
+}
+
+// Two multiprocessors: the call has large tiles wherever it has more than one of them. The
+// interpreter is slow: each program has some of the shapes.
+static void run_program(void** state) {
+  const program_t* program = *state;
+  static const shape_t shapes[] = {{0, 5, 4},     {5, 0, 40},    {17, 18, 0},   {1, 1, 1},
+                                   {16, 33, 129}, {65, 16, 67},  {17, 20, 257}, {64, 64, 64},
+                                   {63, 65, 31},  {20, 130, 40}, {130, 129, 33}};
+  static const shape_t of_groups[] = {{17, 18, 0}, {65, 17, 67}, {63, 130, 31}, {200, 17, 70}};
+  static size_t first = 0;
+  qn_module_t* module = parse(program);
+  qn__pass_options_t options = target(2);
+  run_shapes(program, module, &options, shapes, QN_COUNT_OF(shapes), first, IS_SANITIZED ? 8 : 4);
+  options.has_warpgroups = true;
+  options.max_shared_bytes = 232448;
+  run_shapes(program, module, &options, of_groups, QN_COUNT_OF(of_groups), first,
+             IS_SANITIZED ? 8 : 4);
   qn_module_release(module);
+  ++first;
 }
 
 static const program_t others[] = {
@@ -336,9 +347,18 @@ static void text_of_shapes(void** state) {
       "block.x block in 0..ceildiv(m, 64) * ceildiv(n, 64) {\n"
       "alloc rows: f16[256, 32] in shared;\n alloc columns: f16[128, 64] in shared;\n"
       "thread.x t in 0..128 {\n"
-      "block.x block in 0..ceildiv(m, 128) * ceildiv(n, 128) {\n"
+      "block.x block in 0..ceildiv(m, 512) * ceildiv(n, 128) * 4 {\n"
       "alloc rows: f16[384, 32] in shared;\n thread.x t in 0..256 {\n"
-      "alloc acc: f32[64] in local;\n wait 1;\n barrier;\n");
+      "if first_row < m {\n alloc acc: f32[64] in local;\n wait 1;\n barrier;\n");
+  options.has_warpgroups = true;
+  options.max_shared_bytes = 232448;
+  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, programs[0].text,
+                     "} else if ceildiv(m, 192) * ceildiv(n, 192) <= 99 {\n"
+                     "alloc rows: f16[256, 64] in shared;\n"
+                     "alloc columns: f16[512, 64] in shared;\n thread.x t in 0..128 {\n"
+                     "alloc rows: f16[768, 64] in shared;\n thread.x t in 0..384 {\n"
+                     "alloc acc: f32[96] in local;\n wait 2;\n barrier;\n finish acc[0];\n");
+  options = target(100);
   // Constant extents have one shape, and no tests where nothing is left over.
   qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
                      "func f(a: bf16[2048, 512], b: bf16[1024, 512], out c: bf16[2048, 1024]) {\n"
@@ -500,6 +520,21 @@ static void problems(void** state) {
   assert_null(qn__tensor_problem(&good));
   bad = good;
   bad.is_across[1] = true;
+  assert_non_null(qn__tensor_problem(&bad));
+  // A warpgroup: rows of 128 bytes, one tile down, eight across or more of them.
+  sums->shape[0] = qn__expr_int(&arena, QN_DTYPE_I64, 32);
+  operand->shape[1] = qn__expr_int(&arena, QN_DTYPE_I64, 128);
+  good.tiles[1] = 8;
+  good.is_warpgroup = true;
+  assert_null(qn__tensor_problem(&good));
+  operand->shape[1] = qn__expr_int(&arena, QN_DTYPE_I64, 64);
+  assert_non_null(qn__tensor_problem(&good));
+  operand->shape[1] = qn__expr_int(&arena, QN_DTYPE_I64, 128);
+  bad = good;
+  bad.tiles[0] = 2;
+  bad.tiles[1] = 4;
+  assert_non_null(qn__tensor_problem(&bad));
+  bad = (qn__ir_tensor_t){.kind = QN__TENSOR_FINISH};
   assert_non_null(qn__tensor_problem(&bad));
   qn__arena_deinit(&arena);
 }
