@@ -108,6 +108,9 @@ static double operations_of(qn_op_t op) {
     case QN_OP_SHR:
     case QN_OP_POPCOUNT:
     case QN_OP_CLZ:
+    case QN_OP_CTZ:
+    case QN_OP_MULHI:
+    case QN_OP_ROTL:
     case QN_OP_SQRT:
     case QN_OP_RSQRT:
     case QN_OP_WARP_SUM:

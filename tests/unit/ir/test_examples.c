@@ -54,6 +54,16 @@ static void test_fir_filter(void** state) {
   }
 }
 
+// The first known answer of Random123, and the next counter's.
+static void test_philox(void** state) {
+  (void)state;
+  uint32_t y[2][4];
+  run("philox", (int64_t[]){2}, (uint64_t[]){0, P(y)});
+  static const uint32_t first[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+  assert_memory_equal(y[0], first, sizeof first);
+  assert_memory_not_equal(y[1], first, sizeof first);
+}
+
 static void test_newton_sqrt(void** state) {
   (void)state;
   float x[] = {4.0f, 2.0f, 0.0f, 1e-12f, 1e20f, -1.0f};
@@ -112,9 +122,10 @@ static void test_block_norm(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_histogram),   cmocka_unit_test(test_fir_filter),
-      cmocka_unit_test(test_newton_sqrt), cmocka_unit_test(test_fp8_linear),
-      cmocka_unit_test(test_int4_linear), cmocka_unit_test(test_block_norm),
+      cmocka_unit_test(test_philox),     cmocka_unit_test(test_histogram),
+      cmocka_unit_test(test_fir_filter), cmocka_unit_test(test_newton_sqrt),
+      cmocka_unit_test(test_fp8_linear), cmocka_unit_test(test_int4_linear),
+      cmocka_unit_test(test_block_norm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,7 @@ static void run_program(void** state) {
   "  parallel i in 0..n { let a = x[i]; let b = y[i]; let d = b == 0 ? 3 : b;\n"                 \
   "    p[i] = (a + b) * (a - b) ^ (a << b) & ~(a >> b) | -a;\n"                                  \
   "    q[i] = min(a, b) + max(abs(a), b) + popcount(a) * clz(b);\n"                              \
+  "    q[i] = q[i] + ctz(a) * rotl(b, a) ^ mulhi(a, b);\n"                                       \
   "    r[i] = a // d + a % d * 3 + ceildiv(a, d);\n"                                             \
   "    s[i] = truncdiv(a, d) - truncmod(a, d);\n"                                                \
   "    t[i] = a // 7 + a % 8 * 3 + a // 4 + ceildiv(a, 16) + truncdiv(a, 5) + truncmod(a, 4);\n" \
