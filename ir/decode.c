@@ -62,6 +62,12 @@ static bool is_failed(decoder_t* d) {
 
 // ------------------------------------------------------------------------------------ small things
 
+// Returns the place of the bytes that were read since `begin`.
+static qn__ir_loc_t place_since(const decoder_t* d, size_t begin) {
+  if (d->reader.offset > UINT32_MAX) return (qn__ir_loc_t){0, 0};
+  return (qn__ir_loc_t){(uint32_t)begin, (uint32_t)(d->reader.offset - begin)};
+}
+
 static bool read_flag(decoder_t* d) {
   uint8_t value = qn__read_u8(&d->reader);
   if (value > 1) (void)fail(d, "a flag is %u", (unsigned)value);
@@ -249,9 +255,12 @@ static qn__ir_expr_t* read_expr(decoder_t* d) {
     return fail(d, "they nest deeper than %d levels", QN__LARGEST_NESTING);
   }
   d->depth++;
+  size_t begin = d->reader.offset;
   qn__ir_expr_t* expr = read_expr_of(d, (qn__ir_expr_kind_t)qn__read_u8(&d->reader));
   d->depth--;
-  return is_failed(d) ? NULL : expr;
+  if (is_failed(d)) return NULL;
+  expr->loc = place_since(d, begin);
+  return expr;
 }
 
 // ------------------------------------------------------------------------------------ statements
@@ -407,11 +416,14 @@ static bool read_block(decoder_t* d, qn__ir_block_t* out_block) {
   }
   d->depth++;
   for (;;) {
+    size_t begin = d->reader.offset;
     uint8_t kind = qn__read_u8(&d->reader);
     if (is_failed(d) || kind == QN__TAG_END) break;
     qn__ir_stmt_t* stmt = qn__stmt_new(d->arena, (qn__ir_stmt_kind_t)kind, (qn__ir_loc_t){0, 0});
     if (!stmt) (void)fail_memory(d);
     if (!stmt || !read_stmt(d, stmt) || is_failed(d)) break;
+    stmt->loc = place_since(d, begin);
+    if (stmt->kind == QN__STMT_ALLOC) stmt->alloc.buffer->loc = stmt->loc;
     qn__block_append(out_block, stmt);
   }
   d->depth--;

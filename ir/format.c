@@ -382,7 +382,7 @@ qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options
   }
   QN_STRUCT_READ(qn_parse_options_t, options, given);
   qn_allocator_t allocator = given.allocator.reallocate ? given.allocator : qn_allocator_default();
-  qn_str_t source = {text ? text : "", size};
+  qn_str_t source = qn__lexer_skip_mark((qn_str_t){text ? text : "", size});
   qn__diag_t diag;
   qn__diag_init(&diag, allocator, &given, given.source_name, source);
   qn__ir_body_t body;

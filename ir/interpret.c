@@ -373,6 +373,8 @@ static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* bl
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     if (qn__machine_failed(machine)) return;
     run_stmt(machine, stmt, active);
+    bool has_node = machine->node.expr || machine->node.stmt;
+    if (qn__machine_failed(machine) && !has_node) machine->node.stmt = stmt;
   }
 }
 
@@ -418,5 +420,6 @@ qn_status_t qn__interpret(const qn__ir_func_t* function, const qn__interpret_arg
   }
   qn__free(allocator, machine.vars, (function->var_count + 1U) * sizeof *machine.vars);
   qn__free(allocator, machine.buffers, (function->buffer_count + 1U) * sizeof *machine.buffers);
+  if (args->out_node) *args->out_node = machine.node;
   return machine.status;
 }

@@ -5,7 +5,7 @@
 #ifndef QUERN_IR_INTERPRET_H_
 #define QUERN_IR_INTERPRET_H_
 
-#include "ir/ir.h"
+#include "ir/place.h"
 
 typedef struct qn__interpret_args {
   // Per parameter: for a buffer the address of its first element, for a scalar its bits
@@ -18,6 +18,8 @@ typedef struct qn__interpret_args {
   // Runs loops with a lane count in lock-step over their lanes, as generated code does. For tests
   // of the vectorise pass: results must not change. Marked reductions still run in order.
   bool runs_lanes;
+  // Gets the innermost expression or statement that failed; none if none did. May be NULL.
+  qn__ir_node_t* out_node;
 } qn__interpret_args_t;
 
 // Runs the function. Buffers must be as large as their shape and strides say: the caller checks

@@ -228,10 +228,9 @@ static qn__ir_scalar_t eval_reduce(qn__interpret_machine_t* machine, const qn__i
   return result;
 }
 
-qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
-                                 uint32_t thread) {
+static qn__ir_scalar_t eval(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
+                            uint32_t thread) {
   qn__ir_scalar_t value = {0};
-  if (qn__machine_failed(machine)) return value;
   switch (expr->kind) {
     case QN__EXPR_INT:
       return (qn__ir_scalar_t){.i = expr->int_value};
@@ -263,5 +262,14 @@ qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_
     case QN__EXPR_REDUCE:
       return eval_reduce(machine, expr, thread);
   }
+  return value;
+}
+
+qn__ir_scalar_t qn__machine_eval(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
+                                 uint32_t thread) {
+  if (qn__machine_failed(machine)) return (qn__ir_scalar_t){0};
+  qn__ir_scalar_t value = eval(machine, expr, thread);
+  // The innermost expression returns first.
+  if (qn__machine_failed(machine) && !machine->node.expr) machine->node.expr = expr;
   return value;
 }

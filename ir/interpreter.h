@@ -70,6 +70,7 @@ typedef struct qn__interpret_machine {
   const qn__interpret_set_t* active;
   qn__interpret_frame_t* frame;
   qn_status_t status;  // the first error; all functions then return at once
+  qn__ir_node_t node;  // the innermost one that failed
 } qn__interpret_machine_t;
 
 static inline bool qn__machine_failed(const qn__interpret_machine_t* machine) {

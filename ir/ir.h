@@ -34,7 +34,8 @@ enum {
   QN__LARGEST_VALUES = 8,  // of a reduction of several values
 };
 
-// A place in the source text: byte range [begin, begin + size). size 0: no place.
+// A place in the source text: byte range [begin, begin + size). size 0: no place. In a body of
+// qn__body_decode, a place in the canonical bytes, which copies and passes keep (place.h).
 typedef struct qn__ir_loc {
   uint32_t begin;
   uint32_t size;
@@ -361,6 +362,9 @@ struct qn_module {
   size_t byte_capacity;
   qn_hash128_t digest;         // XXH3-128 of the canonical bytes
   qn__sha256_t second_digest;  // SHA-256 of the canonical bytes
+  // The text that the places of the body are in, for messages; empty: none. In the body's arena.
+  qn_str_t source;
+  const char* source_name;
 };
 
 // ---- sealing (module.c)

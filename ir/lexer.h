@@ -81,6 +81,11 @@ bool qn__lexer_check(qn_str_t text, qn__diag_t* diag);
 static inline qn_str_t qn__lexer_slice(qn_str_t text, qn__ir_loc_t loc) {
   return (qn_str_t){text.data + loc.begin, loc.size};
 }
+// Returns a text without the byte order mark (U+FEFF) that some editors put at its beginning.
+static inline qn_str_t qn__lexer_skip_mark(qn_str_t text) {
+  bool has_mark = text.size >= 3 && memcmp(text.data, "\xef\xbb\xbf", 3) == 0;
+  return has_mark ? (qn_str_t){text.data + 3, text.size - 3} : text;
+}
 // "'('", "a name".
 const char* qn__token_text(qn__token_kind_t kind);
 

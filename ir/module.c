@@ -10,6 +10,7 @@
 #include "base/argument.h"
 #include "base/struct_size.h"
 #include "ir/encode.h"
+#include "ir/lexer.h"
 #include "ir/specialize.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -69,9 +70,18 @@ static bool encode(qn_module_t* module) {
   return true;
 }
 
+// Copies the text, so that messages of running code can quote it.
+static bool keep_source(qn_module_t* module, const qn__diag_t* diag) {
+  qn__arena_t* arena = &module->body.arena;
+  module->source_name = qn__arena_cstr(arena, qn__str(diag->source_name));
+  if (diag->source.size == 0 || !module->source_name) return module->source_name != NULL;
+  module->source = (qn_str_t){qn__arena_cstr(arena, diag->source), diag->source.size};
+  return module->source.data != NULL;
+}
+
 // Makes a module of a verified body (consumed, also on failure): numbers it, writes signatures and
 // canonical bytes, digests it.
-static qn_status_t seal(qn__ir_body_t* body, qn_module_t** out_module) {
+static qn_status_t seal(qn__ir_body_t* body, const qn__diag_t* diag, qn_module_t** out_module) {
   qn_allocator_t allocator = body->arena.allocator;
   qn_module_t* module = qn__alloc_zero(allocator, 1, sizeof *module);
   if (!module) {
@@ -82,7 +92,7 @@ static qn_status_t seal(qn__ir_body_t* body, qn_module_t** out_module) {
   module->allocator = allocator;
   module->body = *body;
   qn__body_init(body, allocator);
-  if (!describe(module) || !encode(module)) {
+  if (!describe(module) || !encode(module) || !keep_source(module, diag)) {
     qn_module_release(module);
     return qn__out_of_memory("a module");
   }
@@ -95,7 +105,7 @@ qn_status_t qn__module_finish(qn__ir_body_t* body, qn__diag_t* diag, qn_module_t
   bool is_valid = qn__body_verify(body, diag);
   qn_status_t status = qn__diag_status(diag, QN_STATUS_INVALID_MODULE);
   if (qn_ok(status) && !is_valid) status = qn__out_of_memory("checking a module");
-  if (qn_ok(status)) return seal(body, out_module);
+  if (qn_ok(status)) return seal(body, diag, out_module);
   qn__body_deinit(body);
   return status;
 }
@@ -146,7 +156,7 @@ qn_status_t qn_module_parse(const char* text, size_t size, const qn_parse_option
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "text has %zu bytes, the limit is %zu", size,
                           LARGEST_TEXT_BYTES);
   }
-  qn_str_t source = {text ? text : "", size};
+  qn_str_t source = qn__lexer_skip_mark((qn_str_t){text ? text : "", size});
   qn__diag_t diag;
   qn__diag_init(&diag, filled.allocator, &filled, filled.source_name, source);
   qn__ir_body_t body;

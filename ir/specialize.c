@@ -319,7 +319,7 @@ qn_status_t qn_module_specialize(const qn_module_t* module, const char* const* n
     return status;
   }
   qn__diag_t diag;
-  qn__diag_init(&diag, module->allocator, NULL, "<module>", QN_STR(""));
+  qn__diag_init(&diag, module->allocator, NULL, module->source_name, module->source);
   status = qn__module_finish(&body, &diag, out_module);
   qn__diag_deinit(&diag);
   return status;

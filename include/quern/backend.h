@@ -26,7 +26,7 @@ extern "C" {
 // no pointers, no names of locals, no paths, so that equal keys give equal bytes.
 
 // The version of qn_codegen_t and of what it uses.
-#define QN_CODEGEN_ABI_VERSION 1u
+#define QN_CODEGEN_ABI_VERSION 2u
 
 // Why a running function stopped, which decides its message.
 typedef enum qn_site_kind {
@@ -43,6 +43,9 @@ typedef struct qn_artifact_site {
   qn_site_kind_t kind;  // what may fail there
   uint32_t buffer_id;   // UINT32_MAX: none
   uint32_t dim;         // BOUNDS and EXTENT: the dimension
+  // The offset in the canonical bytes at which the access, division, assert or allocation begins,
+  // as an expression or a statement. The engine knows its line in the text. 0: unknown.
+  uint32_t place;
   const char* message;  // ASSERT; else NULL
 } qn_artifact_site_t;
 

@@ -91,7 +91,8 @@ QN_API void qn_explanation_free(qn_explanation_t* explanation);
 // The options in force come from the program, the environment or their defaults (docs/options.md).
 
 // Calls back for each option in force, in the calling thread, with its origin: "default",
-// "environment" or "program". Strings are borrowed for the callback. Credentials are shown as ***.
+// "environment" or "program"; "XDG_CACHE_HOME" or "HOME" if a cache directory follows from one of
+// them. Strings are borrowed for the callback. Credentials are shown as ***.
 QN_API void qn_engine_config(qn_engine_t* engine,
                              void (*on_option)(void* self, const char* name,
                                                const char* environment, const char* value,

@@ -6,6 +6,8 @@
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "devices/cpu/cpu.h"
+#include "ir/place.h"
+#include "ir/text.h"
 #include "jit/call/dispatch.h"
 
 // ---------------------------------------------------------------------------------- cells
@@ -266,20 +268,41 @@ static const char* buffer_name(const qn__ir_func_t* function, uint32_t id) {
   return find.name;
 }
 
-qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
-  const qn__variant_t* variant = owner;
-  const qn__ir_func_t* ir = variant->ir;  // has the cell's name and buffers of its own
-  const qn_artifact_function_t* function = &variant->executable->functions[variant->index];
-  if (failure->site >= function->site_count) {
-    return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at unknown site %u", ir->name,
-                          failure->site);
+// Returns whether a site of this kind can be at the node. Passes may give an access of their own
+// the place of another node, which is on the right line, but is not the access.
+static bool is_node_of(qn_site_kind_t kind, qn__ir_node_t node) {
+  switch (kind) {
+    case QN_SITE_BOUNDS:
+      if (node.expr) return node.expr->kind == QN__EXPR_LOAD;
+      return node.stmt->kind == QN__STMT_STORE || node.stmt->kind == QN__STMT_ATOMIC ||
+             node.stmt->kind == QN__STMT_ALLOC;
+    case QN_SITE_DIVISION:
+      return node.expr && node.expr->kind == QN__EXPR_OP && qn__op_is_division(node.expr->op);
+    default:
+      return true;
   }
-  const qn_artifact_site_t* site = &function->sites[failure->site];
+}
+
+// Returns the message of an assert; without one, its condition as the module's text has it.
+static qn_status_t describe_assert(const char* name, const char* message, qn__ir_node_t node) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, qn_allocator_default());
+  if (!message[0] && node.stmt && node.stmt->kind == QN__STMT_ASSERT) {
+    qn__text_print_expr(node.stmt->assert_.condition, &text);
+    if (!text.has_failed) message = (const char*)text.data;
+  }
+  qn_status_t status =
+      qn_status_make(QN_STATUS_ASSERTION, "function '%s': assert failed: %s", name, message);
+  qn__buffer_deinit(&text);
+  return status;
+}
+
+static qn_status_t describe(const qn__ir_func_t* ir, const qn_artifact_site_t* site,
+                            const qn_kernel_failure_t* failure, qn__ir_node_t node) {
   const char* buffer = buffer_name(ir, site->buffer_id);
   switch (site->kind) {
     case QN_SITE_ASSERT:
-      return qn_status_make(QN_STATUS_ASSERTION, "function '%s': assert failed: %s", ir->name,
-                            site->message);
+      return describe_assert(ir->name, site->message, node);
     case QN_SITE_BOUNDS:
       return qn_status_make(QN_STATUS_OUT_OF_BOUNDS,
                             "function '%s': buffer '%s' dim %u: index %" PRId64
@@ -305,6 +328,21 @@ qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure
   }
   return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at a site of unknown kind",
                         ir->name);
+}
+
+qn_status_t qn__variant_describe(void* owner, const qn_kernel_failure_t* failure) {
+  const qn__variant_t* variant = owner;
+  const qn__ir_func_t* ir = variant->ir;  // has the cell's name and buffers of its own
+  const qn_artifact_function_t* function = &variant->executable->functions[variant->index];
+  if (failure->site >= function->site_count) {
+    return qn_status_make(QN_STATUS_INTERNAL, "function '%s' failed at unknown site %u", ir->name,
+                          failure->site);
+  }
+  const qn_artifact_site_t* site = &function->sites[failure->site];
+  qn__ir_node_t node = qn__place_find(variant->module, ir, site->place);
+  bool is_quoted = (node.expr || node.stmt) && is_node_of(site->kind, node);
+  qn_status_t status = describe(ir, site, failure, node);
+  return qn__place_append(status, variant->module, node, is_quoted);
 }
 
 static void retain_owner(void* owner) {

@@ -39,14 +39,19 @@ static void unload(int32_t id, void* executable) {
 // Interprets one call. The launch's owner is a variant (executable.h), which has the function.
 static qn_status_t run(void* self, const qn_launch_t* launch) {
   const interp_t* interp = self;
-  const qn__ir_func_t* function = ((const qn__variant_t*)launch->owner)->ir;
+  const qn__variant_t* variant = launch->owner;
+  const qn__ir_func_t* function = variant->ir;
   int64_t symbols[QN__MAX_WORDS];
   for (size_t i = 0; i < function->symbol_count; i++) {
     symbols[i] = (int64_t)launch->words[function->param_count + i];
   }
-  qn__interpret_args_t args = {
-      .params = launch->words, .symbols = symbols, .warp_size = interp->warp_size};
-  return qn__interpret(function, &args, qn_allocator_default());
+  qn__ir_node_t node;
+  qn__interpret_args_t args = {.params = launch->words,
+                               .symbols = symbols,
+                               .warp_size = interp->warp_size,
+                               .out_node = &node};
+  qn_status_t status = qn__interpret(function, &args, qn_allocator_default());
+  return qn__place_append(status, variant->module, node, true);
 }
 
 static qn_status_t launch(int32_t id, void* executable, uint32_t index, void* stream,

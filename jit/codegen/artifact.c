@@ -8,7 +8,7 @@
 #include "base/reader.h"
 #include "base/struct_size.h"
 
-#define METADATA_VERSION 1u
+#define METADATA_VERSION 2u
 
 static void put_text(qn__buffer_t* out, const char* text) {
   qn_str_t str = qn__str(text);
@@ -34,6 +34,7 @@ void qn__artifact_encode(const qn_artifact_t* artifact, qn__buffer_t* out) {
       qn__buffer_u8(out, (uint8_t)site->kind);
       qn__buffer_varint(out, site->buffer_id);
       qn__buffer_varint(out, site->dim);
+      qn__buffer_varint(out, site->place);
       qn__buffer_u8(out, site->message != NULL);
       if (site->message) put_text(out, site->message);
     }
@@ -55,13 +56,14 @@ static bool get_count(qn__reader_t* reader, size_t least_bytes_each, size_t* out
 
 static bool get_sites(qn__reader_t* reader, qn__arena_t* arena, qn_artifact_function_t* out) {
   size_t count;
-  if (!get_count(reader, 4, &count)) return false;
+  if (!get_count(reader, 5, &count)) return false;
   qn_artifact_site_t* sites = qn__arena_alloc_array(arena, count + 1, sizeof *sites);
   if (!sites) return false;
   for (size_t i = 0; i < count; i++) {
     sites[i].kind = (qn_site_kind_t)qn__read_u8(reader);
     sites[i].buffer_id = (uint32_t)qn__read_varint(reader);
     sites[i].dim = (uint32_t)qn__read_varint(reader);
+    sites[i].place = (uint32_t)qn__read_varint(reader);
     if (qn__read_u8(reader) != 0) {
       sites[i].message = get_text(reader, arena);
       if (!sites[i].message) return false;

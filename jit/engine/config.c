@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/buffer.h"
 #include "base/env.h"
+#include "base/log.h"
 
 typedef enum option_type { STRING, CHOICE, SIZE, COUNT, TIME, BOOL } option_type_t;
 
@@ -179,7 +180,8 @@ static qn_status_t default_cache_dir(qn__config_t* config) {
   qn__buffer_cstr(&path, has_xdg ? "/quern" : "/.cache/quern");
   qn_status_t status = qn__buffer_status(&path, "the path of the cache directory");
   if (qn_ok(status)) {
-    status = set(config, QN__SETTING_cache_dir, (const char*)path.data, "environment");
+    status = set(config, QN__SETTING_cache_dir, (const char*)path.data,
+                 has_xdg ? "XDG_CACHE_HOME" : "HOME");
   }
   qn__buffer_deinit(&path);
   return status;
@@ -251,7 +253,15 @@ static qn_status_t fill(qn__config_t* config, const qn_engine_options_t* options
   }
   if (!options->ignores_environment) QN_TRY(read_environment(config));
   QN_TRY(read_program(config, options));
-  return parse_values(config);
+  QN_TRY(parse_values(config));
+  bool is_lost = !options->ignores_environment && config->cache_mode != QN_CACHE_OFF &&
+                 strcmp(config->origins[QN__SETTING_cache_dir], "default") == 0;
+  if (is_lost) {
+    qn__log(QN_LOG_WARN,
+            "no cache directory: neither QUERN_CACHE_DIR, XDG_CACHE_HOME nor HOME is "
+            "set to one, so code is kept in memory only");
+  }
+  return QN_OK;
 }
 
 qn_status_t qn__config_init(qn__config_t* config, const qn_engine_options_t* options) {

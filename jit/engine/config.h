@@ -17,7 +17,8 @@ typedef enum qn__setting {
 typedef struct qn__config {
   qn_allocator_t allocator;
   char* values[QN__SETTING_COUNT];         // as text, never NULL
-  const char* origins[QN__SETTING_COUNT];  // "default", "environment", "program"
+  const char* origins[QN__SETTING_COUNT];  // "default", "environment", "program"; for a
+                                           // default cache_dir "XDG_CACHE_HOME" or "HOME"
   // SIZE: bytes. COUNT: the number. TIME: nanoseconds. BOOL: 0 or 1. CHOICE: index of the word.
   uint64_t numbers[QN__SETTING_COUNT];
   qn_cache_mode_t cache_mode;

@@ -270,7 +270,10 @@ const char* qn__kprint_expr(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
       return qn__kprint_adapt(p, name, qn__kprint_is_narrow_var(p, expr->var), is_narrow);
     }
     case QN__EXPR_LOAD: {
+      uint32_t outer = p->place;
+      p->place = expr->loc.begin;
       const char* value = qn__kprint_load(p, expr->load.buffer, expr->load.indices);
+      p->place = outer;
       return is_narrow ? qn__kprint_adapt(p, value, false, true) : value;
     }
     case QN__EXPR_OP:

@@ -103,7 +103,10 @@ static const char* check_index(qn__gpu_printer_t* p, const qn__ir_buffer_t* buff
   const char* name = qn__kprint_name(p, type, qn__kprint_i64(p, index, is_narrow));
   const char* bound = qn__kprint_name(p, type, qn__kprint_i64(p, extent, is_narrow));
   const char* unsigned_type = is_narrow ? "uint" : "qn_u64";
-  uint32_t site = qn__kprint_site(p, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL);
+  uint32_t site = qn__kprint_site(
+      p,
+      (qn_artifact_site_t){
+          .kind = QN_SITE_BOUNDS, .buffer_id = buffer->origin_id, .dim = dim, .place = p->place});
   const char* condition =
       qn__kprint_text(p, "%s(%s) < %s(%s)", unsigned_type, name, unsigned_type, bound);
   if (excuse) condition = qn__kprint_text(p, "%s || %s", excuse, condition);
@@ -142,7 +145,9 @@ static const char* check_offset(qn__gpu_printer_t* p, const qn__ir_buffer_t* roo
   const char* name = qn__kprint_name(p, type, offset);
   const char* bound = qn__kprint_name(p, type, span_of(p, root));
   const char* unsigned_type = p->kernel->is_narrow ? "uint" : "qn_u64";
-  uint32_t site = qn__kprint_site(p, QN_SITE_BOUNDS, root->origin_id, 0, NULL);
+  uint32_t site = qn__kprint_site(
+      p, (qn_artifact_site_t){
+             .kind = QN_SITE_BOUNDS, .buffer_id = root->origin_id, .place = p->place});
   qn__kprint_require(
       p, qn__kprint_text(p, "%s(%s) < %s(%s)", unsigned_type, name, unsigned_type, bound), site,
       name, bound, !p->kernel->is_narrow);

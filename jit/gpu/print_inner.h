@@ -44,6 +44,7 @@ struct qn__gpu_printer {
   uint32_t indent;
   const void* places;     // qn__ptrmap_t from a statement to its line in the IR's text; or NULL
   uint32_t ir_line;       // of the current statement
+  uint32_t place;         // of the current statement or load, for the sites of its indices
   uint32_t table_count;   // names of tables are unique in the text
   uint64_t dialect_bits;  // features that the text uses; defined by the dialect
 
@@ -118,8 +119,7 @@ bool qn__kprint_is_narrow(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr)
 bool qn__kprint_is_nonnegative(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr);
 void qn__kprint_note_var(qn__gpu_printer_t* p, const qn__ir_var_t* var, const qn__ir_expr_t* least);
 // Adds a site to the kernel's function (qn__gpu_site).
-uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_site_kind_t kind, uint32_t buffer_id,
-                         uint32_t dim, const char* message);
+uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_artifact_site_t site);
 
 // ---- literals of the compute types
 

@@ -169,9 +169,11 @@ static const char* print_division(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
   const qn__ir_expr_t* right = expr->args[1];
   if (p->program->is_checked && !(right->kind == QN__EXPR_INT && right->int_value != 0)) {
     b = qn__kprint_name(p, qn__kprint_type(compute, false), b);
+    uint32_t site = qn__kprint_site(
+        p, (qn_artifact_site_t){
+               .kind = QN_SITE_DIVISION, .buffer_id = UINT32_MAX, .place = expr->loc.begin});
     qn__kprint_require(p, qn__kprint_text(p, "%s != %s", b, qn__kprint_int(p, compute, false, 0)),
-                       qn__kprint_site(p, QN_SITE_DIVISION, UINT32_MAX, 0, NULL), NULL, NULL,
-                       false);
+                       site, NULL, NULL, false);
   }
   bool is_floor = expr->op == QN_OP_FLOORDIV || expr->op == QN_OP_FLOORMOD;
   if (right->kind == QN__EXPR_INT && right->int_value > 0 && is_floor &&

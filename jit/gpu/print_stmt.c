@@ -216,7 +216,10 @@ static void print_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
 static void print_assert(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const char* condition = qn__kprint_expr(p, stmt->assert_.condition);
   const char* message = stmt->assert_.message;
-  uint32_t site = qn__kprint_site(p, QN_SITE_ASSERT, UINT32_MAX, 0, message ? message : "");
+  uint32_t site = qn__kprint_site(p, (qn_artifact_site_t){.kind = QN_SITE_ASSERT,
+                                                          .buffer_id = UINT32_MAX,
+                                                          .place = stmt->loc.begin,
+                                                          .message = message ? message : ""});
   qn__kprint_require(p, condition, site, NULL, NULL, false);
 }
 
@@ -242,6 +245,7 @@ static void print_one(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   // A let of a reduction has no line of its own.
   uint32_t line = p->places ? (uint32_t)(uintptr_t)qn__ptrmap_get(p->places, stmt) : 0;
   if (line) p->ir_line = line;
+  p->place = stmt->loc.begin;
   switch (stmt->kind) {
     case QN__STMT_LET:
       qn__kprint_let(p, stmt);

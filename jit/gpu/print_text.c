@@ -192,9 +192,7 @@ bool qn__kprint_is_narrow(const qn__gpu_printer_t* p, const qn__ir_expr_t* expr)
   return expr->dtype == QN_DTYPE_I64 && qn__gpu_is_narrow_expr(p->kernel->widths, expr);
 }
 
-uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_site_kind_t kind, uint32_t buffer_id,
-                         uint32_t dim, const char* message) {
-  qn_artifact_site_t site = {kind, buffer_id, dim, message};
+uint32_t qn__kprint_site(qn__gpu_printer_t* p, qn_artifact_site_t site) {
   uint32_t index = qn__gpu_site(p->program, p->kernel->owner, site);
   if (index == QN__GPU_NO_SITE) qn__kprint_no_memory(p);
   return index;

@@ -4,6 +4,7 @@
 
 static bool is_same(const qn_artifact_site_t* a, const qn_artifact_site_t* b) {
   return a->kind == b->kind && a->buffer_id == b->buffer_id && a->dim == b->dim &&
+         a->place == b->place &&
          (a->message == b->message ||
           (a->message && b->message && strcmp(a->message, b->message) == 0));
 }

@@ -70,12 +70,18 @@ static bool finish_expr(qn__gpu_split_t* split, const qn__ir_expr_t* expr, qn__g
   return qn__gpu_split_finish(split, &ops, out);
 }
 
-static uint32_t add_site(qn__gpu_split_t* split, qn_site_kind_t kind, uint32_t buffer_id,
-                         uint32_t dim, const char* message) {
-  qn_artifact_site_t site = {.kind = kind, .buffer_id = buffer_id, .dim = dim, .message = message};
+static uint32_t add_site(qn__gpu_split_t* split, qn_artifact_site_t site) {
   uint32_t index = qn__gpu_site(split->program, split->ir, site);
   if (index == QN__GPU_NO_SITE) (void)no_memory(split);
   return index;
+}
+
+static uint32_t add_buffer_site(qn__gpu_split_t* split, qn_site_kind_t kind,
+                                const qn__ir_buffer_t* buffer, uint32_t dim) {
+  return add_site(
+      split,
+      (qn_artifact_site_t){
+          .kind = kind, .buffer_id = buffer->origin_id, .dim = dim, .place = buffer->loc.begin});
 }
 
 // ---- divisions of the host, in checked builds
@@ -88,10 +94,11 @@ typedef struct path {
   bool is_inverse;
 } path_t;
 
-// Adds a step that asserts: the divisor is not 0, or a condition of the path (NULL: none) does not
-// hold.
+// Adds a step that asserts: the divisor of a division is not 0, or a condition of the path (NULL:
+// none) does not hold.
 static bool check_division(qn__gpu_split_t* split, const path_t* path,
-                           const qn__ir_expr_t* divisor) {
+                           const qn__ir_expr_t* division) {
+  const qn__ir_expr_t* divisor = division->args[1];
   if (divisor->kind == QN__EXPR_INT && divisor->int_value != 0) return true;
   qn__gpu_ops_t ops = {.arena = split->arena};
   qn__gpu_put_expr(&split->host, &ops, divisor);
@@ -102,7 +109,9 @@ static bool check_division(qn__gpu_split_t* split, const path_t* path,
     if (!path->is_inverse) qn__gpu_put_apply(&ops, QN_OP_LOGIC_NOT);
     qn__gpu_put_apply(&ops, QN_OP_LOGIC_OR);
   }
-  uint32_t site = add_site(split, QN_SITE_DIVISION, UINT32_MAX, 0, NULL);
+  uint32_t site = add_site(
+      split, (qn_artifact_site_t){
+                 .kind = QN_SITE_DIVISION, .buffer_id = UINT32_MAX, .place = division->loc.begin});
   qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_ASSERT);
   if (!step || site == QN__GPU_NO_SITE) return false;
   step->site = site;
@@ -128,7 +137,7 @@ static bool check_divisions(qn__gpu_split_t* split, const path_t* path, const qn
   for (uint32_t i = 0; i < qn__op_info(expr->op)->arity; i++) {
     if (!check_divisions(split, path, expr->args[i])) return false;
   }
-  return !qn__op_is_division(expr->op) || check_division(split, path, expr->args[1]);
+  return !qn__op_is_division(expr->op) || check_division(split, path, expr);
 }
 
 // Adds the checks before the step that evaluates `expr`.
@@ -166,7 +175,10 @@ static bool put_let(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt) {
 static bool put_assert(qn__gpu_split_t* split, const qn__ir_stmt_t* stmt) {
   if (!put_checks(split, stmt->assert_.condition)) return false;
   const char* message = stmt->assert_.message ? stmt->assert_.message : "";
-  uint32_t site = add_site(split, QN_SITE_ASSERT, UINT32_MAX, 0, message);
+  uint32_t site = add_site(split, (qn_artifact_site_t){.kind = QN_SITE_ASSERT,
+                                                       .buffer_id = UINT32_MAX,
+                                                       .place = stmt->loc.begin,
+                                                       .message = message});
   qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_ASSERT);
   if (!step || site == QN__GPU_NO_SITE) return false;
   step->site = site;
@@ -178,7 +190,7 @@ static bool check_extent(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer, 
   const qn__ir_expr_t* extent = buffer->shape[dim];
   if (!put_checks(split, extent)) return false;
   if (extent->kind == QN__EXPR_INT && extent->int_value >= 0) return true;
-  uint32_t site = add_site(split, QN_SITE_EXTENT, buffer->origin_id, dim, NULL);
+  uint32_t site = add_buffer_site(split, QN_SITE_EXTENT, buffer, dim);
   qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_ASSERT);
   if (!step || site == QN__GPU_NO_SITE) return false;
   step->site = site;
@@ -203,8 +215,8 @@ static bool put_workspace(qn__gpu_split_t* split, const qn__ir_buffer_t* buffer)
                                      (int)QN__GPU_MAX_WORKSPACES);
   }
   uint32_t last = buffer->rank > 0 ? buffer->rank - 1 : 0;
-  uint32_t site = add_site(split, QN_SITE_EXTENT, buffer->origin_id, last, NULL);
-  uint32_t memory_site = add_site(split, QN_SITE_MEMORY, buffer->origin_id, 0, NULL);
+  uint32_t site = add_buffer_site(split, QN_SITE_EXTENT, buffer, last);
+  uint32_t memory_site = add_buffer_site(split, QN_SITE_MEMORY, buffer, 0);
   qn__gpu_step_t* step = qn__gpu_split_step(split, QN__GPU_STEP_WORKSPACE);
   if (!step || memory_site == QN__GPU_NO_SITE) return false;
   step->slot = split->workspace_count++;

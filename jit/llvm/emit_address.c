@@ -27,7 +27,10 @@ static void require_below(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer, uin
     if (!is_uniform) is_excused = qn__emit_splat(e, is_excused, e->fn->lanes);
     ok = LLVMBuildOr(e->fn->builder, ok, is_excused, "");
   }
-  uint32_t site = qn__emit_site(e, QN_SITE_BOUNDS, buffer->origin_id, dim, NULL);
+  uint32_t site = qn__emit_site(
+      e,
+      (qn_artifact_site_t){
+          .kind = QN_SITE_BOUNDS, .buffer_id = buffer->origin_id, .dim = dim, .place = e->place});
   qn__emit_require(e, ok, site, wide, extent);
 }
 
@@ -162,7 +165,10 @@ static void evaluate(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer,
 qn__llvm_value_t qn__emit_start(qn__llvm_emit_t* e, const qn__ir_buffer_t* view) {
   qn__llvm_value_t values[QN__LARGEST_RANK];
   LLVMValueRef is_excused = qn__emit_checks(e) ? is_empty(e, view) : NULL;
+  uint32_t outer = e->place;
+  e->place = view->loc.begin;
   evaluate(e, view->base, view->base_indices, is_excused, values);
+  e->place = outer;
   return element_offset(e, view->base, values);
 }
 

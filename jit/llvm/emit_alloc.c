@@ -55,7 +55,10 @@ static LLVMValueRef checked_bytes(qn__llvm_emit_t* e, const qn__ir_buffer_t* buf
         qn__llvm_intrinsic(e->fn->builder, "llvm.smul.with.overflow", &e->i64, 1, args, 2);
     LLVMValueRef is_negative = LLVMBuildICmp(b, LLVMIntSLT, extent, qn__emit_i64(e, 0), "");
     LLVMValueRef is_bad = LLVMBuildOr(b, is_negative, LLVMBuildExtractValue(b, pair, 1, ""), "");
-    uint32_t site = qn__emit_site(e, QN_SITE_EXTENT, buffer->origin_id, i, NULL);
+    uint32_t site = qn__emit_site(e, (qn_artifact_site_t){.kind = QN_SITE_EXTENT,
+                                                          .buffer_id = buffer->origin_id,
+                                                          .dim = i,
+                                                          .place = buffer->loc.begin});
     qn__emit_require(e, LLVMBuildNot(b, is_bad, ""), site, NULL, extent);
     bytes = LLVMBuildExtractValue(b, pair, 0, "");
   }
@@ -76,7 +79,9 @@ static void allocate_workspace(qn__llvm_emit_t* e, const qn__ir_buffer_t* buffer
   bytes = qn__emit_int_min_max(e, QN_DTYPE_I64, false, bytes, qn__emit_i64(e, 1));
   slot->pointer = qn__emit_env_call(e, ENV_ALLOCATE, e->allocate_type, &bytes, 1);
   LLVMValueRef ok = LLVMBuildIsNotNull(b, slot->pointer, "");
-  uint32_t site = qn__emit_site(e, QN_SITE_MEMORY, buffer->origin_id, 0, NULL);
+  uint32_t site = qn__emit_site(
+      e, (qn_artifact_site_t){
+             .kind = QN_SITE_MEMORY, .buffer_id = buffer->origin_id, .place = buffer->loc.begin});
   qn__emit_require(e, ok, site, NULL, bytes);
   workspace->slot = qn__emit_alloca(e, e->pointer, 8);
   qn__llvm_entry_state_t state = qn__emit_entry_begin(e);

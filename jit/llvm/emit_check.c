@@ -4,32 +4,29 @@
 // single failing block, which releases the workspace.
 #include "jit/llvm/emit_inner.h"
 
-static bool is_same_site(const qn_artifact_site_t* site, qn_site_kind_t kind, uint32_t buffer_id,
-                         uint32_t dim, const char* message) {
-  return site->kind == kind && site->buffer_id == buffer_id && site->dim == dim &&
-         (site->message == message ||
-          (site->message && message && strcmp(site->message, message) == 0));
+static bool is_same_site(const qn_artifact_site_t* a, const qn_artifact_site_t* b) {
+  return a->kind == b->kind && a->buffer_id == b->buffer_id && a->dim == b->dim &&
+         a->place == b->place &&
+         (a->message == b->message ||
+          (a->message && b->message && strcmp(a->message, b->message) == 0));
 }
 
-uint32_t qn__emit_site(qn__llvm_emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
-                       const char* message) {
+uint32_t qn__emit_site(qn__llvm_emit_t* e, qn_artifact_site_t site) {
   for (uint32_t i = 0; i < e->site_count; ++i) {
-    if (is_same_site(&e->sites[i], kind, buffer_id, dim, message)) return i;
+    if (is_same_site(&e->sites[i], &site)) return i;
   }
-  if (e->site_count == e->site_capacity) {
-    uint32_t capacity = e->site_capacity ? 2 * e->site_capacity : 16;
-    qn_artifact_site_t* sites = qn__arena_alloc_array(e->arena, capacity, sizeof *sites);
-    if (!sites) {
-      e->has_failed = true;
-      return 0;
-    }
-    if (e->site_count > 0) memcpy(sites, e->sites, e->site_count * sizeof *sites);
-    e->sites = sites;
-    e->site_capacity = capacity;
+  qn_artifact_site_t* sites =
+      qn__arena_grow(e->arena, e->sites, e->site_count, &e->site_capacity, sizeof *sites);
+  if (!sites) {
+    e->has_failed = true;
+    return 0;
   }
-  const char* copy = message ? qn__arena_cstr(e->arena, qn__str(message)) : NULL;
-  if (message && !copy) e->has_failed = true;
-  e->sites[e->site_count] = (qn_artifact_site_t){kind, buffer_id, dim, copy};
+  e->sites = sites;
+  if (site.message) {
+    site.message = qn__arena_cstr(e->arena, qn__str(site.message));
+    if (!site.message) e->has_failed = true;
+  }
+  e->sites[e->site_count] = site;
   return e->site_count++;
 }
 

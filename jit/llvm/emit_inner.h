@@ -146,6 +146,7 @@ typedef struct qn__llvm_emit {
   uint32_t table_count;  // constant tables of the function
   uint32_t mark_count;
   bool has_failed;  // out of memory; sticky
+  uint32_t place;   // of the statement or load that is emitted, for the sites of its indices
   // The sites of the function.
   qn_artifact_site_t* sites;
   uint32_t site_count;
@@ -270,8 +271,9 @@ LLVMValueRef qn__emit_closure(qn__llvm_emit_t* e, const qn__llvm_function_t* chi
 
 // ---- emit_check.c: failures
 
-uint32_t qn__emit_site(qn__llvm_emit_t* e, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
-                       const char* message);
+// Returns the number of a site of the function, which is added unless there is an equal one. The
+// message is copied.
+uint32_t qn__emit_site(qn__llvm_emit_t* e, qn_artifact_site_t site);
 // Emits a failure at `site` if `ok` is false in an active lane. Index and extent are i64 or vectors
 // of it; NULL is 0.
 void qn__emit_require(qn__llvm_emit_t* e, LLVMValueRef ok, uint32_t site, LLVMValueRef index,

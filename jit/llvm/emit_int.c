@@ -123,7 +123,10 @@ static LLVMValueRef divide(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dty
   if (known.is_constant) known.constant = right->int_value;
   if (qn__emit_checks(e)) {
     LLVMValueRef ok = nonzero(e, b);
-    qn__emit_require(e, ok, qn__emit_site(e, QN_SITE_DIVISION, UINT32_MAX, 0, NULL), NULL, NULL);
+    uint32_t site = qn__emit_site(
+        e, (qn_artifact_site_t){
+               .kind = QN_SITE_DIVISION, .buffer_id = UINT32_MAX, .place = expr->loc.begin});
+    qn__emit_require(e, ok, site, NULL, NULL);
   }
   bool is_mod = expr->op == QN_OP_FLOORMOD || expr->op == QN_OP_TRUNCMOD;
   rounding_t rounding = FLOOR;

@@ -228,7 +228,10 @@ static void prefetch(qn__llvm_emit_t* e, const qn__ir_expr_t* expr,
 
 qn__llvm_value_t qn__emit_load(qn__llvm_emit_t* e, const qn__ir_expr_t* expr) {
   const qn__ir_buffer_t* buffer = expr->load.buffer;
+  uint32_t outer = e->place;
+  e->place = expr->loc.begin;
   qn__llvm_address_t address = qn__emit_address(e, buffer, expr->load.indices);
+  e->place = outer;
   if (expr->load.ahead && address.shape != QN__LLVM_SHAPE_VARYING) {
     prefetch(e, expr, &address);
   }

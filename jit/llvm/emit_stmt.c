@@ -98,11 +98,15 @@ static void emit_let(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
 static void emit_assert(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
   qn__llvm_value_t value = qn__emit_expr(e, stmt->assert_.condition);
   const char* message = stmt->assert_.message ? stmt->assert_.message : "";
-  uint32_t site = qn__emit_site(e, QN_SITE_ASSERT, UINT32_MAX, 0, message);
+  uint32_t site = qn__emit_site(e, (qn_artifact_site_t){.kind = QN_SITE_ASSERT,
+                                                        .buffer_id = UINT32_MAX,
+                                                        .place = stmt->loc.begin,
+                                                        .message = message});
   qn__emit_require(e, value.v, site, NULL, NULL);
 }
 
 void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
+  e->place = stmt->loc.begin;
   switch (stmt->kind) {
     case QN__STMT_LET:
       emit_let(e, stmt);

@@ -28,6 +28,11 @@ expect 0 targets --json
 json '{"cpu", "interp", "cuda", "vulkan"} <= {k["name"] for k in it["kinds"]}'
 json 'all(o["type"] in ("bool", "int", "string", "list") and o["class"] in ("isa", "tuning") and o["doc"] for k in it["kinds"] for o in k["options"])'
 json 'all(t["kind"] for t in it["tags"].values())'
+expect 0 help target
+for kind in cpu cuda vulkan interp null; do says "$kind"; done
+expect 0 targets --host --json
+json 'it["runs_here"] is True and it["target"]["kind"] == "cpu"'
+expect 2 targets --host cpu
 expect 0 targets cpu
 says "vector_width"
 expect 0 targets cpu --json
@@ -66,6 +71,16 @@ expect 0 config --json
 json "len(it['options']) == $rows"
 json '{o["name"]: (o["value"], o["origin"]) for o in it["options"]}["cache_mode"] == ("rw", "default")'
 json "{o['name']: (o['value'], o['origin']) for o in it['options']}['cache_dir'] == ('$QUERN_CACHE_DIR', 'environment')"
+directory=$QUERN_CACHE_DIR home=$HOME
+unset QUERN_CACHE_DIR
+HOME=/nowhere XDG_CACHE_HOME='' expect 0 config --json
+json "{o['name']: (o['value'], o['origin']) for o in it['options']}['cache_dir'] == ('/nowhere/.cache/quern', 'HOME')"
+HOME=/nowhere XDG_CACHE_HOME=/else expect 0 config --json
+json "{o['name']: (o['value'], o['origin']) for o in it['options']}['cache_dir'] == ('/else/quern', 'XDG_CACHE_HOME')"
+HOME='' XDG_CACHE_HOME='' expect 0 config --json
+json "{o['name']: (o['value'], o['origin']) for o in it['options']}['cache_dir'] == ('', 'default')"
+[ "$(grep -c "no cache directory" err)" -eq 1 ] || fail "the lack of a cache directory is said once"
+export QUERN_CACHE_DIR="$directory" HOME="$home"
 export QUERN_CACHE=ro
 expect 0 config --json
 json '{o["name"]: (o["value"], o["origin"]) for o in it["options"]}["cache_mode"] == ("ro", "environment")'

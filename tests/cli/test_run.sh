@@ -70,6 +70,9 @@ if $has_cpu; then
   export QUERN_CACHE_NAMESPACE=other
   expect 3 $call --miss fail
   tells "compiling is forbidden"
+  tells "quern cache why $softmax --target cpu"
+  expect 3 run $saxpy --target 'cpu -vector_width=128' --tier fast --checked --miss fail --arg a=2 --arg x=iota:f32[4] --arg y=ones:f32[4]
+  tells "quern cache why $saxpy --target 'cpu -vector_width=128' --tier fast --checked"
   expect 0 $call --miss fallback --timeout 5min
   json 'it["source"] == "compiled" and it["is_fallback"] == (it["tier"] == "fast")'
   expect 0 $call --miss block --timeout 5min
@@ -204,7 +207,7 @@ QN
 for target in $TARGETS; do
   expect 1 run beyond.qn --target "$target" --checked --arg k=9 --arg y=zeros:f32[4]
   tells "'y'"
-  tells "9"
+  tells "outside of extent 4, at beyond.qn:2:3: y[k]"
 done
 
 # What the machine lacks: code 3.

@@ -53,8 +53,6 @@ static const char* hint_of(qn_status_code_t code, const char* message) {
       return "'--target interp' needs no code generator; 'quern version' lists those of this build";
     case QN_STATUS_INCOMPATIBLE:
       return "'quern targets' shows what this machine has; '--target cpu' fits it";
-    case QN_STATUS_COMPILE_FORBIDDEN:
-      return "'quern cache why FILE.qn' shows how the nearest entry differs";
     case QN_STATUS_INTERNAL:
       return "this is a defect of quern; please report it with the module and the target";
     default:
@@ -67,7 +65,45 @@ static bool is_rendered(const char* message) {
   return strstr(message, "\n  --> ") != NULL || strncmp(message, "error[", 6) == 0;
 }
 
-static int print_status(qn_status_t status) {
+// Appends a word as a shell reads it back.
+static void print_word(const char* word) {
+  static const char plain[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=,:+@%";
+  if (word[0] && strspn(word, plain) == strlen(word)) {
+    print(stderr, "%s", word);
+    return;
+  }
+  print(stderr, "'");
+  for (; *word; word++) {
+    if (*word == '\'') {
+      print(stderr, "'\\''");
+    } else {
+      print(stderr, "%c", *word);
+    }
+  }
+  print(stderr, "'");
+}
+
+// Prints the command that explains a miss, with the options of the lookup.
+static void hint_forbidden(const args_t* args) {
+  static const char* const options[] = {"target", "tier", "set"};
+  print(stderr, "quern: hint: to see how the nearest entry differs: quern cache why ");
+  bool has_file = args && args->operand_count == 1;
+  print_word(has_file ? args->operands[0] : "FILE.qn");
+  for (int i = 0; has_file && i < args->option_count; i++) {
+    const given_option_t* given = &args->options[i];
+    if (strcmp(given->spec->name, "checked") == 0) print(stderr, " --checked");
+    for (size_t k = 0; k < sizeof options / sizeof options[0]; k++) {
+      if (strcmp(given->spec->name, options[k]) != 0) continue;
+      print(stderr, " --%s ", options[k]);
+      print_word(given->value);
+    }
+  }
+  print(stderr, "\n");
+}
+
+// `args` may be NULL.
+static int print_status(const args_t* args, qn_status_t status) {
   const style_t* style = style_of(stderr);
   qn_status_code_t code = qn_status_code(status);
   const char* message = qn_status_message(status);
@@ -81,6 +117,7 @@ static int print_status(qn_status_t status) {
   }
   const char* hint = hint_of(code, message);
   if (hint) print(stderr, "quern: hint: %s\n", hint);
+  if (code == QN_STATUS_COMPILE_FORBIDDEN) hint_forbidden(args);
   return exit_code_of(code);
 }
 
@@ -89,21 +126,26 @@ static void print_error_json(const char* kind, const char* message, int exit_cod
   print_json(json_record("error:o", error));
 }
 
+// Prints the error to standard error, and frees it. `args` may be NULL.
+static int report(const args_t* args, qn_status_t status) {
+  if (qn_ok(status)) return EXIT_DONE;
+  (void)fflush(stdout);
+  int exit_code = print_status(args, status);
+  qn_status_free(status);
+  return exit_code;
+}
+
 int report_status(const args_t* args, qn_status_t status) {
   if (qn_ok(status)) return EXIT_DONE;
   qn_status_code_t code = qn_status_code(status);
   if (args->is_json) {
     print_error_json(qn_status_code_text(code), qn_status_message(status), exit_code_of(code));
   }
-  return report_status_text(status);
+  return report(args, status);
 }
 
 int report_status_text(qn_status_t status) {
-  if (qn_ok(status)) return EXIT_DONE;
-  (void)fflush(stdout);
-  int exit_code = print_status(status);
-  qn_status_free(status);
-  return exit_code;
+  return report(NULL, status);
 }
 
 int report_usage(const args_t* args, const char* format, ...) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "ir/lexer.h"
+#include "tests/support/must.h"
 #include "tests/unit/ir/support_parse.h"
 
 // The value of `let r = EXPR;` as its dtype and canonical text, "f32 a + 1.0".
@@ -373,6 +374,24 @@ static void test_strings(void** state) {
   qn_parsed_release(&p);
 }
 
+// A byte order mark is no part of the text: columns begin after it. Elsewhere it is a mistake.
+static void test_byte_order_mark(void** state) {
+  (void)state;
+  static const char text[] =
+      "\xef\xbb\xbf"
+      "func f(out y: f32[n]) {\n  y[0] = 1.0;\n}\n";
+  qn_module_t *marked = must_parse(text), *plain = must_parse(text + 3);
+  assert_memory_equal(qn_module_digest(marked), qn_module_digest(plain), 16);
+  qn_module_release(marked);
+  qn_module_release(plain);
+  char* laid_out;
+  must(qn_text_format(text, strlen(text), NULL, &laid_out, NULL));
+  assert_string_equal(laid_out, text + 3);
+  qn_text_free(laid_out);
+  must_fail(qn_module_parse("\xef\xbb\xbfx", 4, NULL, &marked), QN_STATUS_SYNTAX, "<text>:1:1\n");
+  must_fail(qn_module_parse(" \xef\xbb\xbf", 4, NULL, &marked), QN_STATUS_SYNTAX, "<text>:1:2\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_literals_take_the_dtype_beside_them),
@@ -385,6 +404,7 @@ int main(void) {
       cmocka_unit_test(test_every_expression_knows_its_place),
       cmocka_unit_test(test_names),
       cmocka_unit_test(test_strings),
+      cmocka_unit_test(test_byte_order_mark),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -303,7 +303,7 @@ static void wrong_settings(void** state) {
   must_fail(specialize(module, none, 1, &special), QN_STATUS_INVALID_ARGUMENT, "name 0 is NULL");
   assert_null(special);
   must_fail(specialize(module, "n", 3, &special), QN_STATUS_INVALID_MODULE,
-            "function 'f': extent 0 is -1, less than 0");
+            "extent 0 is -1, less than 0\n  --> <text>:1:33");
   size_t size;
   const void* bytes = qn_module_bytes(module, &size);
   qn_parse_options_t options = {.struct_size = sizeof options, .set = "n=5"};

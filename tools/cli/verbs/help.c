@@ -57,7 +57,9 @@ static const topic_t topics[] = {
      "  cpu -mcpu=x86-64-v3              options on a command line; quote it for the shell\n"
      "  {\"kind\": \"cpu\", \"mcpu\": \"znver3\"}  JSON\n"
      "  nvidia/h200                      a tag\n"
+     "  cuda, vulkan                     the first GPU of that kind\n"
      "  interp                           the reference interpreter: slow, exact, no compiler\n"
+     "  null                             does nothing: the template for new devices\n"
      "\n"
      "'quern targets' lists kinds and tags, 'quern targets cpu' the options of one kind.\n"},
 };

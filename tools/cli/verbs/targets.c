@@ -119,6 +119,10 @@ static int show_target(const args_t* args, const char* text, const qn_target_kin
 }
 
 static int run_targets(const args_t* args) {
+  if (args_has(args, "host")) {
+    if (args->operand_count > 0) return report_usage(args, "--host takes no target");
+    return show_target(args, "cpu", NULL);
+  }
   if (args->operand_count == 0) return list_all(args);
   return show_target(args, args->operands[0], session_kind(args->operands[0]));
 }
@@ -128,7 +132,7 @@ const verb_t verb_targets = {
     .summary = "list target kinds, options and tags; show a target in full",
     .operands = "[KIND|TARGET]",
     .max_operands = 1,
-    VERB_OPTIONS(OPTION_PLUGIN, OPTION_JSON),
+    VERB_OPTIONS(FLAG("host", "show this machine's processor in full"), OPTION_PLUGIN, OPTION_JSON),
     .help =
         "A target describes the machine that code is generated for. KIND lists the options of a\n"
         "kind: the machine that runs the code must have those of class isa; those of class tuning\n"
@@ -137,6 +141,7 @@ const verb_t verb_targets = {
     .examples =
         "  quern targets\n"
         "  quern targets cpu\n"
+        "  quern targets --host\n"
         "  quern targets 'cpu -mcpu=x86-64-v3'\n",
     .run = run_targets,
 };

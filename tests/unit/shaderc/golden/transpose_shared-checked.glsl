@@ -149,11 +149,11 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(uint(v7) < uint(32))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
+          qn_fail(6u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
           qn_alive = false;
         }
         if (qn_alive && !(uint(v8) < uint(33))) {
-          qn_fail(1u, uvec2(v8, (v8) >> 31), uvec2(33, (33) >> 31));
+          qn_fail(7u, uvec2(v8, (v8) >> 31), uvec2(33, (33) >> 31));
           qn_alive = false;
         }
         if (qn_alive) {
@@ -172,12 +172,12 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(uint(v7) < uint(32))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
+          qn_fail(6u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
           qn_alive = false;
         }
         const int t11 = v8 + 8;
         if (qn_alive && !(uint(t11) < uint(33))) {
-          qn_fail(1u, uvec2(t11, (t11) >> 31), uvec2(33, (33) >> 31));
+          qn_fail(7u, uvec2(t11, (t11) >> 31), uvec2(33, (33) >> 31));
           qn_alive = false;
         }
         if (qn_alive) {
@@ -196,12 +196,12 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(uint(v7) < uint(32))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
+          qn_fail(6u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
           qn_alive = false;
         }
         const int t12 = v8 + 16;
         if (qn_alive && !(uint(t12) < uint(33))) {
-          qn_fail(1u, uvec2(t12, (t12) >> 31), uvec2(33, (33) >> 31));
+          qn_fail(7u, uvec2(t12, (t12) >> 31), uvec2(33, (33) >> 31));
           qn_alive = false;
         }
         if (qn_alive) {
@@ -220,12 +220,12 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(uint(v7) < uint(32))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
+          qn_fail(6u, uvec2(v7, (v7) >> 31), uvec2(32, (32) >> 31));
           qn_alive = false;
         }
         const int t13 = v8 + 24;
         if (qn_alive && !(uint(t13) < uint(33))) {
-          qn_fail(1u, uvec2(t13, (t13) >> 31), uvec2(33, (33) >> 31));
+          qn_fail(7u, uvec2(t13, (t13) >> 31), uvec2(33, (33) >> 31));
           qn_alive = false;
         }
         if (qn_alive) {
@@ -388,11 +388,11 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(qn_u64(v7) < qn_u64(32l))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
+          qn_fail(6u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
           qn_alive = false;
         }
         if (qn_alive && !(qn_u64(v8) < qn_u64(33l))) {
-          qn_fail(1u, uvec2(v8, (v8) >> 32), uvec2(33l, (33l) >> 32));
+          qn_fail(7u, uvec2(v8, (v8) >> 32), uvec2(33l, (33l) >> 32));
           qn_alive = false;
         }
         if (qn_alive) {
@@ -411,12 +411,12 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(qn_u64(v7) < qn_u64(32l))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
+          qn_fail(6u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
           qn_alive = false;
         }
         const qn_i64 t11 = v8 + 8l;
         if (qn_alive && !(qn_u64(t11) < qn_u64(33l))) {
-          qn_fail(1u, uvec2(t11, (t11) >> 32), uvec2(33l, (33l) >> 32));
+          qn_fail(7u, uvec2(t11, (t11) >> 32), uvec2(33l, (33l) >> 32));
           qn_alive = false;
         }
         if (qn_alive) {
@@ -435,12 +435,12 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(qn_u64(v7) < qn_u64(32l))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
+          qn_fail(6u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
           qn_alive = false;
         }
         const qn_i64 t12 = v8 + 16l;
         if (qn_alive && !(qn_u64(t12) < qn_u64(33l))) {
-          qn_fail(1u, uvec2(t12, (t12) >> 32), uvec2(33l, (33l) >> 32));
+          qn_fail(7u, uvec2(t12, (t12) >> 32), uvec2(33l, (33l) >> 32));
           qn_alive = false;
         }
         if (qn_alive) {
@@ -459,12 +459,12 @@ void main() {
           qn_alive = false;
         }
         if (qn_alive && !(qn_u64(v7) < qn_u64(32l))) {
-          qn_fail(0u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
+          qn_fail(6u, uvec2(v7, (v7) >> 32), uvec2(32l, (32l) >> 32));
           qn_alive = false;
         }
         const qn_i64 t13 = v8 + 24l;
         if (qn_alive && !(qn_u64(t13) < qn_u64(33l))) {
-          qn_fail(1u, uvec2(t13, (t13) >> 32), uvec2(33l, (33l) >> 32));
+          qn_fail(7u, uvec2(t13, (t13) >> 32), uvec2(33l, (33l) >> 32));
           qn_alive = false;
         }
         if (qn_alive) {

@@ -1,0 +1,131 @@
+// ir/place.c: see place.h.
+#include "ir/place.h"
+
+#include "base/escape.h"
+#include "ir/diag.h"
+#include "ir/encode.h"
+#include "ir/lexer.h"
+
+// Counts nodes in the order of a walk, up to the one at `offset` or the one of number `count`.
+typedef struct node_search {
+  uint32_t offset;
+  size_t number;  // of the next node
+  size_t count;
+  qn__ir_node_t found;
+} node_search_t;
+
+static bool is_other_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
+  node_search_t* search = walker->self;
+  if (stmt->loc.begin == search->offset) {
+    search->found.stmt = stmt;
+    return false;
+  }
+  search->number++;
+  return true;
+}
+
+static bool is_other_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  node_search_t* search = walker->self;
+  if (expr->loc.begin == search->offset) {
+    search->found.expr = expr;
+    return false;
+  }
+  search->number++;
+  return true;
+}
+
+static bool is_before_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
+  node_search_t* search = walker->self;
+  if (search->number++ < search->count) return true;
+  search->found.stmt = stmt;
+  return false;
+}
+
+static bool is_before_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
+  node_search_t* search = walker->self;
+  if (search->number++ < search->count) return true;
+  search->found.expr = expr;
+  return false;
+}
+
+// Returns false if the walker stopped at a node.
+static bool walk(qn__ir_walker_t* walker, const qn__ir_func_t* function) {
+  qn__ir_block_t body = function->body;
+  return qn__walk_extents(walker, function) && qn__walk_block(walker, &body);
+}
+
+static const qn__ir_func_t* function_at(const qn__ir_body_t* body, const qn_module_t* module,
+                                        const qn__ir_func_t* function) {
+  const qn__ir_func_t* at = body->first;
+  for (size_t i = 0; at && module->functions[i] != function; i++) at = at->next;
+  return at;
+}
+
+qn__ir_node_t qn__place_find(const qn_module_t* module, const qn__ir_func_t* function,
+                             uint32_t offset) {
+  const qn__ir_node_t none = {NULL, NULL};
+  qn__ir_body_t decoded;
+  qn_span_t bytes = {module->bytes, module->byte_count};
+  if (offset == 0) return none;
+  if (qn_status_consume(qn__body_decode(bytes, module->allocator, &decoded)) != QN_STATUS_OK) {
+    return none;
+  }
+  node_search_t search = {.offset = offset};
+  qn__ir_walker_t walker = {is_other_stmt, is_other_expr, &search};
+  const qn__ir_func_t* twin = function_at(&decoded, module, function);
+  bool is_found = twin && !walk(&walker, twin);
+  qn__body_deinit(&decoded);
+  if (!is_found) return none;
+  search = (node_search_t){.count = search.number};
+  walker = (qn__ir_walker_t){is_before_stmt, is_before_expr, &search};
+  return walk(&walker, function) ? none : search.found;
+}
+
+static qn__ir_loc_t loc_of(qn__ir_node_t node) {
+  if (node.expr) return node.expr->loc;
+  if (!node.stmt) return (qn__ir_loc_t){0, 0};
+  return node.stmt->kind == QN__STMT_ASSERT ? node.stmt->assert_.condition->loc : node.stmt->loc;
+}
+
+static bool is_plain_assert(qn__ir_node_t node) {
+  return node.stmt && node.stmt->kind == QN__STMT_ASSERT &&
+         (!node.stmt->assert_.message || !node.stmt->assert_.message[0]);
+}
+
+// Returns the part of a text that fits into a message: of one line, and short.
+static qn_str_t cut(qn_str_t text, bool* out_is_cut) {
+  enum { LONGEST = 80 };
+  size_t size = 0;
+  while (size < text.size && text.data[size] != '\n' && text.data[size] != '\r') {
+    uint32_t code;
+    size_t next = qn__utf8_decode((qn_str_t){text.data + size, text.size - size}, &code);
+    if (next == 0 || size + next > LONGEST) break;
+    size += next;
+  }
+  *out_is_cut = size < text.size;
+  return (qn_str_t){text.data, size};
+}
+
+qn_status_t qn__place_append(qn_status_t status, const qn_module_t* module, qn__ir_node_t node,
+                             bool is_quoted) {
+  qn_str_t source = module->source;
+  qn__ir_loc_t loc = loc_of(node);
+  bool is_inside = loc.begin <= source.size && loc.size <= source.size - loc.begin;
+  if (qn_ok(status) || source.size == 0 || loc.size == 0 || !is_inside) return status;
+  uint32_t line, column;
+  qn__diag_position(source, loc.begin, &line, &column);
+  bool is_cut = false;
+  if (is_plain_assert(node)) is_quoted = false;
+  qn_str_t text = is_quoted ? cut(qn__lexer_slice(source, loc), &is_cut) : QN_STR("");
+  qn_status_code_t code = qn_status_code(status);
+  qn_status_t longer = qn_status_make(code, "%s, at %s:%" PRIu32 ":%" PRIu32 "%s%.*s%s",
+                                      qn_status_message(status), module->source_name, line, column,
+                                      is_quoted ? ": " : "", QN_STR_ARG(text), is_cut ? "..." : "");
+  // Without memory only the place is lost.
+  if (qn_status_code(longer) == code) {
+    qn_status_free(status);
+    return longer;
+  }
+  qn_status_free(longer);
+  return status;
+}
