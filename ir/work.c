@@ -349,7 +349,7 @@ static void count_stmt(counter_t* c, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ATOMIC:
       count_access(c, stmt->atomic.buffer, stmt->atomic.indices, true, true);
-      count_expr(c, stmt->atomic.operand, true);
+      if (stmt->atomic.operand) count_expr(c, stmt->atomic.operand, true);
       if (stmt->atomic.operand2) count_expr(c, stmt->atomic.operand2, true);
       add_operations(c, stmt->atomic.buffer->dtype, 1, true);
       if (stmt->atomic.result) c->scope.vars[stmt->atomic.result->id].is_known = false;
@@ -378,6 +378,7 @@ static void count_stmt(counter_t* c, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ALLOC:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
     case QN__STMT_TENSOR:
       return;
   }

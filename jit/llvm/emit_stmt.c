@@ -138,6 +138,9 @@ void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
       break;
     case QN__STMT_REDUCE:
       break;  // passes replace it
+    case QN__STMT_FENCE:
+      LLVMBuildFence(e->fn->builder, LLVMAtomicOrderingAcquireRelease, false, "");
+      break;
     case QN__STMT_BARRIER:
       break;  // refused by emit_module.c
     case QN__STMT_ASSERT:

@@ -33,6 +33,8 @@ typedef struct fake_hooks {
   void (*copy)(void* to, const void* from, unsigned size, unsigned valid);
   void (*copy_commit)(void);
   void (*copy_wait)(unsigned count);
+  // What the thread did before is seen before what it does afterwards.
+  void (*fence)(void);
 } fake_hooks_t;
 enum { FAKE_WRITES = 1, FAKE_IS_ATOMIC = 2 };
 
@@ -54,6 +56,6 @@ typedef struct fake_module {
   const fake_hooks_t* hooks;  // filled in by the driver
   void* (*own)(void);         // an address among this thread's shared variables
 } fake_module_t;
-#define FAKE_MODULE_VERSION 3u
+#define FAKE_MODULE_VERSION 4u
 
 #endif  // QUERN_TESTS_FAKE_CUDA_KERNEL_H_

@@ -64,6 +64,24 @@ static void test_philox(void** state) {
   assert_memory_not_equal(y[1], first, sizeof first);
 }
 
+static void test_split_sum(void** state) {
+  (void)state;
+  float x[2100], y = -1.0f;
+  for (int i = 0; i < 2100; i++) x[i] = (float)(i % 7);
+  run("split_sum", (int64_t[]){2100}, (uint64_t[]){P(x), P(&y)});
+  assert_true(y == 6300.0f);
+  run("split_sum", (int64_t[]){0}, (uint64_t[]){P(x), P(&y)});
+  assert_true(y == 0.0f);
+}
+
+static void test_prefix_sum(void** state) {
+  (void)state;
+  int32_t x[600], y[600];
+  for (int i = 0; i < 600; i++) x[i] = i % 3 - 7;
+  run("prefix_sum", (int64_t[]){600}, (uint64_t[]){P(x), P(y)});
+  for (int32_t i = 0, sum = 0; i < 600; i++) assert_int_equal(y[i], sum += x[i]);
+}
+
 static void test_newton_sqrt(void** state) {
   (void)state;
   float x[] = {4.0f, 2.0f, 0.0f, 1e-12f, 1e20f, -1.0f};
@@ -122,6 +140,7 @@ static void test_block_norm(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_split_sum),  cmocka_unit_test(test_prefix_sum),
       cmocka_unit_test(test_philox),     cmocka_unit_test(test_histogram),
       cmocka_unit_test(test_fir_filter), cmocka_unit_test(test_newton_sqrt),
       cmocka_unit_test(test_fp8_linear), cmocka_unit_test(test_int4_linear),
