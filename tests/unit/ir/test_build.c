@@ -123,6 +123,7 @@ static void fences_are_those_of_text(void** state) {
   assert_null(qn_build_atomic(b, QN_ATOMIC_STORE, x, 1, &zero, old, NULL));
   qn_build_end(b);
   qn_build_end(b);
+  qn_build_end(b);
   qn_module_t* built = NULL;
   qn_status_t status = qn_builder_finish(b, &built);
   if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
