@@ -25,6 +25,9 @@ static bool unsigned_op(qn_op_t op, uint64_t a, uint64_t b, int64_t* out_value) 
     case QN_OP_SHR:
       *out_value = qn__as_signed(a >> b);
       return true;
+    case QN_OP_MULHI:
+      *out_value = qn__as_signed(qn__u64_mulhi(a, b));
+      return true;
     case QN_OP_FLOORDIV:
     case QN_OP_FLOORMOD:
     case QN_OP_CEILDIV:
@@ -38,8 +41,32 @@ static bool unsigned_op(qn_op_t op, uint64_t a, uint64_t b, int64_t* out_value) 
   }
 }
 
+// Computes an operator whose result depends on the width, on fewer than 64 bits. False: it is
+// another operator.
+static bool narrow_op(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b, int64_t* out_value) {
+  uint64_t bits = qn__dtype_bits(dtype), mask = qn__width_mask(dtype), count = (uint64_t)b;
+  switch (op) {
+    case QN_OP_CTZ:
+      *out_value = __builtin_ctzll((uint64_t)a | (mask + 1));
+      return true;
+    case QN_OP_MULHI:
+      *out_value = qn__as_signed((uint64_t)a * (uint64_t)b >> bits);
+      return true;
+    case QN_OP_ROTL:
+      *out_value = qn__as_signed(((uint64_t)a & mask) << (count & (bits - 1)) |
+                                 ((uint64_t)a & mask) >> (-count & (bits - 1)));
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool qn__int_op(qn_op_t op, qn_dtype_t dtype, int64_t a, int64_t b, int64_t* out_value) {
   int64_t bits = qn__dtype_bits(dtype);
+  if (bits < 64 && narrow_op(op, dtype, a, b, out_value)) {
+    *out_value = qn__wrap_int(dtype, *out_value);
+    return true;
+  }
   if (op == QN_OP_SHL || op == QN_OP_SHR) b &= bits - 1;
   if (op == QN_OP_POPCOUNT || op == QN_OP_CLZ) {
     a = qn__as_signed((uint64_t)a & qn__width_mask(dtype));

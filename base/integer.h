@@ -86,6 +86,19 @@ static inline qn__int_outcome_t qn__int_unless(bool has_overflown) {
   return has_overflown ? QN__INT_OVERFLOW : QN__INT_EXACT;
 }
 
+// Return the upper half of a product.
+static inline uint64_t qn__u64_mulhi(uint64_t a, uint64_t b) {
+  uint64_t a_low = a & UINT32_MAX, a_high = a >> 32, b_low = b & UINT32_MAX, b_high = b >> 32;
+  uint64_t left = a_high * b_low + (a_low * b_low >> 32);
+  uint64_t right = a_low * b_high + (left & UINT32_MAX);
+  return a_high * b_high + (left >> 32) + (right >> 32);
+}
+static inline int64_t qn__i64_mulhi(int64_t a, int64_t b) {
+  // As unsigned numbers, negative ones are 2^64 more.
+  uint64_t high = qn__u64_mulhi((uint64_t)a, (uint64_t)b);
+  return qn__as_signed(high - (a < 0 ? (uint64_t)b : 0) - (b < 0 ? (uint64_t)a : 0));
+}
+
 // Computes an operator of rule NUMERIC, INTEGER, BITWISE or SHIFT on i64. Ignores `b` for an
 // operator with one operand.
 static inline qn__int_outcome_t qn__i64_op(qn_op_t op, int64_t a, int64_t b, int64_t* out_value) {
@@ -127,6 +140,13 @@ static inline qn__int_outcome_t qn__i64_op(qn_op_t op, int64_t a, int64_t b, int
       return qn__int_exact(__builtin_popcountll((uint64_t)a), out_value);
     case QN_OP_CLZ:
       return qn__int_exact(a == 0 ? 64 : __builtin_clzll((uint64_t)a), out_value);
+    case QN_OP_CTZ:
+      return qn__int_exact(a == 0 ? 64 : __builtin_ctzll((uint64_t)a), out_value);
+    case QN_OP_MULHI:
+      return qn__int_exact(qn__i64_mulhi(a, b), out_value);
+    case QN_OP_ROTL:
+      return qn__int_exact(
+          qn__as_signed((uint64_t)a << (b & 63) | (uint64_t)a >> (-(uint64_t)b & 63)), out_value);
     default:
       (void)QN_NEVER(true);
       return qn__int_exact(0, out_value);

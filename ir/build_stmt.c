@@ -238,24 +238,30 @@ qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t
   }
   const char* text = qn__atomic_text(op);
   if (!text) return qn__build_fail(builder, "atomic operation %d does not exist", (int)op);
-  bool has_second = qn__atomic_operand_count(op) > 1;
-  if (!has_second && operand2) {
-    return qn__build_fail(builder, "'%s' takes one operand, two were given", text);
+  uint32_t wanted = qn__atomic_operand_count(op), given = operand2 ? 2 : operand ? 1 : 0;
+  if (given > wanted) {
+    return qn__build_fail(builder, "'%s' takes %s, %s given", text,
+                          wanted == 0 ? "no operand" : "one operand",
+                          given == 1 ? "one was" : "two were");
   }
   qn__ir_expr_t** trees = qn__build_indices(builder, buffer, rank, indices, NULL);
-  qn__ir_expr_t* first = trees ? take_value(builder, "the operand", buffer, operand) : NULL;
-  qn__ir_expr_t* second = NULL;
-  if (first && has_second) {
-    second = take_value(builder, "the second operand", buffer, operand2);
+  if (!trees) return NULL;
+  qn__ir_expr_t *first = NULL, *second = NULL;
+  if (wanted > 0 && !(first = take_value(builder, "the operand", buffer, operand))) return NULL;
+  if (wanted > 1 && !(second = take_value(builder, "the second operand", buffer, operand2))) {
+    return NULL;
   }
-  qn__ir_stmt_t* stmt =
-      first && (second || !has_second) ? new_stmt(builder, QN__STMT_ATOMIC) : NULL;
+  qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_ATOMIC);
   if (!stmt) return NULL;
   stmt->atomic.op = op;
   stmt->atomic.buffer = buffer;
   stmt->atomic.indices = trees;
   stmt->atomic.operand = first;
   stmt->atomic.operand2 = second;
+  if (op == QN_ATOMIC_STORE) {
+    append(builder, stmt);
+    return NULL;
+  }
   qn__ir_var_t* result = qn__var_new(&builder->body.arena, QN__VAR_ATOMIC, buffer->dtype, "old");
   qn__ir_expr_t* handle = qn__build_give_var(builder, result);
   if (!handle) return NULL;
@@ -276,6 +282,12 @@ void qn_build_leave(qn_builder_t* builder, qn_leave_t kind) {
   if (!stmt) return;
   stmt->leave = kind;
   append(builder, stmt);
+}
+
+void qn_build_fence(qn_builder_t* builder) {
+  if (!qn__build_takes_stmts(builder, __func__)) return;
+  qn__ir_stmt_t* stmt = new_stmt(builder, QN__STMT_FENCE);
+  if (stmt) append(builder, stmt);
 }
 
 void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message) {

@@ -182,7 +182,8 @@ static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_
       return (copy->atomic.buffer = map_buffer(cloner, stmt->atomic.buffer)) &&
              clone_exprs(cloner, stmt->atomic.indices, stmt->atomic.buffer->rank,
                          &copy->atomic.indices) &&
-             (copy->atomic.operand = clone_expr(cloner, stmt->atomic.operand)) &&
+             (!stmt->atomic.operand ||
+              (copy->atomic.operand = clone_expr(cloner, stmt->atomic.operand))) &&
              (!stmt->atomic.operand2 ||
               (copy->atomic.operand2 = clone_expr(cloner, stmt->atomic.operand2))) &&
              (!stmt->atomic.result ||
@@ -203,6 +204,7 @@ static bool clone_stmt(cloner_t* cloner, const qn__ir_stmt_t* stmt, qn__ir_stmt_
       return (copy->alloc.buffer = declare_buffer(cloner, stmt->alloc.buffer));
     case QN__STMT_LEAVE:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
       return true;
     case QN__STMT_ASSERT:
       copy->assert_.message = clone_name(cloner, stmt->assert_.message);

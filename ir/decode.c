@@ -321,10 +321,10 @@ static bool read_atomic(decoder_t* d, qn__ir_stmt_t* stmt) {
   size_t number = has_result ? reserve_var(d) : 0;
   if (!(stmt->atomic.buffer = read_buffer(d))) return false;
   stmt->atomic.indices = read_exprs(d, stmt->atomic.buffer->rank);
-  if (!stmt->atomic.indices || !(stmt->atomic.operand = read_expr(d))) return false;
-  if (qn__atomic_operand_count(stmt->atomic.op) > 1 && !(stmt->atomic.operand2 = read_expr(d))) {
-    return false;
-  }
+  if (!stmt->atomic.indices) return false;
+  uint32_t operands = qn__atomic_operand_count(stmt->atomic.op);
+  if (operands > 0 && !(stmt->atomic.operand = read_expr(d))) return false;
+  if (operands > 1 && !(stmt->atomic.operand2 = read_expr(d))) return false;
   if (!has_result) return true;
   stmt->atomic.result = declare_var(d, number, QN__VAR_ATOMIC, stmt->atomic.buffer->dtype, NULL);
   return stmt->atomic.result != NULL;
@@ -399,6 +399,7 @@ static bool read_stmt(decoder_t* d, qn__ir_stmt_t* stmt) {
     case QN__STMT_ALLOC:
       return read_alloc(d, stmt);
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
       return true;
     case QN__STMT_ASSERT:
       return (stmt->assert_.condition = read_expr(d)) && (stmt->assert_.message = read_text(d));

@@ -20,9 +20,10 @@
 //   block     stmt*  u8 0
 //   stmt      u8 kind, then
 //     LET     expr                      STORE   varint buffer  { index expr }  expr
-//     ATOMIC  op  u8 has-result  varint buffer  { index expr }  expr [ expr ]
+//     ATOMIC  op  u8 has-result  varint buffer  { index expr }  [ expr [ expr ] ]
 //     IF      expr block block          LOOP    kind expr expr block
 //     WHILE   expr block                BARRIER nothing        ASSERT  expr  run message
+//     FENCE   nothing
 //     ALLOC   scope  dtype  varint rank  shape
 //             and for const: varint element-count  { bits of the dtype's size }
 //             and for view:  varint base-buffer  { index expr }
@@ -155,7 +156,7 @@ static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {
       qn__buffer_u8(out, stmt->atomic.result != NULL);
       qn__buffer_varint(out, stmt->atomic.buffer->id);
       encode_exprs(stmt->atomic.indices, stmt->atomic.buffer->rank, out);
-      encode_expr(stmt->atomic.operand, out);
+      if (stmt->atomic.operand) encode_expr(stmt->atomic.operand, out);
       if (stmt->atomic.operand2) encode_expr(stmt->atomic.operand2, out);
       break;
     case QN__STMT_IF:
@@ -177,6 +178,7 @@ static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {
       encode_alloc(stmt->alloc.buffer, out);
       break;
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
       break;
     case QN__STMT_ASSERT:
       encode_expr(stmt->assert_.condition, out);

@@ -118,7 +118,8 @@ static qn__ir_scalar_t combine(const qn__ir_stmt_t* stmt, qn__ir_scalar_t old,
       [QN_ATOMIC_AND] = QN_OP_AND, [QN_ATOMIC_OR] = QN_OP_OR,   [QN_ATOMIC_XOR] = QN_OP_XOR,
   };
   qn_dtype_t dtype = stmt->atomic.buffer->dtype;
-  if (stmt->atomic.op == QN_ATOMIC_EXCHANGE) return operand;
+  if (stmt->atomic.op == QN_ATOMIC_EXCHANGE || stmt->atomic.op == QN_ATOMIC_STORE) return operand;
+  if (stmt->atomic.op == QN_ATOMIC_LOAD) return old;
   if (stmt->atomic.op == QN_ATOMIC_CAS) {
     bool is_equal = qn__scalar_to_bits(dtype, old) == qn__scalar_to_bits(dtype, operand);
     return is_equal ? operand2 : old;
@@ -134,8 +135,8 @@ static void run_atomic(qn__interpret_machine_t* machine, const qn__ir_stmt_t* st
   if (result && !qn__machine_declare_var(machine, result)) return;
   for (uint32_t i = 0; i < active->count; ++i) {
     uint32_t thread = active->threads[i];
-    qn__ir_scalar_t operand = qn__machine_eval(machine, stmt->atomic.operand, thread);
-    qn__ir_scalar_t operand2 = {0};
+    qn__ir_scalar_t operand = {0}, operand2 = {0};
+    if (stmt->atomic.operand) operand = qn__machine_eval(machine, stmt->atomic.operand, thread);
     if (stmt->atomic.operand2) operand2 = qn__machine_eval(machine, stmt->atomic.operand2, thread);
     uint8_t* address =
         qn__machine_address(machine, stmt->atomic.buffer, stmt->atomic.indices, thread);
@@ -386,6 +387,8 @@ static void run_stmt(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
     case QN__STMT_ALLOC:
       qn__machine_alloc(machine, stmt->alloc.buffer);
       break;
+    case QN__STMT_FENCE:
+      return;  // accesses are in order
     case QN__STMT_BARRIER:
       run_barrier(machine, active);
       break;

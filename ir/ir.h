@@ -191,6 +191,7 @@ typedef enum qn__ir_stmt_kind {
   QN__STMT_TENSOR,  // made by passes alone: it has no text that can be parsed, and no encoding
   QN__STMT_REDUCE,  // a reduction of several values, which the first passes replace
   QN__STMT_LEAVE,   // the last of its block; the first pass replaces it
+  QN__STMT_FENCE,
 } qn__ir_stmt_kind_t;
 
 // What the threads of a warp do together with a matrix unit (see ir/tensor.h for the layouts), and
@@ -297,7 +298,7 @@ struct qn__ir_stmt {
       qn_atomic_op_t op;
       qn__ir_buffer_t* buffer;
       qn__ir_expr_t** indices;
-      qn__ir_expr_t* operand;
+      qn__ir_expr_t* operand;   // NULL for LOAD
       qn__ir_expr_t* operand2;  // CAS, else NULL
       qn__ir_var_t* result;     // NULL when the old value is not used
     } atomic;
@@ -613,6 +614,15 @@ static inline bool qn__word_is(qn_str_t word, const char* text) {
 // Returns the value with the text `word`; 0 for none.
 uint32_t qn__word_find(qn__ir_text_fn_t text_of, qn_str_t word);
 uint32_t qn__atomic_operand_count(qn_atomic_op_t op);
+// Returns whether the operation exists for elements of the dtype.
+bool qn__atomic_takes(qn_atomic_op_t op, qn_dtype_t dtype);
+// Returns whether the statement orders accesses of its thread to memory that blocks share: a fence,
+// an atomic load or store.
+static inline bool qn__stmt_orders_memory(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_FENCE ||
+         (stmt->kind == QN__STMT_ATOMIC &&
+          (stmt->atomic.op == QN_ATOMIC_LOAD || stmt->atomic.op == QN_ATOMIC_STORE));
+}
 static inline bool qn__loop_is_block(qn_loop_kind_t kind) {
   return kind >= QN_LOOP_BLOCK_X && kind <= QN_LOOP_BLOCK_Z;
 }

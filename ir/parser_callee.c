@@ -288,7 +288,7 @@ void qn__parse_callee(qn__parser_t* p, qn__ir_func_t* function) {
   qn__parser_close_block(p);
   bool is_good =
       value && callee && callee->loc.begin == function->loc.begin && p->diag->error_count == errors;
-  if (!is_good) return;
+  if (!is_good || p->is_grammar_only) return;  // its mistakes may be unreported
   callee->base = (qn__callee_t){.function = function,
                                 .value = value,
                                 .text = qn__parser_since(p, begin),

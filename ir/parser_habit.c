@@ -56,6 +56,7 @@ const char* qn__parser_habit(qn__parser_habit_t kind, qn_str_t word) {
       {QN__HABIT_STMT, "double", "did you mean 'let'?"},
       {QN__HABIT_STMT, "int", "did you mean 'let'?"},
       {QN__HABIT_STMT, "__syncthreads", "did you mean 'barrier;'?"},
+      {QN__HABIT_STMT, "__threadfence", "did you mean 'fence;'?"},
       {QN__HABIT_STMT, "elif", "write else if"},
   };
   for (size_t i = 0; i < QN_COUNT_OF(habits); i++) {

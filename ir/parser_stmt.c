@@ -108,24 +108,32 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_lo
                      count == 1 ? "is" : "are");
     indices = NULL;
   }
+  if (!p->is_lost && result_loc && op == QN_ATOMIC_STORE) {
+    qn__parser_error(p, QN__CODE_NO_VALUE, loc, "'atomic_exchange' gives the old value",
+                     "'%s' gives no value", qn__atomic_text(op));
+    indices = NULL;
+  }
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "an atomic");
-  qn__ir_expr_t* operand = indices ? qn__type_as_value(p, operands[0], buffer) : NULL;
-  qn__ir_expr_t* operand2 =
-      indices && wanted == 2 ? qn__type_as_value(p, operands[1], buffer) : NULL;
+  qn__ir_expr_t* values[2] = {NULL, NULL};
+  bool is_complete = indices != NULL;
+  for (uint32_t i = 0; i < wanted && is_complete; i++) {
+    values[i] = qn__type_as_value(p, operands[i], buffer);
+    is_complete = values[i] != NULL;
+  }
   qn__ir_var_t* result = NULL;
   if (result_loc) {
     result =
         qn__parser_new_var(p, QN__VAR_ATOMIC, buffer ? buffer->dtype : QN_DTYPE_NONE, *result_loc);
     if (result) qn__parser_declare(p, *result_loc, result, NULL);
   }
-  if (!operand || (wanted == 2 && !operand2)) return;
+  if (!is_complete) return;
   qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ATOMIC, loc);
   if (!stmt) return;
   stmt->atomic.op = op;
   stmt->atomic.buffer = buffer;
   stmt->atomic.indices = indices;
-  stmt->atomic.operand = operand;
-  stmt->atomic.operand2 = operand2;
+  stmt->atomic.operand = values[0];
+  stmt->atomic.operand2 = values[1];
   stmt->atomic.result = result;
 }
 
@@ -387,6 +395,14 @@ static void parse_leave(qn__parser_t* p, qn__ir_block_t* block) {
   if (stmt) stmt->leave = kind;
 }
 
+static void parse_fence(qn__parser_t* p, qn__ir_block_t* block) {
+  uint32_t begin = p->token.loc.begin;
+  qn__parser_advance(p);
+  qn__ir_loc_t loc = qn__parser_since(p, begin);
+  qn__parser_advance(p);
+  (void)new_stmt(p, block, QN__STMT_FENCE, loc);
+}
+
 static void parse_let(qn__parser_t* p, qn__ir_block_t* block) {
   qn__parse_let(p, block, false);
 }
@@ -444,6 +460,8 @@ static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
     parse_loop(p, block, loop);
   } else if (p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(word)) {
     parse_atomic(p, block, NULL);
+  } else if (p->ahead.kind == QN__TOKEN_SEMICOLON && qn__word_is(word, "fence")) {
+    parse_fence(p, block);  // the word is free elsewhere, as names of operators are
   } else if (p->ahead.kind == QN__TOKEN_LEFT_BRACKET && is_free) {
     parse_store(p, block);
   } else if (p->ahead.kind == QN__TOKEN_ASSIGN && is_free) {

@@ -158,11 +158,10 @@ static void print_atomic(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
   qn__buffer_format(out, "%s(%s", qn__atomic_text(stmt->atomic.op),
                     qn__print_name(p, buffer, buffer->name));
   qn__print_indices(p, stmt->atomic.indices, buffer->rank);
-  qn__buffer_cstr(out, ", ");
-  qn__print_expr(p, stmt->atomic.operand, buffer->dtype, 0);
-  if (stmt->atomic.operand2) {
+  const qn__ir_expr_t* operands[] = {stmt->atomic.operand, stmt->atomic.operand2};
+  for (int i = 0; i < 2 && operands[i]; i++) {
     qn__buffer_cstr(out, ", ");
-    qn__print_expr(p, stmt->atomic.operand2, buffer->dtype, 0);
+    qn__print_expr(p, operands[i], buffer->dtype, 0);
   }
   qn__buffer_cstr(out, ");");
 }
@@ -299,6 +298,9 @@ static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
       break;
     case QN__STMT_BARRIER:
       qn__buffer_cstr(out, "barrier;");
+      break;
+    case QN__STMT_FENCE:
+      qn__buffer_cstr(out, "fence;");
       break;
     case QN__STMT_ASSERT:
       qn__buffer_cstr(out, "assert ");

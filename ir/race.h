@@ -42,6 +42,7 @@ typedef struct qn__race_loop {
   int64_t extent;            // when constant
   uint32_t condition_count;  // around the loop
   uint32_t barrier_count;    // before the loop
+  uint32_t order_count;      // before the loop
   size_t access_count;       // before the loop
 } qn__race_loop_t;
 
@@ -54,6 +55,7 @@ typedef struct qn__race {
   qn__race_levels_t guards;  // of all conditions around
   uint32_t condition_count;  // around
   uint32_t barrier_count;    // so far
+  uint32_t order_count;      // fences, atomic loads and stores so far
   qn__race_access_t* accesses;
   size_t access_count;
   size_t access_capacity;

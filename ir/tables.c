@@ -86,7 +86,7 @@ const char* qn__leave_text(uint32_t kind) {
 
 const char* qn__atomic_text(uint32_t op) {
   static const char* const texts[] = {
-#define QN_ATOMIC(name, value, text, operands, doc) [value] = text,
+#define QN_ATOMIC(name, value, text, operands, class, doc) [value] = text,
 #include "ir/tables.inc"
 #undef QN_ATOMIC
   };
@@ -103,13 +103,27 @@ uint32_t qn__word_find(qn__ir_text_fn_t text_of, qn_str_t word) {
 
 uint32_t qn__atomic_operand_count(qn_atomic_op_t op) {
   switch (op) {
-#define QN_ATOMIC(name, value, text, operands, doc) \
-  case QN_ATOMIC_##name:                            \
+#define QN_ATOMIC(name, value, text, operands, class, doc) \
+  case QN_ATOMIC_##name:                                   \
     return operands;
 #include "ir/tables.inc"
 #undef QN_ATOMIC
   }
   return 0;
+}
+
+bool qn__atomic_takes(qn_atomic_op_t op, qn_dtype_t dtype) {
+  enum { NUMBER, INTEGER } dtypes = INTEGER;
+  switch (op) {
+#define QN_ATOMIC(name, value, text, operands, class, doc) \
+  case QN_ATOMIC_##name:                                   \
+    dtypes = class;                                        \
+    break;
+#include "ir/tables.inc"
+#undef QN_ATOMIC
+  }
+  if (qn__dtype_is_stored(dtype)) return false;
+  return qn__dtype_is_int(dtype) || (dtypes == NUMBER && qn__dtype_is_float(dtype));
 }
 
 void qn__lane_message(qn_op_t op, int64_t warp_size, char out_text[QN__LANE_MESSAGE_BYTES]) {

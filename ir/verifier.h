@@ -123,6 +123,8 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_leave_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
+// Checks the place of a fence, an atomic load or store.
+void qn__verify_order_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 // Records a barrier or exchange at `loc` in a thread loop.
 void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc);
 // Checks a loop when the walk leaves it.

@@ -225,6 +225,17 @@ void qn__verify_barrier_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   qn__verify_sync(v, stmt->loc);
 }
 
+void qn__verify_order_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
+  if (v->lane_depth == 0) {
+    (void)qn__verify_error(
+        v, QN__VERIFY_ORDER, stmt->loc, "put it into a loop over thread.x, thread.y or thread.z",
+        "%s outside of every thread loop",
+        stmt->kind == QN__STMT_FENCE ? "a fence" : qn__atomic_text(stmt->atomic.op));
+    return;
+  }
+  qn__verify_sync(v, stmt->loc);
+}
+
 // ------------------------------------------------------------------------------------ allocations
 
 // Computes the number of elements of a constant shape of positive extents. Returns false after a

@@ -25,7 +25,7 @@
 // R5. Two accesses, one of them a store, are a race if their indices are equal sums except for a
 //     distance of d iterations, with the same d in every dimension and d not 0: x[i] and x[i + 2]
 //     access one element two iterations apart. Thread loops that contain a barrier are skipped,
-//     since the barrier may separate the accesses.
+//     since the barrier may separate the accesses, and so are all loops that order memory.
 //
 // Not here: the comparisons of R3 and R5 (verify_race_check.c).
 #include "base/alloc.h"
@@ -194,6 +194,7 @@ static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
       .extent = extent.constant,
       .condition_count = r->condition_count,
       .barrier_count = r->barrier_count,
+      .order_count = r->order_count,
       .access_count = r->access_count,
   };
 }
@@ -270,6 +271,7 @@ static void visit_several(qn__race_t* r, const qn__ir_several_t* several) {
 }
 
 static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
+  r->order_count += qn__stmt_orders_memory(stmt);
   switch (stmt->kind) {
     case QN__STMT_LET:
       visit_let(r, stmt);
@@ -284,7 +286,7 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
     }
     case QN__STMT_ATOMIC:
       (void)visit_all(r, stmt->atomic.indices, stmt->atomic.buffer->rank);
-      (void)qn__race_visit(r, stmt->atomic.operand);
+      if (stmt->atomic.operand) (void)qn__race_visit(r, stmt->atomic.operand);
       if (stmt->atomic.operand2) (void)qn__race_visit(r, stmt->atomic.operand2);
       if (stmt->atomic.result) (void)declare(r, stmt->atomic.result, all_levels);
       return;
@@ -311,6 +313,7 @@ static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {
       r->barrier_count++;
       return;
     case QN__STMT_LEAVE:
+    case QN__STMT_FENCE:
       return;
     case QN__STMT_ASSERT:
       (void)qn__race_visit(r, stmt->assert_.condition);

@@ -122,7 +122,8 @@ void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
   for (size_t i = begin; i < r->access_count; i++) store_count += r->accesses[i].is_store;
   bool has_met =
       qn__loop_is_thread(loop->stmt->loop.kind) && r->barrier_count > loop->barrier_count;
-  if (loop->is_single || has_met || store_count == 0) return;
+  bool has_order = r->order_count > loop->order_count;
+  if (loop->is_single || has_met || has_order || store_count == 0) return;
   // Too many pairs to compare: report none of them (R1).
   if (r->access_count - begin > r->pairs_left / store_count) return;
   r->pairs_left -= (r->access_count - begin) * store_count;

@@ -145,26 +145,24 @@ static void verify_let(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   if (decl) decl->is_host = is_host;
 }
 
-static bool has_atomics(qn_dtype_t dtype, bool with_floats) {
-  if (qn__dtype_bits(dtype) < 32) return false;
-  return qn__dtype_is_int(dtype) || (with_floats && qn__dtype_is_float(dtype));
-}
-
 static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const char* text = qn__atomic_text(stmt->atomic.op);
-  bool has_second = text && qn__atomic_operand_count(stmt->atomic.op) > 1;
-  if (!text || has_second != (stmt->atomic.operand2 != NULL)) {
+  uint32_t count = text ? qn__atomic_operand_count(stmt->atomic.op) : 0;
+  if (!text || (count > 0) != (stmt->atomic.operand != NULL) ||
+      (count > 1) != (stmt->atomic.operand2 != NULL) ||
+      (stmt->atomic.op == QN_ATOMIC_STORE && stmt->atomic.result)) {
     (void)qn__verify_error(v, QN__VERIFY_MALFORMED, stmt->loc, NULL, "an atomic lacks a part");
     return;
   }
   const qn__ir_buffer_t* buffer = stmt->atomic.buffer;
   if (!verify_target(v, stmt, buffer, stmt->atomic.indices)) return;
-  if (!has_atomics(buffer->dtype, stmt->atomic.op == QN_ATOMIC_ADD)) {
+  if (!qn__atomic_takes(stmt->atomic.op, buffer->dtype)) {
+    bool has_floats = qn__atomic_takes(stmt->atomic.op, QN_DTYPE_F32);
     (void)qn__verify_error(v, QN__VERIFY_ATOMIC, stmt->loc, NULL,
-                           "'%s' on '%s' of %s; it exists for i32, i64, u32, u64%s", text,
-                           buffer->name, qn_dtype_text(buffer->dtype),
-                           stmt->atomic.op == QN_ATOMIC_ADD ? ", f32 and f64" : "");
+                           "'%s' on '%s' of %s; it exists for integers%s", text, buffer->name,
+                           qn_dtype_text(buffer->dtype), has_floats ? " and floats" : "");
   }
+  if (qn__stmt_orders_memory(stmt)) qn__verify_order_place(v, stmt);
   const qn__ir_buffer_t* root = qn__buf_root(buffer);
   if (root->dtype != buffer->dtype) {
     (void)qn__verify_error(
@@ -172,8 +170,8 @@ static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
         "'%s' on '%s' of %s, a view of '%s' of %s: atomics need the buffer's dtype", text,
         buffer->name, qn_dtype_text(buffer->dtype), root->name, qn_dtype_text(root->dtype));
   }
-  verify_value(v, stmt->atomic.operand, buffer);
-  if (has_second) verify_value(v, stmt->atomic.operand2, buffer);
+  if (count > 0) verify_value(v, stmt->atomic.operand, buffer);
+  if (count > 1) verify_value(v, stmt->atomic.operand2, buffer);
   const qn__ir_var_t* result = stmt->atomic.result;
   if (!result) return;
   if (result->kind != QN__VAR_ATOMIC || result->dtype != buffer->dtype) {
@@ -344,6 +342,9 @@ static void verify_stmt(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ALLOC:
       verify_alloc(v, stmt);
+      return;
+    case QN__STMT_FENCE:
+      qn__verify_order_place(v, stmt);
       return;
     case QN__STMT_BARRIER:
       qn__verify_barrier_place(v, stmt);

@@ -206,7 +206,7 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
     }
     case QN__STMT_ATOMIC:
       (void)visit_all(u, stmt->atomic.indices, stmt->atomic.buffer->rank);
-      (void)visit(u, stmt->atomic.operand);
+      if (stmt->atomic.operand) (void)visit(u, stmt->atomic.operand);
       if (stmt->atomic.operand2) (void)visit(u, stmt->atomic.operand2);
       write_to(u, stmt->atomic.buffer, u->thread_depth > 0);
       if (stmt->atomic.result && u->thread_depth > 0) mark(u, stmt->atomic.result);
@@ -234,6 +234,8 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_BARRIER:
       meet(u, stmt->loc, "a barrier");
+      return;
+    case QN__STMT_FENCE:
       return;
     case QN__STMT_ASSERT:
       (void)visit(u, stmt->assert_.condition);

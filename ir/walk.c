@@ -120,7 +120,7 @@ static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
              qn__walk_expr(walker, stmt->store.value);
     case QN__STMT_ATOMIC:
       return walk_exprs(walker, stmt->atomic.indices, stmt->atomic.buffer->rank) &&
-             qn__walk_expr(walker, stmt->atomic.operand) &&
+             (!stmt->atomic.operand || qn__walk_expr(walker, stmt->atomic.operand)) &&
              (!stmt->atomic.operand2 || qn__walk_expr(walker, stmt->atomic.operand2));
     case QN__STMT_IF:
       return qn__walk_expr(walker, stmt->if_.condition) &&
@@ -136,6 +136,7 @@ static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
       return walk_buffer(walker, stmt->alloc.buffer);
     case QN__STMT_LEAVE:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
       return true;
     case QN__STMT_ASSERT:
       return qn__walk_expr(walker, stmt->assert_.condition);

@@ -108,6 +108,9 @@ static double operations_of(qn_op_t op) {
     case QN_OP_SHR:
     case QN_OP_POPCOUNT:
     case QN_OP_CLZ:
+    case QN_OP_CTZ:
+    case QN_OP_MULHI:
+    case QN_OP_ROTL:
     case QN_OP_SQRT:
     case QN_OP_RSQRT:
     case QN_OP_WARP_SUM:
@@ -346,7 +349,7 @@ static void count_stmt(counter_t* c, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ATOMIC:
       count_access(c, stmt->atomic.buffer, stmt->atomic.indices, true, true);
-      count_expr(c, stmt->atomic.operand, true);
+      if (stmt->atomic.operand) count_expr(c, stmt->atomic.operand, true);
       if (stmt->atomic.operand2) count_expr(c, stmt->atomic.operand2, true);
       add_operations(c, stmt->atomic.buffer->dtype, 1, true);
       if (stmt->atomic.result) c->scope.vars[stmt->atomic.result->id].is_known = false;
@@ -375,6 +378,7 @@ static void count_stmt(counter_t* c, const qn__ir_stmt_t* stmt) {
       return;
     case QN__STMT_ALLOC:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
     case QN__STMT_TENSOR:
     case QN__STMT_LEAVE:
       return;

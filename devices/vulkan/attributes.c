@@ -139,6 +139,8 @@ qn_status_t qn__vk_target_property(int32_t id, const char* name, qn_attribute_va
       {"supports_atomic_int64", info->has_atomic_int64},
       {"supports_denorm_preserve_float32", controls->shaderDenormPreserveFloat32 != 0},
       {"supports_denorm_preserve_float64", controls->shaderDenormPreserveFloat64 != 0},
+      {"supports_fence_by_atomic",
+       info->has_driver_properties && info->driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE},
       {"supports_float16", info->has_float16},
       {"supports_float64", info->has_float64},
       // Vulkan does not tell whether the instruction rounds once or twice.

@@ -269,6 +269,8 @@ typedef enum qn_atomic_op {
   QN_ATOMIC_XOR = 6,
   QN_ATOMIC_EXCHANGE = 7,
   QN_ATOMIC_CAS = 8,
+  QN_ATOMIC_LOAD = 9,
+  QN_ATOMIC_STORE = 10,
 } qn_atomic_op_t;
 
 // Makes a builder. `allocator` zero: the default one. `*out_builder` is owned: qn_builder_finish or
@@ -330,8 +332,8 @@ QN_API qn_expr_t* qn_build_let(qn_builder_t* builder, const char* name, qn_expr_
 // Stores a value of the buffer's dtype.
 QN_API void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t rank,
                            qn_expr_t* const* indices, qn_expr_t* value);
-// Changes an element atomically and returns its old value. `operand2` is for CAS (the new value;
-// `operand` is the expected one), and else NULL.
+// Changes an element atomically and returns its old value; NULL for STORE. `operand` is NULL for
+// LOAD. `operand2` is for CAS (the new value; `operand` is the expected one), and else NULL.
 QN_API qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t* buffer,
                                   size_t rank, qn_expr_t* const* indices, qn_expr_t* operand,
                                   qn_expr_t* operand2);
@@ -353,6 +355,8 @@ QN_API qn_buffer_t* qn_build_view(qn_builder_t* builder, const char* name, qn_bu
 QN_API void qn_build_barrier(qn_builder_t* builder);
 // Leaves a loop, an iteration or the function. It is the last statement of its block.
 QN_API void qn_build_leave(qn_builder_t* builder, qn_leave_t kind);
+// Orders the thread's accesses before it before those after it, as other blocks see them.
+QN_API void qn_build_fence(qn_builder_t* builder);
 // Stops the function with ASSERTION and the message if the condition (bool) does not hold.
 QN_API void qn_build_assert(qn_builder_t* builder, qn_expr_t* condition, const char* message);
 

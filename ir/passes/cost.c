@@ -174,6 +174,7 @@ double qn__cost_block(const qn__cost_model_t* model, qn__ir_block_t* block) {
         break;
       case QN__STMT_ALLOC:
       case QN__STMT_BARRIER:
+      case QN__STMT_FENCE:
       case QN__STMT_TENSOR:
       case QN__STMT_REDUCE:
       case QN__STMT_LEAVE:  // replaced before

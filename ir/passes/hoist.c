@@ -9,7 +9,9 @@
 // 1. An early evaluation has no effect. Arithmetic has none (an integer division never traps in an
 //    unchecked build). A load or reduction moves only if the first iteration always evaluates it,
 //    and no assert comes before it. If the loop may be empty, `begin < end ? ... : 0` guards it.
-// 2. A load moves only if nothing in the loop stores to the root of its buffer.
+// 2. A load moves only if nothing in the loop stores to the root of its buffer, or lets the thread
+// see
+//    what others store.
 // 3. In checked builds loads and divisions do not move, so that errors keep their place.
 // 4. No value moves out of a launch, and no operation bound to its thread (LANE, GROUP) moves.
 #include "ir/passes/pass_builder.h"
@@ -188,7 +190,8 @@ static void hoist_loop(hoist_t* hoist, qn__ir_stmt_t* loop, qn__ir_block_t* out)
   loop->loop.var->user = &site;
   qn__block_set_user(&loop->loop.body, &site);
   (void)qn__block_each_ref(&loop->loop.body, mark_stored, hoist);
-  if (!qn__block_has_barrier(&loop->loop.body)) {
+  if (!qn__block_has_barrier(&loop->loop.body) &&
+      !qn__block_any(&loop->loop.body, qn__stmt_orders_memory)) {
     site.is_never_empty = qn__const_trips(loop->loop.begin, loop->loop.end) > 0;
     site.guard =
         qn__pb_op(pb, QN_OP_LT, qn__pb_copy(pb, loop->loop.begin), qn__pb_copy(pb, loop->loop.end));

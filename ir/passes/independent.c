@@ -12,7 +12,7 @@
 // Returns true if the statement orders the iterations of a loop around it, whichever its stores.
 static bool is_ordered(const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_WHILE ||
-      stmt->kind == QN__STMT_BARRIER) {
+      stmt->kind == QN__STMT_BARRIER || stmt->kind == QN__STMT_FENCE) {
     return true;
   }
   return qn__is_block_loop(stmt) || qn__is_thread_loop(stmt);

@@ -1,11 +1,11 @@
 // ir/passes/lower_views.c: replaces accesses through views by accesses to the base.
 //
 // A view is removed if each of its dimensions has the stride of a dimension of the base, so that
-// view[i] is base[start + i]: slices, rows, tiles. Other views (a matrix seen as a vector) stay,
-// with explicit strides. In checked builds all views stay, because the view's own bounds must be
-// checked; the start of an empty view is not evaluated there, since it may be anywhere. Start
-// indices that are not plain become lets before the view, so that they are evaluated at its
-// declaration.
+// view[i] is base[start + i]: slices, rows, tiles. Other views (a matrix seen as a vector, elements
+// of another dtype) stay, with explicit strides. In checked builds all views stay, because the
+// view's own bounds must be checked; the start of an empty view is not evaluated there, since it
+// may be anywhere. Start indices that are not plain become lets before the view, so that they are
+// evaluated at its declaration.
 #include "ir/passes/pass_builder.h"
 
 // Returns true if the view stays within the extent of dimension `d` of the base. Otherwise it may
@@ -27,7 +27,7 @@ static uint32_t* find_mapping(qn__pass_builder_t* pb, const qn__ir_buffer_t* vie
   const qn__ir_buffer_t* base = view->base;
   qn__ir_expr_t** strides = qn__buf_strides(pb->arena, base);
   uint32_t* base_dims = qn__arena_alloc_array(pb->arena, view->rank + 1U, sizeof *base_dims);
-  if (!strides || !base_dims) return NULL;
+  if (!strides || !base_dims || view->dtype != base->dtype) return NULL;
   uint32_t next = 0;
   for (uint32_t i = 0; i < view->rank; ++i) {
     while (next < base->rank && !qn__expr_equal(view->strides[i], strides[next])) ++next;

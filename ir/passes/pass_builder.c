@@ -352,7 +352,8 @@ bool qn__block_has_barrier(qn__ir_block_t* block) {
 }
 
 bool qn__block_synchronizes(qn__ir_block_t* block) {
-  return qn__block_has_barrier(block) || qn__block_any_expr(block, qn__expr_is_exchange);
+  return qn__block_has_barrier(block) || qn__block_any(block, qn__stmt_orders_memory) ||
+         qn__block_any_expr(block, qn__expr_is_exchange);
 }
 
 bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr) {

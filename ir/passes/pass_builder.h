@@ -104,7 +104,8 @@ qn__ir_expr_t* qn__pb_reduce_extent(qn__pass_builder_t* pb, const qn__ir_expr_t*
 // ---- questions
 
 bool qn__block_has_barrier(qn__ir_block_t* block);
-// Returns true if the block has a barrier or an exchange among threads.
+// Returns true if the block has a barrier, an exchange among threads, or a statement that orders
+// memory: its threads may wait, so that the block must be as it is written.
 bool qn__block_synchronizes(qn__ir_block_t* block);
 // Returns true for arithmetic without loads, which may be computed anywhere and more than once.
 bool qn__pb_is_pure(const qn__pass_builder_t* pb, qn__ir_expr_t* expr);
@@ -129,8 +130,8 @@ static inline bool qn__is_cooperative_loop(const qn__ir_stmt_t* stmt) {
 static inline bool qn__is_cooperative_reduce(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_REDUCE && expr->reduce.is_cooperative;
 }
-// Returns true for a thread loop with a barrier or an exchange, which needs exactly as many threads
-// as iterations.
+// Returns true for a thread loop that synchronizes, which needs exactly as many threads as
+// iterations.
 static inline bool qn__threads_synchronize(const qn__ir_stmt_t* stmt) {
   return qn__is_thread_loop(stmt) && !stmt->loop.is_independent;
 }

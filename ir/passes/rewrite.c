@@ -92,6 +92,7 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
     }
     case QN__STMT_LEAVE:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
       return true;
     case QN__STMT_ASSERT:
       return fn(self, &stmt->assert_.condition);

@@ -120,6 +120,7 @@ static qn__ir_range_t range_of_op(const qn__ir_expr_t* expr) {
       return full;
     case QN_OP_POPCOUNT:
     case QN_OP_CLZ:
+    case QN_OP_CTZ:
       return (qn__ir_range_t){0, qn__dtype_bits(dtype)};
     default:
       return full;

@@ -79,6 +79,7 @@ static bool stmt_is_legal(qn__lanes_t* lanes, qn__ir_stmt_t* stmt) {
     case QN__STMT_ATOMIC:
     case QN__STMT_WHILE:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
     case QN__STMT_TENSOR:
     case QN__STMT_REDUCE:
     case QN__STMT_LEAVE:  // replaced before
@@ -284,6 +285,7 @@ static double plan_block(vectorize_t* self, qn__ir_block_t* block) {
       }
       case QN__STMT_ALLOC:
       case QN__STMT_BARRIER:
+      case QN__STMT_FENCE:
       case QN__STMT_TENSOR:
       case QN__STMT_REDUCE:
       case QN__STMT_LEAVE:

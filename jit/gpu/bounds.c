@@ -310,6 +310,7 @@ static qn__gpu_interval_t by_rule(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_
       return shift(bounds, op, a, b);
     case QN_OP_POPCOUNT:
     case QN_OP_CLZ:
+    case QN_OP_CTZ:
       return qn__gpu_interval_range(bounds, 0, 64);
     default:
       return QN__GPU_INTERVAL_UNKNOWN;

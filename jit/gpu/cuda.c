@@ -2,8 +2,9 @@
 //
 // A text includes no headers: the prelude has all that it needs. It is compiled without contraction
 // (--fmad=false); `fast` functions call fused products by name. A pointer is `const` if the kernel
-// only reads through it, and always `restrict`, because buffers of a call do not overlap unless all
-// are read-only. So loads may use the read-only cache.
+// only reads through it, and `restrict`, because buffers of a call do not overlap unless all are
+// read-only. So loads may use the read-only cache. What a kernel with fences writes is not
+// `restrict`: the compiler would move its accesses across them.
 //
 // A thread that fails writes the error record, if it is the first, and returns. Threads that
 // returned no longer count at barriers and in shuffles. A kernel does nothing if an earlier launch
@@ -142,9 +143,10 @@ static const char* parameters(qn__gpu_printer_t* p) {
     const qn__gpu_arg_t* arg = &plan->args[i];
     const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];
     if (!node->buffer) continue;
-    text = qn__kprint_text(
-        p, "%s%s%s%s* __restrict__ %s", text, comma, arg->is_written ? "" : "const ",
-        qn__cuda_memory_type(node->buffer->dtype), qn__kprint_buffer(p, node->buffer));
+    bool is_shared = arg->is_written && p->is_ordered;
+    text = qn__kprint_text(p, "%s%s%s%s*%s %s", text, comma, arg->is_written ? "" : "const ",
+                           qn__cuda_memory_type(node->buffer->dtype),
+                           is_shared ? "" : " __restrict__", qn__kprint_buffer(p, node->buffer));
     comma = ", ";
   }
   if (plan->has_record) {
@@ -208,6 +210,10 @@ static void barrier(qn__gpu_printer_t* p) {
   qn__kprint_line(p, "__syncthreads();");
 }
 
+static void fence(qn__gpu_printer_t* p) {
+  qn__kprint_line(p, "__threadfence();");
+}
+
 static void fail(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,
                  bool is_wide) {
   (void)is_wide;
@@ -233,5 +239,6 @@ const qn__gpu_dialect_t qn__gpu_dialect_cuda = {
     .exchange = qn__cuda_exchange,
     .tensor = qn__cuda_tensor,
     .barrier = barrier,
+    .fence = fence,
     .fail = fail,
 };

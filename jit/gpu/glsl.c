@@ -6,9 +6,9 @@
 // scalars (qn__gpu_push_layout). Scalars are read as 32-bit words, so that no target needs small or
 // 64-bit types in push constants.
 //
-// A buffer that a kernel with barriers writes is `coherent`; otherwise the threads of a block would
-// not see each other's stores. A text requires the extensions that the target has and no others.
-// Naming an unused extension costs nothing, since SPIR-V's capabilities follow from use.
+// A buffer that a kernel with barriers or fences writes is `coherent`; otherwise the threads of a
+// block would not see each other's stores. A text requires the extensions that the target has and
+// no others. Naming an unused extension costs nothing, since SPIR-V's capabilities follow from use.
 #include <assert.h>
 
 #include "jit/gpu/glsl.h"
@@ -108,7 +108,9 @@ static void declare_buffers(qn__gpu_printer_t* p, const bindings_t* bindings) {
     assert(buffer);  // buffers are the first arguments
     qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
     bool is_written = kernel->plan->args[i].is_written;
-    const char* access = !is_written ? "readonly " : p->has_barrier ? "coherent " : "";
+    const char* access = !is_written                       ? "readonly "
+                         : p->has_barrier || p->is_ordered ? "coherent "
+                                                           : "";
     const char* name = qn__kprint_buffer(p, buffer);
     if (!storage.type) {
       qn__kprint_unsupported(p, "buffer '%s' holds %s, which this target cannot (option %s)",
@@ -136,7 +138,9 @@ static void declare_buffers(qn__gpu_printer_t* p, const bindings_t* bindings) {
 }
 
 static void declare_shared(qn__gpu_printer_t* p) {
-  uint64_t total = 0;
+  bool has_fence_word = p->is_ordered && qn__glsl_has(p, "supports_fence_by_atomic");
+  if (has_fence_word) qn__kprint_line(p, "shared uint qn_fence;");
+  uint64_t total = has_fence_word ? 4 : 0;
   for (uint32_t i = 0; i < p->shared_count; ++i) {
     const qn__ir_buffer_t* buffer = p->shared[i];
     qn__gpu_glsl_storage_t storage = qn__gpu_glsl_storage(p, buffer);
@@ -275,5 +279,6 @@ const qn__gpu_dialect_t qn__gpu_dialect_glsl = {
     .atomic = qn__glsl_atomic,
     .exchange = qn__glsl_exchange,
     .barrier = qn__glsl_barrier,
+    .fence = qn__glsl_fence,
     .fail = qn__glsl_fail,
 };

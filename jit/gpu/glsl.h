@@ -43,6 +43,7 @@ void qn__glsl_check_types(qn__gpu_printer_t* p);
 const char* qn__glsl_load(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index);
 void qn__glsl_store(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* index,
                     const char* value);
+void qn__glsl_fence(qn__gpu_printer_t* p);
 void qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old);
 void qn__glsl_exchange(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype, const char* value,

@@ -4,31 +4,45 @@
 //    buffer is an array of 32-bit words: a load extracts its part, and a store changes its part by
 //    two atomics, so that concurrent stores to neighbours in the word are not lost.
 // 2. In shared memory an element has the compute type, so that two threads can write neighbours.
-// 3. The verifier allows atomics on i32, u32, i64 and u64, and additions to f32 and f64. A float
-//    is added by compare-and-swap on its bits where the target has no such instruction; such a
-//    buffer is an array of bits in that kernel.
+// 3. An atomic is one instruction on integers of 32 and 64 bits, and where the target has it for
+//    additions of f32. Others compare and swap a word; a buffer of floats is then an array of bits
+//    in that kernel, and one of smaller elements is an array of words as in 1.
 // 4. A buffer's elements begin at NAME_at in the array that is bound (devices/gpu/plan.h).
 #include "jit/gpu/glsl.h"
 
-// Returns whether the kernel has an atomic on the buffer.
+typedef struct atomics {
+  const qn__ir_buffer_t* buffer;
+  bool is_any;    // the kernel has an atomic on the buffer
+  bool is_other;  // than an addition
+} atomics_t;
+
 static bool find_atomic(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
-  const qn__ir_buffer_t* buffer = walker->self;
-  return stmt->kind != QN__STMT_ATOMIC || qn__buf_root(stmt->atomic.buffer) != buffer;
+  atomics_t* atomics = walker->self;
+  if (stmt->kind == QN__STMT_ATOMIC && qn__buf_root(stmt->atomic.buffer) == atomics->buffer) {
+    atomics->is_any = true;
+    atomics->is_other |= stmt->atomic.op != QN_ATOMIC_ADD;
+  }
+  return true;
 }
 
-static bool has_atomic(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
-  qn__ir_walker_t walker = {find_atomic, NULL, (void*)(uintptr_t)buffer};
-  return !qn__walk_block(&walker, &p->kernel->root->loop.body);
+static atomics_t atomics_of(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
+  atomics_t atomics = {.buffer = buffer};
+  qn__ir_walker_t walker = {find_atomic, NULL, &atomics};
+  (void)qn__walk_block(&walker, &p->kernel->root->loop.body);
+  return atomics;
 }
 
 static bool is_shared(const qn__ir_buffer_t* buffer) {
   return buffer->scope == QN__SCOPE_SHARED;
 }
 
-// Returns whether a float atomic is one instruction.
-static bool has_float_atomic(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
-  return buffer->dtype == QN_DTYPE_F32 && !is_shared(buffer) &&
-         qn__glsl_has(p, "supports_atomic_float32");
+// Returns whether the kernel changes floats of the buffer by compare-and-swap.
+static bool is_swapped(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
+  if (!qn__dtype_is_float(buffer->dtype)) return false;
+  atomics_t atomics = atomics_of(p, buffer);
+  bool has_instruction = buffer->dtype == QN_DTYPE_F32 && !is_shared(buffer) && !atomics.is_other &&
+                         qn__glsl_has(p, "supports_atomic_float32");
+  return atomics.is_any && !has_instruction;
 }
 
 static qn__gpu_glsl_storage_t plain(const char* type, uint32_t element_bytes) {
@@ -39,11 +53,18 @@ static qn__gpu_glsl_storage_t plain(const char* type, uint32_t element_bytes) {
 static qn__gpu_glsl_storage_t small(const qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer) {
   uint32_t bits = qn__dtype_bits(buffer->dtype);
   bool is_signed = qn__dtype_is_signed(buffer->dtype);
-  if (is_shared(buffer)) return plain(qn__kprint_type(buffer->dtype, false), 4);
-  if (bits == 8 && qn__glsl_has(p, "supports_storage_8bit")) {
+  if (is_shared(buffer)) {
+    bool is_bits = is_swapped(p, buffer);
+    qn__gpu_glsl_storage_t storage =
+        plain(is_bits ? "uint" : qn__kprint_type(buffer->dtype, false), 4);
+    storage.is_bits = is_bits;
+    return storage;
+  }
+  bool has_words = atomics_of(p, buffer).is_any;
+  if (bits == 8 && !has_words && qn__glsl_has(p, "supports_storage_8bit")) {
     return plain(is_signed ? "int8_t" : "uint8_t", 1);
   }
-  if (bits == 16 && qn__glsl_has(p, "supports_storage_16bit")) {
+  if (bits == 16 && !has_words && qn__glsl_has(p, "supports_storage_16bit")) {
     return plain(is_signed ? "int16_t" : "uint16_t", 2);
   }
   return (qn__gpu_glsl_storage_t){.type = "uint", .element_bytes = 4, .bits_in_word = bits};
@@ -55,7 +76,7 @@ qn__gpu_glsl_storage_t qn__gpu_glsl_storage(qn__gpu_printer_t* p, const qn__ir_b
   if (dtype == QN_DTYPE_F64 && !p->options->has_float64) {
     return (qn__gpu_glsl_storage_t){.missing = "supports_float64"};
   }
-  bool is_bits = qn__dtype_is_float(dtype) && has_atomic(p, buffer) && !has_float_atomic(p, buffer);
+  bool is_bits = is_swapped(p, buffer);
   bool is_wide = qn__dtype_bits(dtype) == 64;
   if (is_wide && (is_bits || dtype != QN_DTYPE_F64) && !p->options->has_int64) {
     return (qn__gpu_glsl_storage_t){.missing = "supports_int64"};
@@ -177,52 +198,123 @@ static const char* const functions[] = {
     [QN_ATOMIC_CAS] = "atomicCompSwap",
 };
 
-// Prints a float addition by compare-and-swap. The loop ends when no other thread has changed the
-// element between the load and the exchange.
-static void add_float(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer, const char* place,
-                      const char* operand, const char* old) {
-  const char* type = buffer->dtype == QN_DTYPE_F64 ? "qn_u64" : "uint";
-  const char* value_type = qn__kprint_type(buffer->dtype, false);
-  const char* bits = float_name(buffer->dtype);
-  const char* addend = qn__kprint_name(p, value_type, operand);
-  const char* expected = qn__kprint_temp(p);
-  const char* name = qn__kprint_buffer(p, buffer);
-  qn__kprint_line(p, "%s %s = %s[%s];", type, expected, name, place);
-  qn__kprint_open(p, "for (;;)");
-  const char* before =
-      qn__kprint_name(p, value_type, qn__kprint_text(p, "QN_%s_FROM(%s)", bits, expected));
-  const char* const args[] = {before, addend, NULL};
-  const char* sum = qn__kprint_float_op(p, QN_OP_ADD, buffer->dtype, args);
-  const char* found = qn__kprint_temp(p);
-  qn__kprint_line(p, "const %s %s = atomicCompSwap(%s[%s], %s, QN_%s_BITS(%s));", type, found, name,
-                  place, expected, bits, sum);
-  qn__kprint_line(p, "if (%s == %s) break;", found, expected);
-  qn__kprint_line(p, "%s = %s;", expected, found);
-  qn__kprint_close(p);
-  if (old) qn__kprint_line(p, "const %s %s = QN_%s_FROM(%s);", value_type, old, bits, expected);
+// Returns the element of 8 or 16 bits in a word, as a value of the compute type.
+static const char* part_of(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* word,
+                           const char* shift) {
+  uint32_t bits = qn__dtype_bits(dtype);
+  if (qn__dtype_is_signed(dtype)) {
+    return qn__kprint_text(p, "bitfieldExtract(int(%s), int(%s), %u)", word, shift, bits);
+  }
+  const char* part = qn__kprint_text(p, "(%s >> %s & 0x%xu)", word, shift, (1U << bits) - 1);
+  if (!qn__dtype_is_float(dtype)) return part;
+  return qn__kprint_convert(p, QN_DTYPE_F32, dtype, part);
+}
+
+static const char* value_of(qn__gpu_printer_t* p, const qn__gpu_swap_t* swap, const char* word) {
+  qn_dtype_t dtype = swap->buffer->dtype;
+  if (swap->shift) return part_of(p, dtype, word, swap->shift);
+  if (!qn__dtype_is_float(dtype)) return word;
+  return qn__kprint_text(p, "QN_%s_FROM(%s)", float_name(dtype), word);
+}
+
+static const char* word_with(qn__gpu_printer_t* p, const qn__gpu_swap_t* swap, const char* word,
+                             const char* value) {
+  qn_dtype_t dtype = swap->buffer->dtype;
+  if (!swap->shift) {
+    if (!qn__dtype_is_float(dtype)) return value;
+    return qn__kprint_text(p, "QN_%s_BITS(%s)", float_name(dtype), value);
+  }
+  uint32_t mask = (1U << qn__dtype_bits(dtype)) - 1;
+  if (qn__dtype_is_float(dtype)) value = qn__kprint_convert(p, dtype, QN_DTYPE_F32, value);
+  return qn__kprint_text(p, "(%s & ~(0x%xu << %s)) | (uint(%s) & 0x%xu) << %s", word, mask,
+                         swap->shift, value, mask, swap->shift);
+}
+
+static qn__gpu_swap_t swap_of(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer,
+                              const qn__gpu_glsl_storage_t* storage, const char* place) {
+  qn__gpu_swap_t swap = {
+      .word_type = storage->type,
+      .function = "atomicCompSwap",
+      .value_of = value_of,
+      .word_with = word_with,
+      .buffer = buffer,
+  };
+  if (storage->bits_in_word) {
+    bool is_byte = storage->bits_in_word == 8;
+    swap.shift = qn__kprint_name(
+        p, "uint", qn__kprint_text(p, is_byte ? "(%s & 3u) << 3" : "(%s & 1u) << 4", place));
+    place = qn__kprint_text(p, is_byte ? "%s >> 2" : "%s >> 1", place);
+  }
+  swap.word = qn__kprint_text(p, "%s[%s]", qn__kprint_buffer(p, buffer), place);
+  swap.first = swap.word;
+  return swap;
+}
+
+// Prints an atomic load, or a store of a whole word.
+static void print_access(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt,
+                         const qn__gpu_swap_t* swap, const char* operand, const char* old) {
+  const qn__ir_buffer_t* buffer = swap->buffer;
+  bool is_ordered_by_atomic = qn__glsl_has(p, "supports_fence_by_atomic");
+  const char* memory = is_shared(buffer) ? "Shared" : "Buffer";
+  if (stmt->atomic.op == QN_ATOMIC_STORE) {
+    const char* word = word_with(p, swap, NULL, operand);
+    if (is_ordered_by_atomic) {
+      qn__kprint_line(p, "atomicExchange(%s, %s);", swap->word, word);
+    } else {
+      qn__kprint_line(
+          p, "atomicStore(%s, %s, gl_ScopeDevice, gl_StorageSemantics%s, gl_SemanticsRelease);",
+          swap->word, word, memory);
+    }
+    return;
+  }
+  const char* load =
+      is_ordered_by_atomic
+          ? qn__kprint_text(p, "atomicOr(%s, %s(0))", swap->word, swap->word_type)
+          : qn__kprint_text(
+                p, "atomicLoad(%s, gl_ScopeDevice, gl_StorageSemantics%s, gl_SemanticsAcquire)",
+                swap->word, memory);
+  const char* word = qn__kprint_name(p, swap->word_type, load);
+  if (!old) return;
+  qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(buffer->dtype, false), old,
+                  value_of(p, swap, word));
+}
+
+void qn__glsl_fence(qn__gpu_printer_t* p) {
+  if (qn__glsl_has(p, "supports_fence_by_atomic")) {
+    qn__kprint_line(p, "atomicAdd(qn_fence, 0u);");
+    return;
+  }
+  qn__kprint_line(p,
+                  "memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer | "
+                  "gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);");
 }
 
 void qn__glsl_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                      const char* operand, const char* operand2, const char* old) {
   const qn__ir_buffer_t* buffer = qn__buf_root(stmt->atomic.buffer);
+  qn_atomic_op_t op = stmt->atomic.op;
   bool is_wide = qn__dtype_bits(buffer->dtype) == 64;
-  (void)storage_or_fail(p, buffer);
+  qn__gpu_glsl_storage_t storage = storage_or_fail(p, buffer);
   if (is_wide && (!qn__glsl_has(p, "supports_atomic_int64") || !p->options->has_int64)) {
     qn__kprint_unsupported(p, "%s on buffer '%s' of %s, which this target cannot (option %s)",
-                           qn__atomic_text(stmt->atomic.op), stmt->atomic.buffer->name,
+                           qn__atomic_text(op), stmt->atomic.buffer->name,
                            qn_dtype_text(buffer->dtype),
                            p->options->has_int64 ? "supports_atomic_int64" : "supports_int64");
     return;
   }
   const char* place = qn__kprint_name(p, "uint", place_of(p, buffer, index));
-  if (qn__dtype_is_float(buffer->dtype) && !has_float_atomic(p, buffer)) {
-    add_float(p, buffer, place, operand, old);
+  qn__gpu_swap_t swap = swap_of(p, buffer, &storage, place);
+  if (op == QN_ATOMIC_LOAD || (op == QN_ATOMIC_STORE && !swap.shift)) {
+    print_access(p, stmt, &swap, operand, old);
     return;
   }
-  const char* name = qn__kprint_buffer(p, buffer);
+  if (op == QN_ATOMIC_STORE) qn__glsl_fence(p);
+  if (storage.is_bits || qn__dtype_bits(buffer->dtype) < 32) {
+    qn__kprint_swap_loop(p, stmt, &swap, operand, operand2, old);
+    return;
+  }
   const char* args = operand2 ? qn__kprint_text(p, "%s, %s", operand, operand2) : operand;
-  const char* call =
-      qn__kprint_text(p, "%s(%s[%s], %s)", functions[stmt->atomic.op], name, place, args);
+  const char* call = qn__kprint_text(p, "%s(%s, %s)", functions[op], swap.word, args);
   if (old) {
     qn__kprint_line(p, "const %s %s = %s;", qn__kprint_type(buffer->dtype, false), old, call);
   } else {

@@ -102,6 +102,42 @@ static qn_dtype_t unsigned_of(qn_dtype_t dtype) {
   }
 }
 
+// Appends an operator of fewer than 64 bits that i64 computes in several steps. False: it is
+// another one.
+static bool put_steps(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_expr_t* expr,
+                      uint32_t bits) {
+  const qn__ir_expr_t *a = expr->args[0], *b = expr->args[1];
+  switch (expr->op) {
+    case QN_OP_CTZ:  // the bit after the last one ends the count for 0
+      qn__gpu_put_expr(host, ops, a);
+      qn__gpu_put_const(ops, INT64_C(1) << bits);
+      qn__gpu_put_apply(ops, QN_OP_OR);
+      qn__gpu_put_apply(ops, QN_OP_CTZ);
+      return true;
+    case QN_OP_MULHI:
+      qn__gpu_put_expr(host, ops, a);
+      qn__gpu_put_expr(host, ops, b);
+      qn__gpu_put_apply(ops, QN_OP_MUL);
+      qn__gpu_put_const(ops, bits);
+      qn__gpu_put_apply(ops, QN_OP_SHR);
+      return true;
+    case QN_OP_ROTL:
+      for (int i = 0; i < 2; i++) {
+        qn__gpu_put_expr(host, ops, a);
+        put_wrap(ops, unsigned_of(expr->dtype));
+        qn__gpu_put_expr(host, ops, b);
+        if (i == 1) qn__gpu_put_apply(ops, QN_OP_NEG);
+        qn__gpu_put_const(ops, bits - 1);
+        qn__gpu_put_apply(ops, QN_OP_AND);
+        qn__gpu_put_apply(ops, i == 0 ? QN_OP_SHL : QN_OP_SHR);
+      }
+      qn__gpu_put_apply(ops, QN_OP_OR);
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Appends an operator. Three kinds differ from the operator on i64:
 //  - A shift takes its count modulo the width, so the count is masked first.
 //  - POPCOUNT and CLZ read a narrow value without its sign extension. CLZ then subtracts the
@@ -110,6 +146,10 @@ static qn_dtype_t unsigned_of(qn_dtype_t dtype) {
 static void put_op(const qn__gpu_host_t* host, qn__gpu_ops_t* ops, const qn__ir_expr_t* expr) {
   qn_dtype_t dtype = expr->args[0]->dtype;
   uint32_t bits = qn__dtype_bits(dtype);
+  if (bits < 64 && put_steps(host, ops, expr, bits)) {
+    put_wrap(ops, expr->dtype);
+    return;
+  }
   for (uint32_t i = 0; i < qn__gpu_op_arity(expr->op); i++) {
     qn__gpu_put_expr(host, ops, expr->args[i]);
     bool is_count = i == 1 && (expr->op == QN_OP_SHL || expr->op == QN_OP_SHR);

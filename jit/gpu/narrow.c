@@ -246,7 +246,7 @@ static void visit_stmt(qn__gpu_narrow_t* self, const qn__ir_stmt_t* stmt,
       break;
     case QN__STMT_ATOMIC:
       visit_access(self, stmt->atomic.buffer, stmt->atomic.indices);
-      visit(self, stmt->atomic.operand, false);
+      if (stmt->atomic.operand) visit(self, stmt->atomic.operand, false);
       if (stmt->atomic.operand2) visit(self, stmt->atomic.operand2, false);
       if (stmt->atomic.result) self->is_inside[stmt->atomic.result->id] = true;
       break;
@@ -275,6 +275,7 @@ static void visit_stmt(qn__gpu_narrow_t* self, const qn__ir_stmt_t* stmt,
       if (stmt->alloc.buffer->scope != QN__SCOPE_CONST) visit_buffer(self, stmt->alloc.buffer);
       break;
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
       break;
     case QN__STMT_ASSERT:
       visit(self, stmt->assert_.condition, false);

@@ -15,7 +15,7 @@
 //   qn_add_T qn_sub_T qn_mul_T qn_neg_T   wrap (i32 and i64 only: C leaves overflow undefined)
 //   qn_floordiv_T qn_floormod_T qn_truncdiv_T qn_truncmod_T qn_ceildiv_T   never trap
 //   qn_shl_T qn_shr_T        counts modulo the width; shr of a signed type is arithmetic
-//   qn_popcount_T qn_clz_T qn_abs_T (i32, i64) qn_min_T qn_max_T qn_mulhi_T
+//   qn_popcount_T qn_clz_T qn_ctz_T qn_abs_T (i32, i64) qn_min_T qn_max_T qn_mulhi_T qn_rotl_T
 //   qn_DST_from_F            DST i8 i16 i32 i64 u8 u16 u32 u64: truncates, saturates, NaN is 0
 //   qn_F_from_T              nearest, ties to even
 //   qn_f32_from_f64 qn_f64_from_f32

@@ -70,7 +70,7 @@ static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   p->extra_shared_bytes = 0;
   p->shared_align = 16;
   p->loop_depth = 0;
-  p->needs_barrier = p->is_in_threads = p->has_barrier = false;
+  p->needs_barrier = p->is_in_threads = p->has_barrier = p->is_ordered = false;
   p->has_block_exchange = p->has_fail = false;
   if (!make_names(p)) return;
   // Name the arguments first, so that their numbers follow their order.

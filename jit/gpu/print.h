@@ -64,7 +64,8 @@ typedef struct qn__gpu_dialect {
                 const char* value);
   const qn__gpu_dialect_wide_t* wide;
   // Writes an atomic statement. `old` is the name of a variable that it declares with the old
-  // value; NULL: unused. Sets the status to UNSUPPORTED if the target cannot.
+  // value; NULL: unused. The operands are NULL where the operation has none. Sets the status to
+  // UNSUPPORTED if the target cannot.
   void (*atomic)(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* index,
                  const char* operand, const char* operand2, const char* old);
   // Writes statements that declare `result`, the result of a LANE, WARP_* or BLOCK_* operator on a
@@ -75,6 +76,7 @@ typedef struct qn__gpu_dialect {
   // Writes a TENSOR statement. NULL: the mapping makes none for the target.
   void (*tensor)(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor);
   void (*barrier)(qn__gpu_printer_t* p);
+  void (*fence)(qn__gpu_printer_t* p);
   // Writes the statement that fills the error record. Index and extent are both qn_i64 (`is_wide`)
   // or int. The printer then writes the return from the kernel.
   void (*fail)(qn__gpu_printer_t* p, uint32_t site, const char* index, const char* extent,

@@ -67,6 +67,7 @@ struct qn__gpu_printer {
   uint32_t loop_depth;  // number of serial and while loops around the current statement
   bool is_in_threads;   // inside a thread nest
   bool has_barrier;
+  bool is_ordered;          // the kernel has a fence, an atomic load or store
   bool has_block_exchange;  // the body has a BLOCK_* operator
   bool has_fail;
   bool is_predicated;    // print_alive.c
@@ -219,10 +220,34 @@ const char* qn__kprint_alive_value(qn__gpu_printer_t* p, qn_dtype_t dtype, const
 // Returns whether a `while` ends for a failed thread.
 bool qn__kprint_can_end_alone(const qn__gpu_printer_t* p, const qn__ir_stmt_t* loop);
 
+// ---- atomics (print_atomic.c)
+
+// Returns the value that an atomic stores, from the old one and the operands (NULL: none).
+const char* qn__kprint_atomic_next(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt, const char* old,
+                                   const char* operand, const char* operand2);
+// A word that holds an element which is changed by compare-and-swap.
+typedef struct qn__gpu_swap {
+  const char* word_type;
+  const char* word;      // the first argument of `function`
+  const char* function;  // compares and swaps
+  const char* first;     // loads the word
+  const char* shift;     // of the element in the word; NULL: it is the whole word
+  // Return the element in a word, as a value of the compute type, and the word with another one.
+  const char* (*value_of)(qn__gpu_printer_t* p, const struct qn__gpu_swap* swap, const char* word);
+  const char* (*word_with)(qn__gpu_printer_t* p, const struct qn__gpu_swap* swap, const char* word,
+                           const char* value);
+  const qn__ir_buffer_t* buffer;
+} qn__gpu_swap_t;
+// Prints an atomic as a loop that ends when no other thread has changed the word meanwhile.
+void qn__kprint_swap_loop(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt,
+                          const qn__gpu_swap_t* swap, const char* operand, const char* operand2,
+                          const char* old);
+
 // ---- statements (print_stmt.c, print_loop.c)
 
 void qn__kprint_block(qn__gpu_printer_t* p, const qn__ir_block_t* block);
 void qn__kprint_let(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt);
+void qn__kprint_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt);
 // Prints the table of a CONST buffer, once for each text.
 void qn__kprint_table(qn__gpu_printer_t* p, const qn__ir_buffer_t* buffer);
 void qn__kprint_loop(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt);

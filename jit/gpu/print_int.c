@@ -253,8 +253,9 @@ static const char* print_count(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, 
                                const char* a) {
   uint32_t bits = qn__dtype_bits(expr->dtype);
   if (is_confined(p, expr)) {
-    bool is_popcount = expr->op == QN_OP_POPCOUNT;
-    const char* narrow = is_popcount ? "qn_narrow_popcount" : "qn_narrow_clz";
+    const char* narrow = expr->op == QN_OP_POPCOUNT ? "qn_narrow_popcount"
+                         : expr->op == QN_OP_CLZ    ? "qn_narrow_clz"
+                                                    : "qn_narrow_ctz";
     return qn__kprint_text(p, "%s(%s)", qn__kprint_use(p, narrow), a);
   }
   const char* helper = qn__gpu_prelude_op(expr->op, compute);
@@ -263,9 +264,41 @@ static const char* print_count(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, 
   if (bits >= 32) return qn__kprint_text(p, "%s(%s)", helper, a);
   bool is_signed = qn__dtype_class(compute) == QN__CLASS_SIGNED;
   const char* suffix = is_signed ? "" : "u";
+  if (expr->op == QN_OP_CTZ) {  // the bit after the last one ends the count for 0
+    return qn__kprint_text(p, "%s(%s | 0x%x%s)", helper, a, 1U << bits, suffix);
+  }
   if (is_signed) a = qn__kprint_text(p, "(%s & 0x%x)", a, (1U << bits) - 1);
   if (expr->op == QN_OP_POPCOUNT) return qn__kprint_text(p, "%s(%s)", helper, a);
   return qn__kprint_text(p, "(%s(%s) - %u%s)", helper, a, 32 - bits, suffix);
+}
+
+static bool is_bit_count(qn_op_t op) {
+  return op == QN_OP_POPCOUNT || op == QN_OP_CLZ || op == QN_OP_CTZ;
+}
+
+static const char* print_mulhi(qn__gpu_printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t compute,
+                               const char* a, const char* b) {
+  uint32_t bits = qn__dtype_bits(expr->dtype);
+  if (bits < 32) return qn__kprint_text(p, "((%s * %s) >> %u)", a, b, bits);
+  const char* helper =
+      is_confined(p, expr) ? "qn_narrow_mulhi" : qn__gpu_prelude_op(expr->op, compute);
+  if (QN_NEVER(!helper)) return a;
+  return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
+}
+
+static const char* print_rotation(qn__gpu_printer_t* p, const qn__ir_expr_t* expr,
+                                  qn_dtype_t compute, const char* a, const char* b) {
+  uint32_t bits = qn__dtype_bits(expr->dtype);
+  if (bits < 32) {
+    const char* helper = qn__kprint_use(p, bits == 8 ? "qn_rotl_8" : "qn_rotl_16");
+    if (compute == QN_DTYPE_U32) return qn__kprint_text(p, "%s(%s, %s)", helper, a, b);
+    return qn__kprint_text(p, "int(%s(uint(%s) & 0x%xu, uint(%s)))", helper, a, (1U << bits) - 1,
+                           qn__kprint_bare(p, b));
+  }
+  const char* helper =
+      is_confined(p, expr) ? "qn_narrow_rotl" : qn__gpu_prelude_op(expr->op, compute);
+  if (QN_NEVER(!helper)) return a;
+  return qn__kprint_text(p, "%s(%s, %s)", qn__kprint_use(p, helper), a, b);
 }
 
 const char* qn__kprint_int_binary(qn__gpu_printer_t* p, qn_op_t op, qn_dtype_t dtype,
@@ -294,6 +327,7 @@ static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
       return print_shift(p, expr, compute, a);
     case QN_OP_POPCOUNT:
     case QN_OP_CLZ:
+    case QN_OP_CTZ:
       return print_count(p, expr, compute, a);
     case QN_OP_NOT:
       return qn__kprint_text(p, "(~%s)", a);
@@ -310,6 +344,8 @@ static const char* print_computed(qn__gpu_printer_t* p, const qn__ir_expr_t* exp
   const qn__ir_expr_t* right = expr->args[1];
   const char* b = is_i64 ? qn__kprint_i64(p, right, is_narrow) : qn__kprint_expr(p, right);
   if (qn__op_is_division(expr->op)) return print_division(p, expr, compute, a, b);
+  if (expr->op == QN_OP_MULHI) return print_mulhi(p, expr, compute, a, b);
+  if (expr->op == QN_OP_ROTL) return print_rotation(p, expr, compute, a, b);
   return qn__kprint_int_binary(p, expr->op, expr->dtype, is_narrow, a, b);
 }
 
@@ -328,6 +364,7 @@ static bool may_leave(qn_op_t op, qn_dtype_t dtype) {
     case QN_OP_MUL:
     case QN_OP_NEG:
     case QN_OP_SHL:
+    case QN_OP_ROTL:
       return true;
     default:
       return false;
@@ -346,9 +383,10 @@ const char* qn__kprint_int_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
     bool can_be_narrow = is_narrow;
     // Without 64-bit integers all operands are narrow (glsl_check.c).
     if (is_narrow && !qn__gpu_is_low_bits_op(expr) && !has_32_bits_alone(p)) {
-      bool is_count = expr->op == QN_OP_POPCOUNT || expr->op == QN_OP_CLZ;
+      bool needs_width =
+          is_bit_count(expr->op) || expr->op == QN_OP_MULHI || expr->op == QN_OP_ROTL;
       const qn__ir_expr_t* right = qn__op_info(expr->op)->arity > 1 ? expr->args[1] : NULL;
-      can_be_narrow = !is_count && qn__kprint_is_narrow(p, expr->args[0]) &&
+      can_be_narrow = !needs_width && qn__kprint_is_narrow(p, expr->args[0]) &&
                       (!right || expr->op == QN_OP_SHR || qn__kprint_is_narrow(p, right));
     }
     if (can_be_narrow) {

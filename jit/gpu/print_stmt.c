@@ -135,84 +135,6 @@ static void print_store(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   if (p->is_predicated) qn__kprint_close(p);
 }
 
-// Prints an atomic on a thread's own memory: a plain load and store.
-static void print_local_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt,
-                               const qn__ir_buffer_t* root, const char* index, const char* operand,
-                               const char* operand2, const char* old) {
-  qn_dtype_t dtype = root->dtype;
-  const char* type = qn__kprint_type(dtype, false);
-  if (!old) old = qn__kprint_temp(p);
-  index = qn__kprint_array_index(p, qn__kprint_name(p, qn__kprint_index_type(p), index));
-  const char* name = qn__kprint_buffer(p, root);
-  qn__kprint_line(p, "const %s %s = %s[%s];", type, old, name, index);
-  const char* next = operand;
-  switch (stmt->atomic.op) {
-    case QN_ATOMIC_ADD:
-      next = qn__kprint_step(p, QN_OP_ADD, dtype, false, old, operand);
-      break;
-    case QN_ATOMIC_MIN:
-      next = qn__kprint_step(p, QN_OP_MIN, dtype, false, old, operand);
-      break;
-    case QN_ATOMIC_MAX:
-      next = qn__kprint_step(p, QN_OP_MAX, dtype, false, old, operand);
-      break;
-    case QN_ATOMIC_AND:
-      next = qn__kprint_text(p, "(%s & %s)", old, operand);
-      break;
-    case QN_ATOMIC_OR:
-      next = qn__kprint_text(p, "(%s | %s)", old, operand);
-      break;
-    case QN_ATOMIC_XOR:
-      next = qn__kprint_text(p, "(%s ^ %s)", old, operand);
-      break;
-    case QN_ATOMIC_CAS:
-      next = qn__kprint_text(p, "(%s == %s ? %s : %s)", old, operand, operand2, old);
-      break;
-    case QN_ATOMIC_EXCHANGE:
-      break;
-  }
-  qn__kprint_line(p, "%s[%s] = %s;", name, index, next);
-}
-
-// Opens an `if` that excludes failed threads. The old value of an atomic is declared before it, as
-// 0, and assigned at its end; returns the name of the value inside.
-static const char* begin_predicated(qn__gpu_printer_t* p, qn_dtype_t dtype, const char* old) {
-  const char* inner = old ? qn__kprint_temp(p) : NULL;
-  if (old) {
-    const char* zero = qn__kprint_literal(p, dtype, false, (qn__ir_scalar_t){0});
-    qn__kprint_line(p, "%s %s = %s;", qn__kprint_type(dtype, false), old, zero);
-  }
-  qn__kprint_open(p, "if (qn_alive)");
-  return inner;
-}
-
-static void end_predicated(qn__gpu_printer_t* p, const char* old, const char* inner) {
-  if (old) qn__kprint_line(p, "%s = %s;", old, inner);
-  qn__kprint_close(p);
-}
-
-static void print_atomic(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
-  const qn__ir_buffer_t* root;
-  const qn__ir_var_t* result = stmt->atomic.result;
-  const char* index = qn__kprint_index(p, stmt->atomic.buffer, stmt->atomic.indices, &root);
-  const char* operand = qn__kprint_value(p, stmt->atomic.operand, false);
-  const char* operand2 =
-      stmt->atomic.operand2 ? qn__kprint_value(p, stmt->atomic.operand2, false) : NULL;
-  bool is_narrow = result && qn__kprint_is_narrow_var(p, result);
-  const char* old = !result ? NULL : is_narrow ? qn__kprint_temp(p) : qn__kprint_var(p, result);
-  const char* given = p->is_predicated ? begin_predicated(p, root->dtype, old) : old;
-  if (root->scope == QN__SCOPE_LOCAL) {
-    print_local_atomic(p, stmt, root, index, operand, operand2, given);
-  } else {
-    p->dialect->atomic(p, stmt, index, operand, operand2, given);
-  }
-  if (p->is_predicated) end_predicated(p, old, given);
-  if (is_narrow) {
-    const char* narrow = qn__kprint_var(p, result);
-    qn__kprint_line(p, "const int %s = int(%s);", narrow, old);
-  }
-}
-
 static void print_assert(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
   const char* condition = qn__kprint_expr(p, stmt->assert_.condition);
   const char* message = stmt->assert_.message;
@@ -254,7 +176,7 @@ static void print_one(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
       print_store(p, stmt);
       break;
     case QN__STMT_ATOMIC:
-      print_atomic(p, stmt);
+      qn__kprint_atomic(p, stmt);
       break;
     case QN__STMT_IF:
       print_if(p, stmt);
@@ -268,6 +190,10 @@ static void print_one(qn__gpu_printer_t* p, const qn__ir_stmt_t* stmt) {
       break;
     case QN__STMT_BARRIER:
       qn__kprint_barrier(p);
+      break;
+    case QN__STMT_FENCE:
+      p->is_ordered = true;
+      p->dialect->fence(p);
       break;
     case QN__STMT_ASSERT:
       print_assert(p, stmt);

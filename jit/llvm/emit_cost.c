@@ -214,6 +214,7 @@ static LLVMValueRef cost_stmt(cost_t* self, const qn__ir_stmt_t* stmt, double sh
       return cost_product(self, stmt->tensor, share);
     case QN__STMT_ALLOC:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
     case QN__STMT_REDUCE:
     case QN__STMT_LEAVE:
       break;

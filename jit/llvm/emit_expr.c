@@ -70,6 +70,7 @@ bool qn__emit_is_nonnegative(const qn__ir_expr_t* expr) {
       return is_a || is_b;
     case QN_OP_POPCOUNT:
     case QN_OP_CLZ:
+    case QN_OP_CTZ:
       return true;
     default:
       return false;

@@ -138,6 +138,22 @@ static LLVMValueRef divide(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dty
 
 // ------------------------------------------------------------------------------------ the rest
 
+// Emits the upper half of the product of twice the width.
+static LLVMValueRef multiply_high(qn__llvm_emit_t* e, qn_dtype_t dtype, LLVMValueRef x,
+                                  LLVMValueRef y) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef type = LLVMTypeOf(x);
+  uint32_t bits = qn__dtype_bits(dtype);
+  unsigned lanes = qn__llvm_lane_count(type);
+  LLVMTypeRef wide = LLVMIntTypeInContext(LLVMGetTypeContext(type), 2 * bits);
+  if (lanes > 0) wide = LLVMVectorType(wide, lanes);
+  bool is_signed = qn__llvm_is_signed(dtype);
+  LLVMValueRef product = LLVMBuildMul(b, LLVMBuildIntCast2(b, x, wide, is_signed, ""),
+                                      LLVMBuildIntCast2(b, y, wide, is_signed, ""), "");
+  LLVMValueRef high = LLVMBuildLShr(b, product, qn__llvm_int(wide, bits), "");
+  return LLVMBuildTrunc(b, high, type, "");
+}
+
 LLVMValueRef qn__emit_int_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_dtype_t dtype,
                              LLVMValueRef* args) {
   LLVMBuilderRef b = e->fn->builder;
@@ -167,6 +183,14 @@ LLVMValueRef qn__emit_int_op(qn__llvm_emit_t* e, const qn__ir_expr_t* expr, qn_d
       return qn__llvm_intrinsic(b, "llvm.ctpop", &type, 1, args, 1);
     case QN_OP_CLZ:
       return qn__llvm_total(b, "llvm.ctlz", args[0]);
+    case QN_OP_CTZ:
+      return qn__llvm_total(b, "llvm.cttz", args[0]);
+    case QN_OP_MULHI:
+      return multiply_high(e, dtype, args[0], args[1]);
+    case QN_OP_ROTL: {
+      LLVMValueRef parts[] = {args[0], args[0], args[1]};
+      return qn__llvm_intrinsic(b, "llvm.fshl", &type, 1, parts, 3);
+    }
     default:
       break;
   }

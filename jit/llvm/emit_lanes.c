@@ -28,6 +28,7 @@ static bool can_run(const qn__ir_block_t* block) {
       case QN__STMT_ATOMIC:
       case QN__STMT_WHILE:
       case QN__STMT_BARRIER:
+      case QN__STMT_FENCE:
       case QN__STMT_TENSOR:
       case QN__STMT_REDUCE:
       case QN__STMT_LEAVE:

@@ -49,6 +49,7 @@ static bool count_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
     case QN__STMT_LET:
     case QN__STMT_ASSERT:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
     case QN__STMT_TENSOR:
     case QN__STMT_REDUCE:
     case QN__STMT_LEAVE:

@@ -139,6 +139,9 @@ void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
     case QN__STMT_REDUCE:
     case QN__STMT_LEAVE:
       break;  // passes replace them
+    case QN__STMT_FENCE:
+      LLVMBuildFence(e->fn->builder, LLVMAtomicOrderingAcquireRelease, false, "");
+      break;
     case QN__STMT_BARRIER:
       break;  // refused by emit_module.c
     case QN__STMT_ASSERT:

@@ -22,6 +22,9 @@ arguments() {
     fp8_linear)
       echo "--func linear --arg x=rand:f32[5,70]:19 --arg w=rand:f8e4m3fn[70,6]:20 --arg scale=rand:f32[3,6]:21" \
         "--arg y=zeros:f32[5,6]" ;;
+    philox) echo "--arg key=81985529216486895 --arg y=zeros:u32[37,4]" ;;
+    split_sum) echo "--arg x=rand:f32[9000]:26 --arg y=zeros:f32[]" ;;
+    prefix_sum) echo "--arg x=iota:i32[300] --arg y=zeros:i32[300]" ;;
     argmax) echo "--arg logits=rand:f32[3,1500]:22 --arg token=zeros:i64[3] --arg score=zeros:f32[3]" ;;
     layernorm_welford)
       echo "--arg x=rand:f32[5,70]:23 --arg gamma=rand:f32[70]:24 --arg beta=rand:f32[70]:25 --arg eps=1e-5" \

@@ -295,6 +295,7 @@ void fake_races_block(fake_races_t* races, unsigned block);
 // All threads of the block have met; lanes of the warp that begins with thread `first` have.
 void fake_races_barrier(fake_races_t* races);
 void fake_races_meet(fake_races_t* races, unsigned first, unsigned lanes);
+void fake_races_fence(fake_races_t* races, unsigned thread);
 void fake_races_access(fake_races_t* races, const void* address, unsigned size, unsigned thread,
                        unsigned how, bool is_shared);
 

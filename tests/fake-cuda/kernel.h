@@ -32,6 +32,8 @@ typedef struct fake_hooks {
   void (*copy)(void* to, const void* from, unsigned size);
   void (*copy_commit)(void);
   void (*copy_wait)(unsigned count);
+  // What the thread did before is seen before what it does afterwards.
+  void (*fence)(void);
 } fake_hooks_t;
 enum { FAKE_WRITES = 1, FAKE_IS_ATOMIC = 2 };
 

@@ -58,6 +58,7 @@ FAKE_FN void __syncwarp(unsigned mask = 0xffffffffu) {
   (void)fake_gather(mask, 0, values, true);
 }
 FAKE_FN void __threadfence() {
+  fake_hooks()->fence();
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 FAKE_FN void __threadfence_block() {

@@ -9,7 +9,10 @@
 //   order
 //      nothing, as in CUDA.
 //
-// Blocks of one launch are never ordered. Only the last few accesses to each eight bytes are kept.
+// Accesses of two blocks are ordered only if a fence and then an atomic write follow the first (in
+// its thread, or in one after a barrier), and an atomic access to the same place and then a fence
+// precede the second. An order by way of a third block is not seen. Only the last few accesses to
+// each eight bytes are kept.
 // Races between launches are not detected. Thread rule: the thread that runs a launch.
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +21,7 @@
 
 #include "tests/fake-cuda/fake.h"
 
-enum { WARP = 32, MAX_THREADS = 1024, CELLS = 4, PROBES = 8 };
+enum { WARP = 32, MAX_THREADS = 1024, CELLS = 4, PROBES = 8, MAX_SIGNALS = 1 << 14 };
 #define PLACES ((size_t)1 << 20)
 
 typedef struct cell {
@@ -26,6 +29,7 @@ typedef struct cell {
   uint32_t block;
   uint32_t epoch;  // barriers of the block
   uint32_t clock;  // of the thread
+  uint32_t time;   // of the launch
   uint16_t thread;
   uint8_t bytes;  // of the eight
   uint8_t how;
@@ -36,11 +40,32 @@ typedef struct place {
   cell_t cells[CELLS];
 } place_t;
 
+// An atomic access of a thread. As a release it covers what precedes the thread's last fence, which
+// `epoch` and `time` are of. As an acquire it sees the first `seen` releases once `is_fenced`.
+typedef struct signal {
+  uintptr_t address;
+  uint32_t block;
+  uint32_t epoch;
+  uint32_t time;
+  uint32_t seen;
+  uint16_t thread;
+  bool is_fenced;
+} signal_t;
+typedef struct signals {
+  uint32_t count;
+  signal_t items[MAX_SIGNALS];
+} signals_t;
+
 struct fake_races {
   uint32_t launch;
   uint32_t block;
   uint32_t epoch;
+  uint32_t time;                       // accesses of the launch
   uint32_t clocks[MAX_THREADS][WARP];  // what each thread has seen of the lanes of its warp
+  uint32_t fence_times[MAX_THREADS];   // of each thread's last fence in the block; 0: none
+  uint32_t fence_epochs[MAX_THREADS];
+  signals_t releases;  // of the launch
+  signals_t acquires;  // of the block
   const char* kernel;
   bool is_told;
   place_t places[];
@@ -62,11 +87,15 @@ void fake_races_begin(fake_races_t* races, const char* kernel) {
   races->launch++;
   races->kernel = kernel;
   races->is_told = false;
+  races->time = 0;
+  races->releases.count = 0;
 }
 
 void fake_races_block(fake_races_t* races, unsigned block) {
   races->block = block;
   races->epoch = 0;
+  races->acquires.count = 0;
+  memset(races->fence_times, 0, sizeof races->fence_times);
   for (unsigned t = 0; t < MAX_THREADS; t++) {
     memset(races->clocks[t], 0, sizeof races->clocks[t]);
     races->clocks[t][t % WARP] = 1;
@@ -91,9 +120,63 @@ void fake_races_meet(fake_races_t* races, unsigned first, unsigned lanes) {
   }
 }
 
+void fake_races_fence(fake_races_t* races, unsigned thread) {
+  races->fence_times[thread] = ++races->time;
+  races->fence_epochs[thread] = races->epoch;
+  for (uint32_t i = 0; i < races->acquires.count; i++) {
+    signal_t* acquire = &races->acquires.items[i];
+    if (acquire->thread != thread || acquire->is_fenced) continue;
+    acquire->is_fenced = true;
+    acquire->epoch = races->epoch;
+  }
+}
+
+static void add(fake_races_t* races, signals_t* signals, signal_t signal) {
+  if (signals->count == MAX_SIGNALS) {
+    races->is_told = true;  // gives up: what follows may be ordered
+    return;
+  }
+  signals->items[signals->count++] = signal;
+}
+
+static void note_atomic(fake_races_t* races, uintptr_t address, unsigned thread, unsigned how) {
+  signal_t signal = {.address = address,
+                     .block = races->block,
+                     .epoch = races->fence_epochs[thread],
+                     .time = races->fence_times[thread],
+                     .seen = races->releases.count,
+                     .thread = (uint16_t)thread};
+  if (how & FAKE_WRITES && signal.time > 0) add(races, &races->releases, signal);
+  for (uint32_t i = races->acquires.count; i-- > 0;) {  // a thread that waits looks again and again
+    signal_t* acquire = &races->acquires.items[i];
+    if (acquire->thread == thread && acquire->address == address && !acquire->is_fenced) {
+      acquire->seen = signal.seen;
+      return;
+    }
+  }
+  if (signal.seen > 0) add(races, &races->acquires, signal);
+}
+
+static bool is_released(const fake_races_t* races, const cell_t* cell, const signal_t* acquire) {
+  for (uint32_t i = 0; i < acquire->seen; i++) {
+    const signal_t* release = &races->releases.items[i];
+    if (release->address != acquire->address || release->block != cell->block) continue;
+    if (release->epoch > cell->epoch) return true;
+    if (release->thread == cell->thread && release->time > cell->time) return true;
+  }
+  return false;
+}
+
 static bool is_before(const fake_races_t* races, const cell_t* cell, unsigned thread,
                       bool is_shared) {
-  if (cell->block != races->block) return is_shared;
+  if (cell->block != races->block) {
+    for (uint32_t i = 0; i < races->acquires.count && !is_shared; i++) {
+      const signal_t* acquire = &races->acquires.items[i];
+      bool is_own = acquire->thread == thread || acquire->epoch < races->epoch;
+      is_shared = acquire->is_fenced && is_own && is_released(races, cell, acquire);
+    }
+    return is_shared;
+  }
   if (cell->thread == thread || cell->epoch != races->epoch) return true;
   if (cell->thread / WARP != thread / WARP) return false;
   return races->clocks[thread][cell->thread % WARP] >= cell->clock;
@@ -152,6 +235,7 @@ static void look(fake_races_t* races, uintptr_t address, unsigned size, unsigned
                                 .block = races->block,
                                 .epoch = races->epoch,
                                 .clock = races->clocks[thread][thread % WARP],
+                                .time = ++races->time,
                                 .thread = (uint16_t)thread,
                                 .bytes = bytes,
                                 .how = (uint8_t)how};
@@ -159,6 +243,7 @@ static void look(fake_races_t* races, uintptr_t address, unsigned size, unsigned
 
 void fake_races_access(fake_races_t* races, const void* address, unsigned size, unsigned thread,
                        unsigned how, bool is_shared) {
+  if (how & FAKE_IS_ATOMIC && !is_shared) note_atomic(races, (uintptr_t)address, thread, how);
   for (uintptr_t at = (uintptr_t)address, end = at + size; at < end;) {
     const unsigned room = 8 - (unsigned)(at & 7);
     const unsigned part = end - at < room ? (unsigned)(end - at) : room;

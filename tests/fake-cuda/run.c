@@ -224,6 +224,10 @@ static unsigned hook_gather(unsigned mask, uint64_t value, uint64_t out_values[3
   return lane->out_mask;
 }
 
+static void hook_fence(void) {
+  if (runner->races) fake_races_fence(runner->races, runner->current->thread);
+}
+
 static void hook_trap(void) {
   runner->fault = QN__CU_LAUNCH_FAILED;
   __builtin_longjmp(runner->jump, 1);
@@ -275,8 +279,8 @@ static void hook_copy_wait(unsigned count) {
   lane->copy_count = kept;
 }
 
-const fake_hooks_t fake_run_hooks = {hook_barrier, hook_gather,      hook_trap,     hook_access,
-                                     hook_copy,    hook_copy_commit, hook_copy_wait};
+const fake_hooks_t fake_run_hooks = {hook_barrier, hook_gather,      hook_trap,      hook_access,
+                                     hook_copy,    hook_copy_commit, hook_copy_wait, hook_fence};
 
 // ---------------------------------------------------------------------------------- orders
 

@@ -130,6 +130,20 @@ static const kernel_t races[] = {
     {"one place for the first of each block", HEAD "if (t == 0) out[0] = 1; }", true},
     {"atomics", HEAD "atomicAdd(out, 1); }", false},
     {"an atomic and a read", HEAD "atomicAdd(out, 1); out[t + 1] = *out; }", true},
+    {"a fence, an atomic write, an atomic read and a fence",
+     HEAD "if (t == 0) { if (atomicAdd(out, 0) == 0) { out[1] = 1; __threadfence(); atomicAdd(out, "
+          "1); }\n"
+          "else { __threadfence(); out[2] = out[1]; } } }",
+     false},
+    {"no fence between the writes",
+     HEAD "if (t == 0) { if (atomicAdd(out, 0) == 0) { out[1] = 1; atomicAdd(out, 1); }\n"
+          "else { __threadfence(); out[2] = out[1]; } } }",
+     true},
+    {"no fence between the reads",
+     HEAD "if (t == 0) { if (atomicAdd(out, 0) == 0) { out[1] = 1; __threadfence(); atomicAdd(out, "
+          "1); }\n"
+          "else { out[2] = out[1]; } } }",
+     true},
     {"bytes of one word", HEAD "((char*)out)[t + 256 * blockIdx.x] = 1; }", false},
 };
 

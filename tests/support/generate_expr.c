@@ -289,6 +289,7 @@ static gen_value_t stored_expr(gen_t* g, qn_dtype_t dtype, int depth) {
 static gen_value_t integer_expr(gen_t* g, qn_dtype_t dtype, int depth) {
   static const char* const infix[] = {"+", "-", "*", "&", "|", "^"};
   static const char* const divisions[] = {"truncdiv", "truncmod", "ceildiv"};
+  static const char* const counts[] = {"popcount", "clz", "ctz"};
   const char* name = qn_dtype_text(dtype);
   gen_value_t a = gen_expr(g, dtype, depth - 1);
   gen_value_t b = gen_expr(g, dtype, depth - 1);
@@ -318,10 +319,14 @@ static gen_value_t integer_expr(gen_t* g, qn_dtype_t dtype, int depth) {
       text = gen_text(g, "%s(%s, %s)", gen_chance(g, 50) ? "min" : "max", a.text, b.text);
       break;
     case 7:
+      if (gen_chance(g, 30)) {
+        text = gen_text(g, "%s(%s, %s)", gen_chance(g, 50) ? "mulhi" : "rotl", a.text, b.text);
+        break;
+      }
       text = gen_text(g, "((%s) %s (%s))", a.text, gen_chance(g, 50) ? "<<" : ">>", b.text);
       break;
     case 8:
-      text = gen_text(g, "%s(%s)", gen_chance(g, 50) ? "popcount" : "clz", a.text);
+      text = gen_text(g, "%s(%s)", counts[gen_below(g, 3)], a.text);
       break;
     case 9:
       text = gen_text(g, "%s(%s)", gen_chance(g, 50) ? "abs" : "~", a.text);

@@ -62,13 +62,14 @@ static void scan_launch(gen_t* g, gen_buffer_t* target) {
   leave(g, scope);
 }
 
-// Counts into a buffer of integers that has values already; the order of additions does not matter.
+// Changes a buffer that has values already, in any order: floats only by minima and maxima.
 static void atomic_launch(gen_t* g, gen_buffer_t* target) {
   static const char* const ops[] = {"atomic_add", "atomic_min", "atomic_max",
                                     "atomic_and", "atomic_or",  "atomic_xor"};
   scope_t scope = enter(g);
   gen_extent_t extent = g->extents[gen_below(g, (uint32_t)g->extent_count)];
-  const char* op = ops[gen_below(g, 6)];
+  bool is_int = qn__dtype_is_int(target->dtype);
+  const char* op = ops[is_int ? gen_below(g, 6) : 1 + gen_below(g, 2)];
   gen_scalar_t* var = gen_add_scalar(g, "ix", QN_DTYPE_I64, 0, 0);
   var->extent = extent.text;
   gen_open(g, gen_text(g, "parallel %s in 0..%s", var->name, extent.text));
@@ -76,7 +77,10 @@ static void atomic_launch(gen_t* g, gen_buffer_t* target) {
   for (uint32_t d = 0; d < target->rank; ++d) {
     where = gen_text(g, "%s%s%s", where, d > 0 ? ", " : "", gen_index(g, target->shape[d], 2));
   }
-  gen_line(g, "%s(%s[%s], %s);", op, target->name, where, gen_expr(g, target->dtype, 2).text);
+  gen_value_t value = gen_expr(g, target->dtype, 2);
+  if (!is_int) value = gen_tame(g, value);
+  gen_line(g, "%s(%s[%s], %s);", op, target->name, where, value.text);
+  gen_absorb(target, value);
   gen_close(g);
   leave(g, scope);
 }
@@ -289,7 +293,7 @@ void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* opt
     thread_launch(g, target);
   } else if (is_int && target->rank == 2 && gen_chance(g, 25)) {
     scan_launch(g, target);
-  } else if (is_int && !is_fresh && qn_dtype_size_bytes(target->dtype) >= 4 && gen_chance(g, 40)) {
+  } else if ((is_int || qn__dtype_is_float(target->dtype)) && !is_fresh && gen_chance(g, 40)) {
     atomic_launch(g, target);
   } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL ||
              qn__dtype_is_stored(target->dtype) || !gen_chance(g, 30) ||

@@ -56,6 +56,9 @@ static const op_row_t ops[] = {
     {"shl_three", "(a[i] << 3) + (a[i] >> 3)", "iu", NULL},
     {"popcount", "popcount(a[i])", "iu", NULL},
     {"clz", "clz(a[i])", "iu", NULL},
+    {"ctz", "ctz(a[i])", "iu", NULL},
+    {"mulhi", "mulhi(a[i], b[i])", "iu", NULL},
+    {"rotl", "rotl(a[i], b[i])", "iu", NULL},
     {"eq", "a[i] == b[i]", "biuf", "bool"},
     {"ne", "a[i] != b[i]", "biuf", "bool"},
     {"lt", "a[i] < b[i]", "biuf", "bool"},
@@ -207,10 +210,12 @@ static void put_memory(qn__buffer_t* out) {
 
 static void put_atomics(qn__buffer_t* out) {
   static const char* const names[] = {"add", "min", "max", "and", "or", "xor", "exchange", "cas"};
-  static const char* const types[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
+  static const char* const types[] = {"i8",  "u8",  "i16", "u16",  "i32", "u32",
+                                      "i64", "u64", "f16", "bf16", "f32", "f64"};
   for (size_t k = 0; k < QN_COUNT_OF(names); k++) {
     for (size_t t = 0; t < QN_COUNT_OF(types); t++) {
-      if (types[t][0] == 'f' && k > 0) continue;
+      bool is_float = types[t][0] == 'f' || types[t][0] == 'b';
+      if (is_float && ((k > 2 && k < 6) || k == 7)) continue;
       bool is_cas = strcmp(names[k], "cas") == 0;
       qn__buffer_format(out,
                         "func atomic_%s_%s(a: %s[n], inout y: %s[n]) {\n"

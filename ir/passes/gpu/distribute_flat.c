@@ -24,7 +24,8 @@ static int64_t round_up(int64_t value, int64_t unit) {
 
 static bool is_long(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_LOOP || stmt->kind == QN__STMT_WHILE ||
-         stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_ALLOC;
+         stmt->kind == QN__STMT_ATOMIC || stmt->kind == QN__STMT_FENCE ||
+         stmt->kind == QN__STMT_ALLOC;
 }
 
 // Returns the iterations of a thread; `out_is_lanes`: they are consecutive.

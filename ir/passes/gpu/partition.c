@@ -263,6 +263,7 @@ static void place_stmt(qn__partition_t* self, qn__ir_stmt_t* stmt) {
       break;
     case QN__STMT_WHILE:
     case QN__STMT_BARRIER:
+    case QN__STMT_FENCE:
     case QN__STMT_TENSOR:
     case QN__STMT_REDUCE:
     case QN__STMT_LEAVE:  // replaced before
@@ -368,7 +369,8 @@ static void partition_function(qn__pass_builder_t* pb) {
 static bool is_of_device(const qn__ir_stmt_t* stmt) {
   if (stmt->kind == QN__STMT_ALLOC) return stmt->alloc.buffer->scope == QN__SCOPE_LOCAL;
   return stmt->kind == QN__STMT_STORE || stmt->kind == QN__STMT_ATOMIC ||
-         stmt->kind == QN__STMT_WHILE || stmt->kind == QN__STMT_BARRIER;
+         stmt->kind == QN__STMT_WHILE || stmt->kind == QN__STMT_BARRIER ||
+         stmt->kind == QN__STMT_FENCE;
 }
 
 // Returns true if a local buffer is declared in the head of the launch.

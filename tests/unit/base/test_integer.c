@@ -68,6 +68,7 @@ static void divisions_follow_their_names(void** state) {
 }
 
 __extension__ typedef __int128 wide_t;
+__extension__ typedef unsigned __int128 unsigned_wide_t;
 
 // The value of an integer of `dtype`, which 64 bits of sign cannot hold for u64.
 static wide_t wide(qn_dtype_t dtype, int64_t value) {
@@ -95,6 +96,9 @@ static void random_integers_agree_with_wide_ones(void** state) {
     assert_int_equal(int_op(QN_OP_SUB, d, a, b), qn__wrap_int(d, (int64_t)(wa - wb)));
     uint64_t product = (uint64_t)a * (uint64_t)b;
     assert_int_equal(int_op(QN_OP_MUL, d, a, b), qn__wrap_int(d, (int64_t)product));
+    wide_t high = d == QN_DTYPE_U64 ? (wide_t)((unsigned_wide_t)wa * (unsigned_wide_t)wb >> 64)
+                                    : wa * wb >> qn__dtype_bits(d);
+    assert_int_equal(int_op(QN_OP_MULHI, d, a, b), qn__wrap_int(d, (int64_t)high));
     assert_int_equal(int_op(QN_OP_MIN, d, a, b), wa < wb ? a : b);
     assert_int_equal(int_op(QN_OP_MAX, d, a, b), wa < wb ? b : a);
     assert_int_equal(qn__int_compare(QN_OP_EQ, d, a, b), wa == wb);
@@ -132,6 +136,15 @@ static void bits_are_those_of_the_width(void** state) {
   assert_int_equal(int_op(QN_OP_CLZ, QN_DTYPE_I16, -1, 0), 0);
   assert_int_equal(int_op(QN_OP_CLZ, QN_DTYPE_U32, 1, 0), 31);
   assert_int_equal(int_op(QN_OP_CLZ, QN_DTYPE_U64, 1, 0), 63);
+  assert_int_equal(int_op(QN_OP_CTZ, QN_DTYPE_I8, 0, 0), 8);
+  assert_int_equal(int_op(QN_OP_CTZ, QN_DTYPE_I8, -128, 0), 7);
+  assert_int_equal(int_op(QN_OP_CTZ, QN_DTYPE_U64, 0, 0), 64);
+  assert_int_equal(int_op(QN_OP_CTZ, QN_DTYPE_I64, INT64_MIN, 0), 63);
+  assert_int_equal(int_op(QN_OP_ROTL, QN_DTYPE_I8, -128, 1), 1);
+  assert_int_equal(int_op(QN_OP_ROTL, QN_DTYPE_U8, 0x81, -4), 0x18);
+  assert_int_equal(int_op(QN_OP_ROTL, QN_DTYPE_I32, 5, 32), 5);
+  assert_int_equal(int_op(QN_OP_ROTL, QN_DTYPE_U64, 3, -1), INT64_MIN + 1);
+  assert_int_equal(int_op(QN_OP_ROTL, QN_DTYPE_I64, INT64_MIN, 64), INT64_MIN);
   assert_int_equal(qn__int_compare(QN_OP_LT, QN_DTYPE_BOOL, 0, 1), 1);
 }
 

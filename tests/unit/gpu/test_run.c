@@ -353,6 +353,12 @@ static void expressions_wrap_and_tell(void** state) {
   assert_int_equal(value_of(bits, 2, &is_exact), 64);
   qn__gpu_op_t zeros[] = {CONST(1), APPLY(CLZ)};
   assert_int_equal(value_of(zeros, 2, &is_exact), 63);
+  qn__gpu_op_t trailing[] = {CONST(12), APPLY(CTZ)};
+  assert_int_equal(value_of(trailing, 2, &is_exact), 2);
+  qn__gpu_op_t high[] = {CONST(INT64_MIN), CONST(6), APPLY(MULHI)};
+  assert_int_equal(value_of(high, 3, &is_exact), -3);
+  qn__gpu_op_t rotated[] = {CONST(INT64_MIN), CONST(-62), APPLY(ROTL)};
+  assert_int_equal(value_of(rotated, 3, &is_exact), 2);
   qn__gpu_op_t negated[] = {CONST(INT64_MIN), APPLY(NEG)};
   assert_true(value_of(negated, 2, &is_exact) == INT64_MIN && !is_exact);
 }

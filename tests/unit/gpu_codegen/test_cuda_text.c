@@ -126,6 +126,8 @@ static const row_t rows[] = {
     {"let o = atomic_add(i8_[0], 5); i8_[i] = o;",
      "const qn_i64 v* = qn_i64(atomicAdd((qn_u64*)(&b*[0]), qn_u64(5ll)));"},
     {"let o = atomic_cas(u4_[0], 1, 2); u4_[i] = o;", "const uint v* = atomicCAS(&b*[0], 1u, 2u);"},
+    {"atomic_max(f[0], 1.0);", "const uint t* = atomicCAS(t*, t*, t*);"},
+    {"atomic_add(u1[0], 1);", "const uint t* = uint(t* & 3) * 8u;"},
     // Loops.
     {"while i4_[0] > 0 { i4_[0] = i4_[0] - 1; }", "while (b*[0] > 0) {"},
     {"while (sum k in 0..3 { f[k] }) > 0.0 { f[0] = f[0] - 1.0; }", "if (!(t* > 0.0f)) break;"},

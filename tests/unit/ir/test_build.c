@@ -108,6 +108,33 @@ static void every_call_makes_what_the_text_makes(void** state) {
   qn_module_release(built);
 }
 
+static void fences_are_those_of_text(void** state) {
+  (void)state;
+  qn_builder_t* b = NULL;
+  assert_true(qn_ok(qn_builder_create((qn_allocator_t){0}, &b)));
+  qn_build_function(b, "f");
+  qn_expr_t* zero = qn_build_int(b, QN_DTYPE_I64, 0);
+  qn_expr_t* two = qn_build_int(b, QN_DTYPE_I64, 2);
+  qn_buffer_t* x = qn_build_buffer_param(b, "x", QN_ACCESS_INOUT, QN_DTYPE_F16, 1, &two, NULL, 0);
+  (void)qn_build_loop(b, QN_LOOP_BLOCK_X, "i", zero, two);
+  (void)qn_build_loop(b, QN_LOOP_THREAD_X, "t", zero, two);
+  qn_expr_t* old = qn_build_atomic(b, QN_ATOMIC_LOAD, x, 1, &zero, NULL, NULL);
+  qn_build_fence(b);
+  assert_null(qn_build_atomic(b, QN_ATOMIC_STORE, x, 1, &zero, old, NULL));
+  qn_build_end(b);
+  qn_build_end(b);
+  qn_build_end(b);
+  qn_module_t* built = NULL;
+  qn_status_t status = qn_builder_finish(b, &built);
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+  qn_module_t* parsed = must_parse(
+      "func f(inout x: f16[2]) { block.x i in 0..2 { thread.x t in 0..2 {\n"
+      "  let old = atomic_load(x[0]); fence; atomic_store(x[0], old); } } }\n");
+  assert_true(qn_same_bytes(built, parsed));
+  qn_module_release(parsed);
+  qn_module_release(built);
+}
+
 // ------------------------------------------------------------------------------------ mistakes
 
 typedef struct mistake {
@@ -240,6 +267,13 @@ MISTAKE(bad_scope) {
   (void)y;
   (void)qn_build_alloc(b, "t", (qn_scope_t)7, QN_DTYPE_F32, 1, &n);
 }
+MISTAKE(load_operand) {
+  qn_expr_t* one = qn_build_float(b, QN_DTYPE_F32, 1);
+  (void)qn_build_atomic(b, QN_ATOMIC_LOAD, y, 2, (qn_expr_t*[]){n, n}, one, NULL);
+}
+MISTAKE(store_operand) {
+  (void)qn_build_atomic(b, QN_ATOMIC_STORE, y, 2, (qn_expr_t*[]){n, n}, NULL, NULL);
+}
 MISTAKE(cas_operand) {
   qn_expr_t* one = qn_build_float(b, QN_DTYPE_F32, 1);
   (void)qn_build_atomic(b, QN_ATOMIC_ADD, y, 2, (qn_expr_t*[]){n, n}, one, one);
@@ -277,6 +311,8 @@ static const mistake_t mistakes[] = {
     {bool_reduction, "qn_build_reduce_end: the value is bool, expected an integer or a float"},
     {bad_scope, "qn_build_alloc: scope 7 is neither local, shared nor global"},
     {cas_operand, "qn_build_atomic: 'atomic_add' takes one operand, two were given"},
+    {load_operand, "qn_build_atomic: 'atomic_load' takes no operand, one was given"},
+    {store_operand, "qn_build_atomic: the operand is NULL"},
 };
 
 // The first mistake sticks; what follows does nothing and gives NULL.
@@ -374,6 +410,7 @@ static void an_unfinished_builder_is_dropped(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fences_are_those_of_text),
       cmocka_unit_test(samples_are_what_their_texts_are),
       cmocka_unit_test(several_functions_share_a_module),
       cmocka_unit_test(every_call_makes_what_the_text_makes),

@@ -54,6 +54,34 @@ static void test_fir_filter(void** state) {
   }
 }
 
+// The first known answer of Random123, and the next counter's.
+static void test_philox(void** state) {
+  (void)state;
+  uint32_t y[2][4];
+  run("philox", (int64_t[]){2}, (uint64_t[]){0, P(y)});
+  static const uint32_t first[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+  assert_memory_equal(y[0], first, sizeof first);
+  assert_memory_not_equal(y[1], first, sizeof first);
+}
+
+static void test_split_sum(void** state) {
+  (void)state;
+  float x[2100], y = -1.0f;
+  for (int i = 0; i < 2100; i++) x[i] = (float)(i % 7);
+  run("split_sum", (int64_t[]){2100}, (uint64_t[]){P(x), P(&y)});
+  assert_true(y == 6300.0f);
+  run("split_sum", (int64_t[]){0}, (uint64_t[]){P(x), P(&y)});
+  assert_true(y == 0.0f);
+}
+
+static void test_prefix_sum(void** state) {
+  (void)state;
+  int32_t x[600], y[600];
+  for (int i = 0; i < 600; i++) x[i] = i % 3 - 7;
+  run("prefix_sum", (int64_t[]){600}, (uint64_t[]){P(x), P(y)});
+  for (int32_t i = 0, sum = 0; i < 600; i++) assert_int_equal(y[i], sum += x[i]);
+}
+
 static void test_newton_sqrt(void** state) {
   (void)state;
   float x[] = {4.0f, 2.0f, 0.0f, 1e-12f, 1e20f, -1.0f};
@@ -112,9 +140,11 @@ static void test_block_norm(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_histogram),   cmocka_unit_test(test_fir_filter),
-      cmocka_unit_test(test_newton_sqrt), cmocka_unit_test(test_fp8_linear),
-      cmocka_unit_test(test_int4_linear), cmocka_unit_test(test_block_norm),
+      cmocka_unit_test(test_split_sum),  cmocka_unit_test(test_prefix_sum),
+      cmocka_unit_test(test_philox),     cmocka_unit_test(test_histogram),
+      cmocka_unit_test(test_fir_filter), cmocka_unit_test(test_newton_sqrt),
+      cmocka_unit_test(test_fp8_linear), cmocka_unit_test(test_int4_linear),
+      cmocka_unit_test(test_block_norm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,6 +227,24 @@ static void tables_and_atomics(void** state) {
   assert_int_equal(old[1], 5);
 }
 
+static void atomics_of_all_dtypes(void** state) {
+  (void)state;
+  int8_t a[] = {-128, 5};
+  uint16_t h[] = {0x3c00, 0x7e00};  // 1, NaN
+  float f[] = {-0.0f, 2.0f}, seen[1];
+  check(
+      run("func f(inout a: i8[2], inout h: bf16[2], inout f: f32[2], out seen: f32[1]) {"
+          "  block.x b in 0..1 { thread.x t in 0..3 {"
+          "    atomic_add(a[0], -1); atomic_max(a[1], 4); atomic_min(f[0], 0.0);"
+          "    atomic_min(f[1], nan); fence; let s = atomic_load(f[0]); if t == 0 { seen[0] = s; }"
+          "    atomic_store(h[0], 2.0); } } }",
+          NULL, (uint64_t[]){P(a), P(h), P(f), P(seen)}));
+  assert_int_equal(a[0], 125);
+  assert_int_equal(a[1], 5);
+  assert_int_equal(h[0], 0x4000);
+  assert_true(signbit(f[0]) && isnan(f[1]) && seen[0] == 0.0f);
+}
+
 static void small_floats(void** state) {
   (void)state;
   uint16_t x[] = {0x3c00, 0x3c01}, y[2], z[2];  // 1, 1 + 2^-10
@@ -486,6 +504,7 @@ int main(void) {
       cmocka_unit_test(lazy_logic),
       cmocka_unit_test(strides_and_views),
       cmocka_unit_test(tables_and_atomics),
+      cmocka_unit_test(atomics_of_all_dtypes),
       cmocka_unit_test(small_floats),
       cmocka_unit_test(barriers_in_lock_step),
       cmocka_unit_test(exchanges),

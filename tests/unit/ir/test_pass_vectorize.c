@@ -89,7 +89,7 @@ static void reductions(void** state) {
   expect(
       "func f(x: f32[n, m], out y: f32[1]) { for a in 0..1 {"
       "  y[a] = sum i in 0..n { sum j in 0..m { x[i, j] } }; } }",
-      "y[a] = sum i in 0..n { sum j in 0..m {  // 32 lanes");
+      "y[a] = sum i in 0..n {\n sum j in 0..m {  // 32 lanes");
 }
 
 static void dependences(void** state) {

@@ -58,6 +58,8 @@ static void values_are_frozen(void** state) {
   assert_int_equal(QN__STMT_REDUCE, 11);
   assert_int_equal(QN__SEVERAL_ARGMAX, 3);
   assert_int_equal(QN_ATOMIC_CAS, 8);
+  assert_int_equal(QN_ATOMIC_STORE, 10);
+  assert_int_equal(QN__STMT_FENCE, 12);
   assert_int_equal(QN_REDUCE_MAX, 4);
 }
 
@@ -74,8 +76,14 @@ static void small_tables_end(void** state) {
   assert_string_equal(qn__reduce_text(QN_REDUCE_PROD), "prod");
   assert_null(qn__reduce_text((qn_reduce_kind_t)0));
   assert_int_equal(qn__atomic_operand_count(QN_ATOMIC_CAS), 2);
-  assert_int_equal(qn__atomic_operand_count((qn_atomic_op_t)9), 0);
-  assert_null(qn__atomic_text((qn_atomic_op_t)9));
+  assert_int_equal(qn__atomic_operand_count(QN_ATOMIC_LOAD), 0);
+  assert_int_equal(qn__atomic_operand_count((qn_atomic_op_t)11), 0);
+  assert_null(qn__atomic_text((qn_atomic_op_t)11));
+  assert_true(qn__atomic_takes(QN_ATOMIC_ADD, QN_DTYPE_BF16));
+  assert_true(qn__atomic_takes(QN_ATOMIC_CAS, QN_DTYPE_I8));
+  assert_false(qn__atomic_takes(QN_ATOMIC_CAS, QN_DTYPE_F32));
+  assert_false(qn__atomic_takes(QN_ATOMIC_LOAD, QN_DTYPE_BOOL));
+  assert_false(qn__atomic_takes(QN_ATOMIC_ADD, QN_DTYPE_F8E5M2));
   assert_true(qn__loop_is_block(QN_LOOP_BLOCK_Z) && !qn__loop_is_block(QN_LOOP_THREAD_X));
   assert_true(qn__loop_is_thread(QN_LOOP_THREAD_X) && !qn__loop_is_thread(QN_LOOP_SERIAL));
 }

@@ -240,6 +240,8 @@ static const example_t examples[] = {
     {"fir_filter", {300}, 0},
     {"newton_sqrt", {200}, 1e-6},
     {"embed_layernorm", {3, 17, 40, 96, 20}, 1e-4},
+    {"split_sum", {9000}, 1e-3},
+    {"prefix_sum", {3000}, 0},
 };
 
 static bool extent_of(const qn__ir_func_t* function, const int64_t* symbols,
@@ -303,7 +305,8 @@ static void tame(const qn_generated_t* generated, const char* name, qn_generated
     if (!param->is_buffer) continue;
     for (size_t e = 0; e < param->element_count; ++e) {
       if (param->dtype == QN_DTYPE_I64) ((int64_t*)args->buffers[i])[e] = (int64_t)(e * 7 % 40);
-      if (param->dtype == QN_DTYPE_I32) ((int32_t*)args->buffers[i])[e] = 0;
+      bool is_sum = strcmp(name, "prefix_sum") == 0;
+      if (param->dtype == QN_DTYPE_I32 && !is_sum) ((int32_t*)args->buffers[i])[e] = 0;
       if (param->dtype == QN_DTYPE_I16) ((int16_t*)args->buffers[i])[e] %= 100;
       if (strcmp(name, "newton_sqrt") == 0) {
         float* value = &((float*)args->buffers[i])[e];
@@ -358,7 +361,11 @@ static void test_examples(void** state) {
   (void)state;
   if (!target || options.has_no_examples) skip();
   uint32_t wrong = 0;
-  for (size_t i = 0; i < QN_COUNT_OF(examples); ++i) wrong += !check_example(&examples[i]);
+  for (size_t i = 0; i < QN_COUNT_OF(examples); ++i) {
+    // llvmpipe ends the wait for a block that the machine does not run (docs/caveats.md).
+    bool waits = strcmp(examples[i].name, "prefix_sum") == 0;
+    wrong += !(waits && device.type == QN_DEVICE_VULKAN) && !check_example(&examples[i]);
+  }
   assert_int_equal(wrong, 0);
 }
 

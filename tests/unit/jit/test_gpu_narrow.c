@@ -69,6 +69,9 @@ static const char* const expressions[] = {
     "i32(clz(a + 0) % (popcount(d) + 1))",
     "i32(popcount(clz(a)) << clz(b))",
     "i32(popcount(-1)) + i32(clz(0)) + i32(clz(1)) + i32(a)",
+    "i32(ctz(a)) + i32(ctz(0 * a)) + i32(ctz(ctz(a) << 1))",
+    "i32(mulhi(a, b)) + i32(mulhi(a, ~b)) + i32(mulhi(a, 0))",
+    "i32(rotl(a, 5)) + i32(rotl(a, 32)) + i32(rotl(b, 37)) + i32(rotl(a, b))",
     // The others.
     "i32(a + b)",
     "i32(a - b)",

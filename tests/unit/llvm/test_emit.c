@@ -98,6 +98,7 @@ static void run_program(void** state) {
   "  parallel i in 0..n { let a = x[i]; let b = y[i]; let d = b == 0 ? 3 : b;\n"                 \
   "    p[i] = (a + b) * (a - b) ^ (a << b) & ~(a >> b) | -a;\n"                                  \
   "    q[i] = min(a, b) + max(abs(a), b) + popcount(a) * clz(b);\n"                              \
+  "    q[i] = q[i] + ctz(a) * rotl(b, a) ^ mulhi(a, b);\n"                                       \
   "    r[i] = a // d + a % d * 3 + ceildiv(a, d);\n"                                             \
   "    s[i] = truncdiv(a, d) - truncmod(a, d);\n"                                                \
   "    t[i] = a // 7 + a % 8 * 3 + a // 4 + ceildiv(a, 16) + truncdiv(a, 5) + truncmod(a, 4);\n" \
@@ -357,6 +358,23 @@ static const program_t programs[] = {
      "    atomic_or(s[4], x[i]); atomic_xor(s[5], x[i]); atomic_exchange(s[6], x[i]);\n"
      "    let q = atomic_cas(s[7], s[7], x[i]); atomic_add(w[i % 4], 3); atomic_max(w[0], 9);\n"
      "    atomic_add(h[0], 0.5); atomic_add(g[0], 0.25); atomic_cas(c[i % 2], 0, i); } }\n",
+     .has_plain_values = true},
+    {"small atomics",
+     "func f(x: f32[n], inout h: f16[2], inout g: bf16[2], inout s: f32[4], inout b: i8[4],\n"
+     "       inout w: u16[2], out old: f32[n]) {\n"
+     "  for i in 0..n { let o = atomic_add(h[0], f16(x[i])); old[i] = f32(o);\n"
+     "    atomic_max(h[1], f16(x[i])); atomic_add(g[0], bf16(x[i])); atomic_min(g[1], "
+     "bf16(x[i]));\n"
+     "    atomic_min(s[0], x[i]); atomic_max(s[1], x[i]); atomic_exchange(s[2], x[i]);\n"
+     "    atomic_add(b[0], i8(i)); atomic_min(b[1], i8(i)); atomic_cas(b[2], b[2], i8(i));\n"
+     "    atomic_xor(w[0], u16(i)); atomic_max(w[1], u16(i)); } }\n",
+     .has_plain_values = true},
+    {"order",
+     "func f(x: f32[n], inout y: f32[4], inout z: u8[4]) {\n"
+     "  block.x b in 0..1 { thread.x t in 0..1 {\n"
+     "    y[1] = 1.0; atomic_store(z[1], 2); fence;\n"
+     "    let f = atomic_load(z[1]); let g = atomic_load(y[1]);\n"
+     "    atomic_store(y[2], g + f32(f)); } } }\n",
      .has_plain_values = true},
     {"blocks",
      "func f(x: f32[n, m], out y: f32[m, n]) {\n"

@@ -178,7 +178,7 @@ static void test_atomics(void** state) {
   (void)state;
   made_count = 0;
   for (int dtype = 1; dtype < QN_DTYPE_COUNT; ++dtype) {
-    for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; ++op) {
+    for (int op = QN_ATOMIC_ADD; op <= QN_ATOMIC_EXCHANGE + 1; ++op) {
       sketch_t sketch;
       qn_buffer_t* out;
       qn_dtype_t type = (qn_dtype_t)dtype;

@@ -21,9 +21,10 @@
 #include "tests/unit/nvrtc/support_nvrtc.h"
 
 static const char* const archs[] = {"sm_80", "sm_90a", "sm_120"};
-static const char* const samples[] = {
-    "block_norm",  "embed_layernorm", "fir_filter", "histogram",        "matmul_tile",
-    "newton_sqrt", "saxpy",           "softmax",    "transpose_shared", "two_launches"};
+static const char* const samples[] = {"block_norm",   "embed_layernorm", "fir_filter",
+                                      "histogram",    "matmul_tile",     "newton_sqrt",
+                                      "saxpy",        "softmax",         "transpose_shared",
+                                      "two_launches", "split_sum",       "prefix_sum"};
 
 static qn__nvrtc_t* nvrtc;
 

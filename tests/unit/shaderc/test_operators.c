@@ -219,16 +219,14 @@ static void put_atomic(const char* name, uint32_t operands, const char* dtype, c
 
 static void test_atomics(void** state) {
   (void)state;
-  static const qn_dtype_t with_all[] = {QN_DTYPE_I32, QN_DTYPE_U32, QN_DTYPE_I64,
-                                        QN_DTYPE_U64, QN_DTYPE_F32, QN_DTYPE_F64};
   static const char* const scopes[] = {"global", "shared", "local"};
   for (uint32_t op = QN_ATOMIC_ADD; op <= QN_ATOMIC_CAS; ++op) {
     begin();
-    for (size_t i = 0; i < QN_COUNT_OF(with_all); ++i) {
-      if (qn__dtype_is_float(with_all[i]) && op != QN_ATOMIC_ADD) continue;
+    for (uint32_t dtype = 1; dtype < QN_DTYPE_COUNT; ++dtype) {
+      if (!qn__atomic_takes((qn_atomic_op_t)op, (qn_dtype_t)dtype)) continue;
       for (size_t k = 0; k < QN_COUNT_OF(scopes); ++k) {
         put_atomic(qn__atomic_text((qn_atomic_op_t)op),
-                   qn__atomic_operand_count((qn_atomic_op_t)op), qn_dtype_text(with_all[i]),
+                   qn__atomic_operand_count((qn_atomic_op_t)op), qn_dtype_text((qn_dtype_t)dtype),
                    scopes[k]);
       }
     }
