@@ -136,7 +136,7 @@ static void text_of_a_tile(void** state) {
                      "thread.x t in 0..64 {\n let tiles_across = ceildiv(n, 32);\n"
                      "let rest = block // tiles_across;\n"
                      "let first_column = block % tiles_across * 32;\n"
-                     "let first_row = rest * 32;\n let down = (t >> 3) * 4;\n"
+                     "let first_row = rest % tiles_down * 32;\n let down = (t >> 3) * 4;\n"
                      "let across = (t & 7) * 4;\n let row_3 = first_row + down + 3;\n"
                      "let column_3 = first_column + across + 3;\n"
                      "alloc acc: f32[4, 4] in local;\n acc[0, 0] = 0.0;\n acc[3, 3] = 0.0;\n"
