@@ -221,9 +221,9 @@ static void large_shared_memory_is_dynamic(void** state) {
       "  }\n"
       "}\n";
   make(text, (text_options_t){"cuda -max_shared_memory_per_block=101376", 32, false}, &texts);
-  assert_line(&texts, "extern __shared__ __align__(16) unsigned char qn_dynamic_shared[];");
-  assert_line(&texts, "float* const b* = (float*)(qn_dynamic_shared + 0);");
-  assert_line(&texts, "double* const b* = (double*)(qn_dynamic_shared + 80000);");
+  assert_line(&texts, "extern __shared__ __align__(16) unsigned char qn_dynamic_shared_16[];");
+  assert_line(&texts, "float* const b* = (float*)(qn_dynamic_shared_16 + 0);");
+  assert_line(&texts, "double* const b* = (double*)(qn_dynamic_shared_16 + 80000);");
   assert_int_equal(texts.program.kernels[0].plan->shared_bytes, 0);
   assert_int_equal(texts.program.kernels[0].plan->dynamic_shared_bytes, 80080);
   texts_release(&texts);

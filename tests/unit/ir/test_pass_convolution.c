@@ -162,7 +162,7 @@ static void padding_costs_no_condition(void** state) {
   // The weights are read where they are.
   qn__pass_options_t words = {.vector_bytes = 32, .has_blocks = true, .has_masked_words = true};
   static const char* const blended[] = {"l >= inside_1 && l < outside_1 ? x[c,",
-                                        "? 0.0 : packed_columns[", "= k[o, 0, 0, 0];", NULL};
+                                        "l < end ? 0.0 :", "= k[o, 0, 0, 0];", NULL};
   expect_parts(text, &words, blended, "packed_rows");
 }
 

@@ -59,7 +59,8 @@ static void values_are_frozen(void** state) {
   assert_int_equal(QN__SEVERAL_ARGMAX, 3);
   assert_int_equal(QN_ATOMIC_CAS, 8);
   assert_int_equal(QN_ATOMIC_STORE, 10);
-  assert_int_equal(QN__STMT_FENCE, 12);
+  assert_int_equal(QN__STMT_LEAVE, 12);
+  assert_int_equal(QN__STMT_FENCE, 13);
   assert_int_equal(QN_REDUCE_MAX, 4);
 }
 
