@@ -201,22 +201,19 @@ static const char* const helpers[] = {
 };
 
 static const char* const group_helpers[] = {
-    "QN_FN qn_u64 qn_matrix_at(uint at, uint panels) {",
-    "  return qn_u64((at & 0x3ffffu) >> 4) | qn_u64(panels >> 4) << 16 | qn_u64(1024u >> 4) << 32 "
-    "| "
-    "qn_u64(1u) << 62;",
+    "QN_FN qn_u64 qn_matrix_at(uint at) {",
+    "  const qn_u64 panels = 8192u >> 4, groups = 1024u >> 4, swizzle = 1u;",
+    "  return qn_u64((at & 0x3ffffu) >> 4) | panels << 16 | groups << 32 | swizzle << 62;",
     "}",
     "template <class OP, int STEPS, bool A_ACROSS, bool B_ACROSS, class S>",
     "QN_FN void qn_multiply_group(S* sums, const void* a, uint a_row, const void* b, uint b_row) {",
-    "  const uint a_at = qn_shared_at(a) + a_row * 128u, b_at = qn_shared_at(b) + b_row * 128u;",
+    "  uint a_at = qn_shared_at(a) + a_row * 128u, b_at = qn_shared_at(b) + b_row * 128u;",
     "  asm volatile(\"wgmma.fence.sync.aligned;\" : : : \"memory\");",
     "#pragma unroll",
     "  for (int s = 0; s < STEPS; ++s) {",
-    "    const uint a_by = uint(s) * (A_ACROSS ? 2048u : 32u), b_by = uint(s) * (B_ACROSS ? 2048u "
-    ": "
-    "32u);",
-    "    OP::template run<A_ACROSS, B_ACROSS>(sums, qn_matrix_at(a_at + a_by, 8192u), "
-    "qn_matrix_at(b_at + b_by, 8192u));",
+    "    OP::template run<A_ACROSS, B_ACROSS>(sums, qn_matrix_at(a_at), qn_matrix_at(b_at));",
+    "    a_at += A_ACROSS ? 2048u : 32u;",
+    "    b_at += B_ACROSS ? 2048u : 32u;",
     "  }",
     "  asm volatile(\"wgmma.commit_group.sync.aligned;\" : : : \"memory\");",
     "}",
