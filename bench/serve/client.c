@@ -578,7 +578,8 @@ bool client_run(const client_options_t* options, const protocol_t* protocol, con
   answers_init(&client->answers, protocol, trace, out_run, options->hold_bytes, keeps_embeddings);
   bool is_ok = prepare(client);
   if (is_ok) {
-    client->start_ns = clock_ns() + START_DELAY_NS;
+    // A closed loop begins at once: times before the start would be negative.
+    client->start_ns = clock_ns() + (options->closed > 0 ? 0 : START_DELAY_NS);
     client->looked_ns = now_ns(client);
     client->is_running = true;
     int64_t cpu_ns = process_cpu_ns();
