@@ -199,10 +199,7 @@ static void lower_function(qn__pass_builder_t* pb) {
 }
 
 bool qn__body_has_leaves(qn__ir_body_t* body) {
-  for (qn__ir_func_t* function = body->first; function; function = function->next) {
-    if (qn__block_any(&function->body, is_leave)) return true;
-  }
-  return false;
+  return qn__body_any(body, is_leave);
 }
 
 static const char* check(qn__ir_func_t* function) {

@@ -526,10 +526,7 @@ static bool is_several(const qn__ir_stmt_t* stmt) {
 }
 
 bool qn__body_has_several(qn__ir_body_t* body) {
-  for (qn__ir_func_t* function = body->first; function; function = function->next) {
-    if (qn__block_any(&function->body, is_several)) return true;
-  }
-  return false;
+  return qn__body_any(body, is_several);
 }
 
 static const char* check(qn__ir_func_t* function) {

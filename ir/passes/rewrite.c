@@ -224,6 +224,13 @@ bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stm
   return false;
 }
 
+bool qn__body_any(qn__ir_body_t* body, bool (*is_it)(const qn__ir_stmt_t* stmt)) {
+  for (qn__ir_func_t* function = body->first; function; function = function->next) {
+    if (qn__block_any(&function->body, is_it)) return true;
+  }
+  return false;
+}
+
 static bool avoids_var(void* var, qn__ir_expr_t** slot) {
   if ((*slot)->kind == QN__EXPR_VAR && (*slot)->var == var) return false;
   return qn__expr_each_child(*slot, avoids_var, var);

@@ -73,8 +73,9 @@ typedef bool (*qn__ir_expr_test_t)(const qn__ir_expr_t* expr);
 bool qn__expr_any(qn__ir_expr_t* expr, qn__ir_expr_test_t is_it);
 bool qn__stmt_any_expr(qn__ir_stmt_t* stmt, qn__ir_expr_test_t is_it);
 bool qn__block_any_expr(qn__ir_block_t* block, qn__ir_expr_test_t is_it);
-// Returns true if `is_it` holds for a statement of the block, at any depth.
+// Return true if `is_it` holds for a statement of the block, or of any function, at any depth.
 bool qn__block_any(qn__ir_block_t* block, bool (*is_it)(const qn__ir_stmt_t* stmt));
+bool qn__body_any(qn__ir_body_t* body, bool (*is_it)(const qn__ir_stmt_t* stmt));
 bool qn__expr_uses_var(qn__ir_expr_t* expr, const qn__ir_var_t* var);
 
 // Returns the variable that a let, a loop or an atomic declares, or NULL.
