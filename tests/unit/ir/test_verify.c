@@ -19,8 +19,17 @@
   "0..32 { " body " } } }"
 
 static const qn_verify_case_t parameters[] = {
-    {"func f(x: f32[n + 1]) {}", "QN0212",
-     "symbol 'n' cannot be bound: it stands alone in no shape"},
+    {"func f(x: f32[n * n]) {}", "QN0212",
+     "symbol 'n' cannot be bound: it stands alone in no shape, and no extent can be solved for it"},
+    {"func f(x: f32[n + 1]) {}", NULL, NULL},
+    {"func f(x: f32[2 * (3 - n) - n]) {}", NULL, NULL},
+    {"func f(x: f32[n + n // 2]) {}", "QN0212", "symbol 'n'"},
+    {"func f(x: f32[n - n + 1]) {}", "QN0212", "symbol 'n'"},
+    {"func f(x: f32[n + m], y: f32[n - m]) {}", "QN0212", "symbol 'm'"},
+    {"func f(x: f32[n + m], y: f32[2 * m]) {}", NULL, NULL},
+    {"func f(x: f32[n + m * m], y: f32[m + k], k: i32) {}", NULL, NULL},
+    {"func f(k: i64, x: f32[k * n]) {}", "QN0212", "symbol 'n'"},
+    {"func f(x: f32[4] strides [2 * n]) {}", "QN0212", "symbol 'n'"},
     {"func f(x: f32[n * m], y: f32[n]) {}", "QN0212", "symbol 'm'"},
     {"func f(x: f32[n * m], y: f32[n, m]) {}", NULL, NULL},
     {"func f(x: f32[2] strides [s]) {}", NULL, NULL},
