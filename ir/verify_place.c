@@ -67,15 +67,30 @@ static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
+// Returns whether the host can run the loop itself, if no other loop is around it.
+static bool is_of_host(const qn__verifier_t* v, const qn__verify_place_t* place) {
+  if (!is_loop(place)) return false;
+  const qn__ir_stmt_t* loop = place->stmt;
+  if (loop->loop.kind != QN_LOOP_SERIAL && loop->loop.kind != QN_LOOP_UNROLL) return false;
+  return qn__verify_is_host(v, loop->loop.begin) && qn__verify_is_host(v, loop->loop.end);
+}
+
+bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* place) {
+  while (is_of_host(v, place)) place = place->outer;
+  return !place->stmt;
+}
+
 static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
-    // Skip a loop of the host around launches.
-    if (v->is_lowered && is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL) continue;
+    if (is_of_host(v, place)) continue;
+    bool is_serial = is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL;
     const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
     (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
-                           "block loops are outermost, or inside other block loops",
-                           "'%s' inside of '%s'", qn__loop_kind_text(stmt->loop.kind), text);
+                           "block loops are outermost, inside other block loops, or inside loops "
+                           "whose bounds are symbols, scalars and literals",
+                           "'%s' inside of '%s'%s", qn__loop_kind_text(stmt->loop.kind), text,
+                           is_serial ? " whose bounds are not known before the launch" : "");
     qn__verify_note(v, loc_of(place), "'%s' is here", text);
     return;
   }
