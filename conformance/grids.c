@@ -112,12 +112,6 @@ static const conf_program_t programs[] = {
              "        y[b, t] = s[r + q - t] + 1; } } } } }\n"
              "  unroll u in 0..3 { block.x b in u..n { y[b, u] = y[b, u] + i32(u); } } }",
      .args = "iota:9x9 3;iota:1x1 0;iota:4x4 9;iota:0x0 0"},
-    {.feature = "loops around launches that end early",
-     .text = "func gr_stop(inout y: i32[n], k: i32) {\n"
-             "  for r in 0..n { if r == i64(k) { break; }\n"
-             "    if y[0] > 40 { continue; }\n"
-             "    block.x b in 0..r + 1 { y[b] = y[b] + i32(r) + 1; } } }",
-     .args = "iota:9 5;iota:20 100;iota:1 0"},
     {.feature = "launches of several grids",
      .text = "func gr_chain(x: f32[n], out y: f32[n]) {\n"
              "  alloc t: f32[n] in global;\n"

@@ -83,14 +83,18 @@ bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* 
 static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
-    if (is_of_host(v, place)) continue;
+    // A loop that ends early becomes a 'while' (passes/lower_leaves.c), which the host has not.
+    bool leaves = is_loop(place) && qn__block_leaves(&place->stmt->loop.body);
+    if (is_of_host(v, place) && !leaves) continue;
     bool is_serial = is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL;
     const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
     (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
                            "block loops are outermost, inside other block loops, or inside loops "
                            "whose bounds are symbols, scalars and literals",
                            "'%s' inside of '%s'%s", qn__loop_kind_text(stmt->loop.kind), text,
-                           is_serial ? " whose bounds are not known before the launch" : "");
+                           leaves      ? " that a 'break', 'continue' or 'return' leaves"
+                           : is_serial ? " whose bounds are not known before the launch"
+                                       : "");
     qn__verify_note(v, loc_of(place), "'%s' is here", text);
     return;
   }
