@@ -67,11 +67,13 @@ static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
-// Returns whether the host can run the loop itself, if no other loop is around it.
+// Returns whether the host can run the loop itself, if no other loop is around it. It has no
+// 'while', which a loop that ends early becomes (passes/lower_leaves.c).
 static bool is_of_host(const qn__verifier_t* v, const qn__verify_place_t* place) {
   if (!is_loop(place)) return false;
   const qn__ir_stmt_t* loop = place->stmt;
   if (loop->loop.kind != QN_LOOP_SERIAL && loop->loop.kind != QN_LOOP_UNROLL) return false;
+  if (qn__block_leaves(&loop->loop.body)) return false;
   return qn__verify_is_host(v, loop->loop.begin) && qn__verify_is_host(v, loop->loop.end);
 }
 
@@ -83,9 +85,8 @@ bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* 
 static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
-    // A loop that ends early becomes a 'while' (passes/lower_leaves.c), which the host has not.
+    if (is_of_host(v, place)) continue;
     bool leaves = is_loop(place) && qn__block_leaves(&place->stmt->loop.body);
-    if (is_of_host(v, place) && !leaves) continue;
     bool is_serial = is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL;
     const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
     (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,

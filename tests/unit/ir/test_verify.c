@@ -87,6 +87,7 @@ static const qn_verify_case_t loops[] = {
      "'block.x' inside of 'parallel'"},
     {LOOP_I("block.x b in 0..n { } if i > 3 { break; }"), "QN0217",
      "'block.x' inside of 'for' that a 'break', 'continue' or 'return' leaves"},
+    {LOOP_I("if i > 3 { break; } thread.x t in 0..i { }"), "QN0219", "the extent of 'thread.x'"},
     {"func f() { while true { block.x b in 0..2 { } } }", "QN0217", "'block.x' inside of 'while'"},
     {"func f(n: i64) { if n > 0 { block.x b in 0..n { } } }", NULL, NULL},
     {GRID("block.y c in 0..2 { }"), "QN0217", "'block.y' inside of 'thread.x'"},
