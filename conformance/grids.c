@@ -82,6 +82,36 @@ static const conf_program_t programs[] = {
          "func gr_sizes(x: f32[n, m], out y: f32[n, m]) {\n"
          "  block.x b in 0..n { thread.x t in 0..m { y[b, t] = x[b, t] + f32(b) - f32(t); } } }",
      .args = "rand:5x40 junk:5x40;rand:3x1 junk:3x1;rand:2x128 junk:2x128"},
+    {.feature = "thread extents from the call, with barriers",
+     .text = "func gr_sizes_meet(x: i32[n, m], out y: i32[n, m], lo: i32) { block.x b in 0..n {\n"
+             "  alloc s: i32[128] in shared;\n"
+             "  thread.y u in 0..2 { thread.x t in i64(lo)..m {\n"
+             "    alloc own: i32[4] in local; view last: i32[2] = own[2]; let v = x[b, t] * 2;\n"
+             "    own[0] = v; last[1] = v + i32(u);\n"
+             "    if u == 0 { s[t] = v; } barrier;\n"
+             "    for k in 0..m - i64(lo) { let d = s[m - 1 - k]; barrier;\n"
+             "      if u == 1 { s[t] = s[t] + d; } barrier; }\n"
+             "    if u == 1 { y[b, t] = s[t] + own[0] + last[1]; } } } } }",
+     .args = "rand:5x40 junk:5x40 0;rand:3x1 junk:3x1 0;rand:2x128 junk:2x128 0;"
+             "rand:4x9 junk:4x9 3;rand:2x0 junk:2x0 0"},
+    {.feature = "launches in a loop",
+     .text = "func gr_scan_all(x: i32[n], out y: i32[n], k: i32) {\n"
+             "  alloc a: i32[n] in global; parallel i in 0..n { y[i] = x[i]; }\n"
+             "  for r in 0..i64(k) { let d = 1 << r;\n"
+             "    block.x b in 0..ceildiv(n, 32) { thread.x t in 0..32 { let i = b * 32 + t;\n"
+             "      if i < n { a[i] = i >= d ? y[i] + y[i - d] : y[i]; } } }\n"
+             "    block.x b in 0..n { y[b] = a[b]; } } }",
+     .args = "rand:1000 junk:1000 10;rand:33 junk:33 6;rand:1 junk:1 0;rand:0 junk:0 3"},
+    {.feature = "launches whose extents a loop gives",
+     .text = "func gr_triangle(inout y: i32[n, n], m: i32) {\n"
+             "  for r in 0..n { for q in r..n { let w = q - r + 1;\n"
+             "    block.x b in r..q + 1 { block.y c in 0..w {\n"
+             "      y[b, c] = y[b, c] * 3 + i32(r * 10 + q); } }\n"
+             "    if q > i64(m) { block.x b in 0..w { alloc s: i32[64] in shared;\n"
+             "      thread.x t in r..q + 1 { s[t] = y[b, t]; barrier;\n"
+             "        y[b, t] = s[r + q - t] + 1; } } } } }\n"
+             "  unroll u in 0..3 { block.x b in u..n { y[b, u] = y[b, u] + i32(u); } } }",
+     .args = "iota:9x9 3;iota:1x1 0;iota:4x4 9;iota:0x0 0"},
     {.feature = "launches of several grids",
      .text = "func gr_chain(x: f32[n], out y: f32[n]) {\n"
              "  alloc t: f32[n] in global;\n"

@@ -40,6 +40,18 @@ static const conf_program_t programs[] = {
      .text = "func sh_expr(x: f32[n + 2, 2 * m], out y: f32[n, m]) { parallel i in 0..n {\n"
              "  parallel j in 0..m { y[i, j] = x[i + 2, 2 * j + 1] - x[i, j]; } } }\n",
      .args = "rand:9x10 junk:7x5;rand:2x10 junk:0x5"},
+    {.feature = "symbols from equations",
+     .text =
+         "func sh_solve(x: f32[2 * th + 2, 3 - w], out y: f32[th + u], k: i32, t: f32[u + k]) {\n"
+         "  parallel i in 0..th + u {\n"
+         "  y[i] = i < th ? x[2 * i + 2, 0] : t[i - th] + f32(th + 10 * w + 100 * u); } }\n",
+     .args = "rand:8x1 junk:8 2 rand:7;rand:2x2 junk:5 0 rand:5;rand:22x3 junk:10 0 rand:0"},
+    {.feature = "symbols from equations, without a solution",
+     .text = "func sh_unsolved(x: f32[2 * th + 2], out y: f32[4]) {\n"
+             "  parallel i in 0..4 { y[i] = f32(th); } }\n",
+     .args = "rand:7 junk:4",
+     .code = QN_STATUS_VALUE_ERROR,
+     .parts = "'x',extent 0,7 is 2 * th + 2 for no th,6 or 8"},
     {.feature = "constant extents",
      .text = "func sh_const(x: f32[3, 5], out y: f32[5]) { parallel j in 0..5 {\n"
              "  y[j] = x[0, j] + x[1, j] * x[2, j]; } }",

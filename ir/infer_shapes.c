@@ -1,7 +1,8 @@
 // ir/infer_shapes.c: the shapes and strides of a call's buffers from the arguments that exist.
 //
-// The rules are those of a call (jit/call/plan.h): the first argument that shows a symbol alone as
-// an extent or stride binds it, and all others must agree. Two more make the layout of a buffer
+// The rules are those of a call (equation.h), of the arguments that exist: the first that shows a
+// symbol alone as an extent or stride binds it, then linear extents give symbols, and all others
+// must agree. Two more make the layout of a buffer
 // that does not exist:
 //
 // 1. Every extent, and every stride but a symbol, is computed.
@@ -32,6 +33,7 @@ typedef struct infer {
   qn__work_scope_t scope;
   uint32_t* bound_by;        // by variable: the argument that gave a symbol its value
   buffer_layout_t* layouts;  // by parameter
+  bool* is_known;            // by word of a call (equation.h)
 } infer_t;
 
 static qn_status_t wrong(const infer_t* n, uint32_t index, qn_status_code_t code,
@@ -204,8 +206,7 @@ static qn_status_t compute_dim(const infer_t* n, uint32_t index, const char* wha
     char why[256];
     bool is_symbol = unknown->kind == QN__VAR_SYMBOL;
     (void)snprintf(why, sizeof why, "needs '%.100s', %s", unknown->name,
-                   is_symbol ? "which no given argument has as an extent or stride"
-                             : "a scalar that was not given");
+                   is_symbol ? "which no given argument gives" : "a scalar that was not given");
     return wrong_dim(n, index, what, d, expr, why);
   }
   if (!value.is_known) return wrong_dim(n, index, what, d, expr, "divides by zero");
@@ -244,6 +245,32 @@ static qn_status_t check_given(const infer_t* n, uint32_t index) {
   QN_TRY(check_exprs(n, index, "extent", buffer->shape, n->layouts[index].shape));
   if (!buffer->strides || is_layout_open(arg)) return QN_OK;
   return check_exprs(n, index, "stride", buffer->strides, n->layouts[index].strides);
+}
+
+// Binds the symbols that extents of the given arguments give.
+static qn_status_t solve_equations(infer_t* n) {
+  const qn__ir_func_t* function = n->function;
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__ir_var_t* scalar = function->params[i].scalar;
+    n->is_known[i] = scalar ? n->scope.vars[scalar->id].is_known : n->args[i].type != QN_VALUE_NONE;
+  }
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    n->is_known[function->param_count + i] = n->scope.vars[function->symbols[i]->id].is_known;
+  }
+  qn__ir_equation_t equation;
+  qn__buffer_t why;
+  qn__buffer_init(&why, qn_allocator_default());
+  qn_status_t status = QN_OK;
+  while (qn_ok(status) && qn__equation_find(function, n->is_known, &equation)) {
+    n->is_known[qn__word_of(function, equation.symbol)] = true;
+    n->bound_by[equation.symbol->id] = equation.param;
+    int64_t extent = n->layouts[equation.param].shape[equation.dim];
+    if (qn__work_solve(&n->scope, &equation, extent, &why)) continue;
+    status = wrong(n, equation.param, QN_STATUS_VALUE_ERROR, "extent %u: %.*s", equation.dim,
+                   QN_STR_ARG(qn__buffer_as_str(&why)));
+  }
+  qn__buffer_deinit(&why);
+  return status;
 }
 
 // Computes the stride of a dimension, or takes `reach` for a symbol without a value.
@@ -301,7 +328,10 @@ static qn_status_t prepare(infer_t* n, qn__arena_t* arena) {
   n->scope.vars = qn__arena_alloc_array(arena, function->var_count + 1, sizeof *n->scope.vars);
   n->bound_by = qn__arena_alloc_array(arena, function->var_count + 1, sizeof *n->bound_by);
   n->layouts = qn__arena_alloc_array(arena, function->param_count + 1, sizeof *n->layouts);
-  if (!n->scope.vars || !n->bound_by || !n->layouts) return qn__out_of_memory("shapes");
+  n->is_known = qn__arena_alloc_array(arena, function->param_count + function->symbol_count + 1,
+                                      sizeof *n->is_known);
+  if (!n->scope.vars || !n->bound_by || !n->layouts || !n->is_known)
+    return qn__out_of_memory("shapes");
   for (size_t i = 0; i < function->param_count; i++) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (!buffer) continue;
@@ -321,6 +351,7 @@ static qn_status_t infer(infer_t* n) {
   for (uint32_t i = 0; i < count; i++) {
     if (params[i].buffer) QN_TRY(bind_tensor(n, i));
   }
+  QN_TRY(solve_equations(n));
   for (uint32_t i = 0; i < count; i++) {
     if (params[i].buffer) QN_TRY(check_given(n, i));
   }

@@ -111,6 +111,9 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr);
 // Returns whether the host knows the value before a launch: it consists of literals and host
 // variables.
 bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr);
+// Returns whether the host runs the loop of the place: it has an order and bounds that the host
+// knows, and so have all loops around it.
+bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* place);
 
 // ---- verify_several.c
 

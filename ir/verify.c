@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/map.h"
+#include "ir/equation.h"
 #include "ir/lexer.h"
 #include "ir/specialize.h"
 #include "ir/verifier.h"
@@ -233,42 +234,69 @@ static bool note_symbol(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   return true;
 }
 
+// Collects what stands alone as an extent or stride.
+static bool collect_lone(const qn__ir_func_t* function, qn__ptrmap_t* lone) {
+  for (size_t i = 0; i < function->param_count; i++) {
+    const qn__ir_buffer_t* buffer = function->params[i].buffer;
+    for (uint32_t part = 0; buffer && part < 2; part++) {
+      qn__ir_expr_t* const* extents = part == 0 ? buffer->shape : buffer->strides;
+      for (uint32_t d = 0; extents && d < buffer->rank; d++) {
+        if (extents[d]->kind != QN__EXPR_VAR) continue;
+        if (!qn__ptrmap_put(lone, extents[d]->var, extents[d]->var)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Checks that a call gives each symbol a value.
+static void check_bound(qn__verifier_t* v, const qn__ir_func_t* function) {
+  const size_t param_count = function->param_count, symbol_count = function->symbol_count;
+  bool* is_known =
+      qn__arena_alloc_array(&v->scratch, param_count + symbol_count + 1, sizeof *is_known);
+  qn__ptrmap_t lone;
+  qn__ptrmap_init(&lone, v->scratch.allocator);
+  if (!is_known || !collect_lone(function, &lone)) {
+    qn__ptrmap_deinit(&lone);
+    qn__verify_out_of_memory(v);
+    return;
+  }
+  for (size_t i = 0; i < param_count; i++) is_known[i] = true;
+  for (size_t i = 0; i < symbol_count; i++) {
+    is_known[param_count + i] = qn__ptrmap_get(&lone, function->symbols[i]) != NULL;
+  }
+  qn__ptrmap_deinit(&lone);
+  qn__ir_equation_t equation;
+  while (qn__equation_find(function, is_known, &equation)) {
+    is_known[qn__word_of(function, equation.symbol)] = true;
+  }
+  for (size_t i = 0; i < symbol_count; i++) {
+    const qn__ir_var_t* symbol = function->symbols[i];
+    if (is_known[param_count + i]) continue;
+    (void)qn__verify_error(
+        v, QN__VERIFY_UNBOUND, symbol->loc,
+        "let it be the whole extent or stride of some parameter, or pass it as a scalar",
+        "symbol '%s' cannot be bound: it stands alone in no shape, and no extent can be solved for "
+        "it",
+        symbol->name);
+  }
+}
+
 // Checks that the symbols are in the order of their first appearance; otherwise equal programs
-// would have different bytes. Each must be a whole extent or stride, so that a call can bind it.
+// would have different bytes. Each must have a value in a call (equation.h).
 static void check_symbols(qn__verifier_t* v, const qn__ir_func_t* function) {
   symbol_order_t order = {.function = function, .is_sorted = true};
   qn__ptrmap_init(&order.appeared, v->scratch.allocator);
   qn__ir_walker_t walker = {.on_expr = note_symbol, .self = &order};
   (void)qn__walk_extents(&walker, function);
-  qn__ptrmap_t bound;
-  qn__ptrmap_init(&bound, v->scratch.allocator);
-  for (size_t i = 0; i < function->param_count; i++) {
-    const qn__ir_buffer_t* buffer = function->params[i].buffer;
-    if (!buffer) continue;
-    for (uint32_t part = 0; part < 2; part++) {
-      qn__ir_expr_t* const* extents = part == 0 ? buffer->shape : buffer->strides;
-      for (uint32_t k = 0; extents && k < buffer->rank; k++) {
-        if (extents[k]->kind != QN__EXPR_VAR) continue;
-        if (!qn__ptrmap_put(&bound, extents[k]->var, extents[k]->var)) order.has_failed = true;
-      }
-    }
-  }
   if (order.has_failed) qn__verify_out_of_memory(v);
   if (!order.is_sorted || order.next != function->symbol_count) {
     (void)qn__verify_error(v, QN__VERIFY_MALFORMED, function->loc, NULL,
                            "symbols are not in the order of their first appearance");
   }
-  // Passes halve the extents of packed parameters, after the calls' checks were made.
-  for (size_t i = 0; i < function->symbol_count && !v->has_failed && !v->is_lowered; i++) {
-    const qn__ir_var_t* symbol = function->symbols[i];
-    if (qn__ptrmap_get(&bound, symbol)) continue;
-    (void)qn__verify_error(
-        v, QN__VERIFY_UNBOUND, symbol->loc,
-        "let it be the whole extent or stride of some parameter, or pass it as a scalar",
-        "symbol '%s' cannot be bound: it stands alone in no shape", symbol->name);
-  }
-  qn__ptrmap_deinit(&bound);
   qn__ptrmap_deinit(&order.appeared);
+  // Passes halve the extents of packed parameters, after the calls' checks were made.
+  if (!v->has_failed && !v->is_lowered) check_bound(v, function);
 }
 
 // ------------------------------------------------------------------------------------ functions

@@ -67,15 +67,35 @@ static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
+// Returns whether the host can run the loop itself, if no other loop is around it. It has no
+// 'while', which a loop that ends early becomes (passes/lower_leaves.c).
+static bool is_of_host(const qn__verifier_t* v, const qn__verify_place_t* place) {
+  if (!is_loop(place)) return false;
+  const qn__ir_stmt_t* loop = place->stmt;
+  if (loop->loop.kind != QN_LOOP_SERIAL && loop->loop.kind != QN_LOOP_UNROLL) return false;
+  if (qn__block_leaves(&loop->loop.body)) return false;
+  return qn__verify_is_host(v, loop->loop.begin) && qn__verify_is_host(v, loop->loop.end);
+}
+
+bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* place) {
+  while (is_of_host(v, place)) place = place->outer;
+  return !place->stmt;
+}
+
 static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
-    // Skip a loop of the host around launches.
-    if (v->is_lowered && is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL) continue;
+    if (is_of_host(v, place)) continue;
+    bool leaves = is_loop(place) && qn__block_leaves(&place->stmt->loop.body);
+    bool is_serial = is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL;
     const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
     (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
-                           "block loops are outermost, or inside other block loops",
-                           "'%s' inside of '%s'", qn__loop_kind_text(stmt->loop.kind), text);
+                           "block loops are outermost, inside other block loops, or inside loops "
+                           "whose bounds are symbols, scalars and literals",
+                           "'%s' inside of '%s'%s", qn__loop_kind_text(stmt->loop.kind), text,
+                           leaves      ? " that a 'break', 'continue' or 'return' leaves"
+                           : is_serial ? " whose bounds are not known before the launch"
+                                       : "");
     qn__verify_note(v, loc_of(place), "'%s' is here", text);
     return;
   }
@@ -339,12 +359,22 @@ static void check_table(qn__verifier_t* v, const qn__ir_buffer_t* buffer) {
   }
 }
 
+static bool is_constant_shape(const qn__ir_buffer_t* buffer) {
+  qn__ir_scalar_t extent;
+  for (uint32_t i = 0; i < buffer->rank; i++) {
+    if (!qn__expr_fold(buffer->shape[i], &extent)) return false;
+  }
+  return true;
+}
+
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_buffer_t* buffer = stmt->alloc.buffer;
   assert(buffer->scope == QN__SCOPE_VIEW || !buffer->strides);
   uint64_t bytes = 0;
   switch (buffer->scope) {
     case QN__SCOPE_LOCAL:
+      // An array over threads whose number only the call knows: its allocation may fail.
+      if (v->is_lowered && !is_constant_shape(buffer)) return;
       (void)bounded_bytes(v, buffer, v->local_bytes,
                           v->is_lowered ? LARGEST_LOWERED_BYTES : LARGEST_LOCAL_BYTES, "per thread",
                           &bytes);

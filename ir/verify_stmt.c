@@ -181,18 +181,6 @@ static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   (void)qn__verify_declare(v, result, result->name, result->loc);
 }
 
-// Returns whether the host runs the loop. Passes leave serial loops around launches.
-static bool is_host_loop(const qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
-  if (!v->is_lowered || stmt->loop.kind != QN_LOOP_SERIAL) return false;
-  for (const qn__verify_place_t* place = v->place->outer; place && place->stmt;
-       place = place->outer) {
-    if (place->stmt->kind != QN__STMT_LOOP || place->stmt->loop.kind != QN_LOOP_SERIAL) {
-      return false;
-    }
-  }
-  return qn__verify_is_host(v, stmt->loop.begin) && qn__verify_is_host(v, stmt->loop.end);
-}
-
 static void verify_loop(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   const qn__ir_var_t* var = stmt->loop.var;
   if (!qn__loop_kind_text(stmt->loop.kind) || !var || var->kind != QN__VAR_LOOP ||
@@ -209,7 +197,7 @@ static void verify_loop(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   v->has_threads |= qn__loop_is_thread(stmt->loop.kind);
   qn__verify_decl_t* outer = qn__verify_open_scope(v);
   qn__verify_decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
-  if (decl) decl->is_host = is_host_loop(v, stmt);
+  if (decl) decl->is_host = qn__verify_is_host_loop(v, &place);
   uint64_t local_bytes = v->local_bytes;
   if (qn__verify_enter(v, stmt->loc)) {
     qn__verify_stmts(v, &stmt->loop.body, false);

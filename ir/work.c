@@ -423,6 +423,30 @@ static qn_status_t bind_buffer(counter_t* c, const qn__ir_buffer_t* buffer, cons
   return QN_OK;
 }
 
+// Binds the symbols that stand alone in no shape. `is_known` has room for all words of a call.
+static qn_status_t solve_equations(counter_t* c, const qn__work_buffer_t* buffers, bool* is_known) {
+  const qn__ir_func_t* function = c->scope.function;
+  for (size_t i = 0; i < function->param_count; i++) is_known[i] = true;
+  for (size_t i = 0; i < function->symbol_count; i++) {
+    is_known[function->param_count + i] = c->scope.vars[function->symbols[i]->id].is_known;
+  }
+  qn__ir_equation_t equation;
+  qn__buffer_t why;
+  qn__buffer_init(&why, c->allocator);
+  qn_status_t status = QN_OK;
+  while (qn_ok(status) && qn__equation_find(function, is_known, &equation)) {
+    is_known[qn__word_of(function, equation.symbol)] = true;
+    int64_t extent = buffers[equation.param].shape[equation.dim];
+    if (qn__work_solve(&c->scope, &equation, extent, &why)) continue;
+    status =
+        qn_status_make(QN_STATUS_INVALID_ARGUMENT, "function '%s': argument '%s': extent %u: %.*s",
+                       function->name, function->params[equation.param].buffer->name, equation.dim,
+                       QN_STR_ARG(qn__buffer_as_str(&why)));
+  }
+  qn__buffer_deinit(&why);
+  return status;
+}
+
 static void summarize(const counter_t* c, const qn__work_buffer_t* buffers, qn_work_t* out) {
   double most = 0;
   for (qn_dtype_t dtype = QN_DTYPE_NONE; dtype < QN_DTYPE_COUNT; dtype++) {
@@ -470,7 +494,10 @@ qn_status_t qn_module_work(const qn_module_t* module, size_t function_index, con
   c.scope.buffers = buffers;
   c.scope.vars = qn__arena_alloc_array(&arena, function->var_count + 1, sizeof *c.scope.vars);
   c.counts = qn__arena_alloc_array(&arena, c.column_count, sizeof *c.counts);
-  if (!buffers || !c.scope.vars || !c.counts) c.status = qn__out_of_memory("counting work");
+  bool* is_known =
+      qn__arena_alloc_array(&arena, arg_count + function->symbol_count + 1, sizeof *is_known);
+  if (!buffers || !c.scope.vars || !c.counts || !is_known)
+    c.status = qn__out_of_memory("counting work");
   for (size_t i = 0; i < arg_count && !c.status; i++) {
     const qn__ir_param_t* param = &function->params[i];
     if (param->buffer) {
@@ -479,6 +506,7 @@ qn_status_t qn_module_work(const qn_module_t* module, size_t function_index, con
       qn__work_bind_scalar(&c.scope, param->scalar, &args[i]);
     }
   }
+  if (!c.status) c.status = solve_equations(&c, buffers, is_known);
   if (!c.status) count_block(&c, &function->body);
   qn_work_t work = {.struct_size = 0};
   if (!c.status) summarize(&c, buffers, &work);

@@ -8,6 +8,7 @@
 #ifndef QUERN_IR_WORK_H_
 #define QUERN_IR_WORK_H_
 
+#include "ir/equation.h"
 #include "ir/ir.h"
 
 // What is known of an expression that decides which code runs.
@@ -36,6 +37,10 @@ qn__work_value_t qn__work_eval(const qn__work_scope_t* scope, const qn__ir_expr_
 // Gives a scalar parameter the value of an argument, converted to its dtype.
 void qn__work_bind_scalar(const qn__work_scope_t* scope, const qn__ir_var_t* scalar,
                           const qn_value_t* arg);
+// Gives the symbol of an equation its value, from an extent. False: no value fits, which
+// `out_why` then says: "7 is 2 * th + 2 for no th; expected 6 or 8".
+bool qn__work_solve(const qn__work_scope_t* scope, const qn__ir_equation_t* equation,
+                    int64_t extent, qn__buffer_t* out_why);
 // Returns whether an extent or stride is a symbol alone.
 bool qn__work_is_symbol(const qn__ir_expr_t* expr);
 // Gives a symbol its value from an extent or stride, unless it has one. Returns whether it did.

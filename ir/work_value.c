@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "base/dtype.h"
+#include "ir/text.h"
 
 static const qn__work_value_t unknown = {.is_known = false};
 
@@ -136,4 +137,25 @@ bool qn__work_bind_symbol(const qn__work_scope_t* scope, const qn__ir_expr_t* ex
   if (symbol->is_known) return false;
   *symbol = known((qn__ir_scalar_t){.i = value});
   return true;
+}
+
+bool qn__work_solve(const qn__work_scope_t* scope, const qn__ir_equation_t* equation,
+                    int64_t extent, qn__buffer_t* out_why) {
+  qn__work_value_t* symbol = &scope->vars[equation->symbol->id];
+  *symbol = known((qn__ir_scalar_t){.i = 0});
+  qn__work_value_t rest = qn__work_eval(scope, equation->extent);
+  *symbol = unknown;
+  int64_t value;
+  if (rest.is_known && qn__equation_solve(equation, extent, rest.scalar.i, &value)) {
+    *symbol = known((qn__ir_scalar_t){.i = value});
+    return true;
+  }
+  if (rest.is_known) {
+    qn__equation_explain(equation, extent, rest.scalar.i, out_why);
+  } else {
+    qn__buffer_format(out_why, "'");
+    qn__text_print_extent(equation->extent, out_why);
+    qn__buffer_format(out_why, "' divides by zero");
+  }
+  return false;
 }

@@ -5,7 +5,8 @@
 //
 // The verifier ensures that either all threads or none reach a barrier inside `for`, `while` or
 // `if`. The bounds and conditions around it are thus the same for all threads. They are evaluated
-// once, with the values of the first thread.
+// once, with the values of the first thread. Where only the call knows how many threads there are,
+// a test that there are any is around all.
 //
 // The parts between barriers are *units*. A value that one unit declares and another uses crosses:
 //   - a let of cheap arithmetic is computed again in each unit that uses it;
@@ -54,6 +55,42 @@ static void declare(qn__fission_t* self, qn__fission_unit_t* unit, qn__ir_stmt_t
 
 static void split(qn__fission_t* self, qn__ir_block_t* block, qn__ir_block_t* home);
 
+// Stops at what is not one value for all threads, or is declared inside the loops.
+static bool is_uniform(void* context, qn__ir_expr_t** slot) {
+  const qn__fission_t* self = context;
+  const qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_LOAD || expr->kind == QN__EXPR_REDUCE) return false;
+  if (expr->kind == QN__EXPR_VAR && expr->var->user) return false;
+  for (uint32_t i = 0; expr->kind == QN__EXPR_VAR && i < self->depth; ++i) {
+    if (self->levels[i]->loop.var == expr->var) return false;
+  }
+  return qn__expr_each_child(*slot, is_uniform, context);
+}
+
+// Returns the block that takes the parts of a thread loop: `home`, or where the bounds are not
+// constant the body of a test that there are threads. NULL: the pass has failed.
+static qn__ir_block_t* open_threads(qn__fission_t* self, qn__ir_stmt_t* loop,
+                                    qn__ir_block_t* home) {
+  qn__pass_builder_t* pb = self->pb;
+  int64_t begin, end;
+  if (qn__expr_const_int(loop->loop.begin, &begin) && qn__expr_const_int(loop->loop.end, &end)) {
+    return home;
+  }
+  if (!is_uniform(self, &loop->loop.begin) || !is_uniform(self, &loop->loop.end)) {
+    qn__pb_refuse(pb,
+                  "the extent of thread loop '%s' must not depend on a let inside of another "
+                  "thread loop for a barrier inside it on a cpu",
+                  loop->loop.var->name);
+    return NULL;
+  }
+  qn__ir_expr_t* has_threads =
+      qn__pb_op(pb, QN_OP_LT, qn__pb_copy(pb, loop->loop.begin), qn__pb_copy(pb, loop->loop.end));
+  qn__ir_stmt_t* test = qn__pb_if(pb, has_threads, (qn__ir_block_t){NULL, NULL});
+  if (!test) return NULL;
+  qn__block_append(home, test);
+  return &test->if_.then_block;
+}
+
 // Splits a statement that contains a barrier.
 static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_t* home) {
   if (qn__is_thread_loop(stmt)) {
@@ -61,8 +98,10 @@ static void split_around(qn__fission_t* self, qn__ir_stmt_t* stmt, qn__ir_block_
       qn__pb_refuse(self->pb, "more than %d nested thread loops", qn__fission_max_levels);
       return;
     }
+    qn__ir_block_t* inner = open_threads(self, stmt, home);
+    if (!inner) return;
     self->levels[self->depth++] = stmt;
-    split(self, &stmt->loop.body, home);
+    split(self, &stmt->loop.body, inner);
     --self->depth;
     return;
   }
@@ -169,32 +208,13 @@ static void mark_block(qn__fission_unit_t* unit, qn__ir_block_t* block) {
   }
 }
 
-// Returns a loop around the unit whose extent is not constant, or NULL.
-static const qn__ir_stmt_t* find_unknown(const qn__fission_unit_t* unit) {
-  for (uint32_t i = 0; i < unit->depth; ++i) {
-    int64_t begin, end;
-    const qn__ir_stmt_t* loop = unit->levels[i];
-    if (!qn__expr_const_int(loop->loop.begin, &begin) ||
-        !qn__expr_const_int(loop->loop.end, &end)) {
-      return loop;
-    }
-  }
-  return NULL;
-}
-
 void qn__fission(qn__pass_builder_t* pb, qn__ir_stmt_t* loop, qn__ir_block_t* out) {
   qn__fission_t self = {.pb = pb};
   qn__ir_block_t home = {NULL, NULL};
   split_around(&self, loop, &home);
   assert(self.depth == 0);
   for (qn__fission_unit_t* unit = self.first; unit && !qn__pb_stopped(pb); unit = unit->next) {
-    const qn__ir_stmt_t* unknown = find_unknown(unit);
-    if (unknown) {
-      qn__pb_refuse(pb,
-                    "the extent of thread loop '%s' must be constant for a barrier inside it on a "
-                    "cpu",
-                    unknown->loop.var->name);
-    } else if (unit->is_control) {
+    if (unit->is_control) {
       (void)qn__stmt_each_expr(unit->anchor, mark_slot, unit);
     } else {
       mark_block(unit, &unit->stmts);

@@ -31,7 +31,8 @@ typedef struct qn__fission_entity {
   qn__ir_stmt_t* stmt;     // LET, ATOMIC or ALLOC
   bool is_kept;            // must be held in `array`, or moved out of the loops
   qn__ir_buffer_t* array;  // NULL: none, or this entity is such an array itself
-  int64_t thread_count;    // elements of the array for each element of the declared buffer
+  // Elements of the array for each element of the declared buffer; NULL: one. Copied where used.
+  qn__ir_expr_t* thread_count;
 } qn__fission_entity_t;
 
 typedef struct qn__fission {

@@ -11,14 +11,6 @@ typedef struct rewrite {
 
 static bool rewrite_slot(void* context, qn__ir_expr_t** slot);
 
-static int64_t begin_of(const qn__ir_stmt_t* loop) {
-  int64_t begin = 0;
-  bool is_known = qn__expr_const_int(loop->loop.begin, &begin);
-  assert(is_known);  // qn__fission refuses other loops
-  (void)is_known;
-  return begin;
-}
-
 // Returns the index of the current thread in dimension `level` of an array over the threads. A
 // control unit runs as the first thread.
 static qn__ir_expr_t* thread_index(const rewrite_t* rewrite, uint32_t level) {
@@ -26,8 +18,8 @@ static qn__ir_expr_t* thread_index(const rewrite_t* rewrite, uint32_t level) {
   const qn__fission_unit_t* unit = rewrite->unit;
   if (unit->is_control) return qn__pb_int(pb, 0);
   assert(level < unit->depth);
-  return qn__pb_op_int(pb, QN_OP_SUB, qn__pb_use(pb, unit->vars[level]),
-                       begin_of(unit->levels[level]));
+  qn__ir_expr_t* begin = qn__pb_copy(pb, unit->levels[level]->loop.begin);
+  return qn__pb_op(pb, QN_OP_SUB, qn__pb_use(pb, unit->vars[level]), begin);
 }
 
 // Returns the `rank` indices followed by `depth` indices of the thread.
@@ -74,7 +66,7 @@ static void rewrite_var(rewrite_t* rewrite, qn__ir_expr_t** slot) {
   uint32_t level = level_of(unit, var);
   if (level < unit->depth) {
     if (unit->is_control) {
-      *slot = qn__pb_int(pb, begin_of(unit->levels[level]));
+      *slot = qn__pb_copy(pb, unit->levels[level]->loop.begin);
     } else {
       (*slot)->var = unit->vars[level];
     }
@@ -103,10 +95,10 @@ static bool rewrite_ref(rewrite_t* rewrite, const qn__ir_ref_t* ref);
 static void widen_strides(const rewrite_t* rewrite, qn__ir_buffer_t* view) {
   qn__pass_builder_t* pb = rewrite->pb;
   const qn__fission_entity_t* root = qn__buf_root(view)->user;
-  if (!root || root->thread_count <= 1) return;
+  if (!root || !root->thread_count) return;
   view->strides = qn__buf_strides(pb->arena, view);
   for (uint32_t i = 0; view->strides && i < view->rank; ++i) {
-    qn__ir_expr_t* factor = qn__pb_int(pb, root->thread_count);
+    qn__ir_expr_t* factor = qn__pb_copy(pb, root->thread_count);
     if (factor) {
       view->strides[i] = qn__expr_op(pb->arena, QN_OP_MUL, view->strides[i], factor, NULL);
     }
@@ -202,6 +194,38 @@ static bool is_plain(void* self, qn__ir_expr_t** slot) {
   return qn__expr_each_child(expr, is_plain, self);
 }
 
+// Sets the last dimensions of an array, one for each thread loop. An extent that only the call
+// knows is at least 1, since qn__fission tests that there are threads.
+static void add_threads(qn__pass_builder_t* pb, const qn__fission_unit_t* unit,
+                        qn__ir_buffer_t* array, qn__fission_entity_t* entity) {
+  int64_t constant = 1;
+  qn__ir_expr_t* product = NULL;
+  for (uint32_t i = 0; i < unit->depth; ++i) {
+    const qn__ir_stmt_t* level = unit->levels[i];
+    qn__ir_expr_t** extent = &array->shape[array->rank - unit->depth + i];
+    int64_t begin, end;
+    if (!qn__expr_const_int(level->loop.begin, &begin) ||
+        !qn__expr_const_int(level->loop.end, &end)) {
+      *extent = qn__pb_op(pb, QN_OP_SUB, qn__pb_copy(pb, level->loop.end),
+                          qn__pb_copy(pb, level->loop.begin));
+      qn__ir_expr_t* factor = qn__pb_copy(pb, *extent);
+      product = product ? qn__pb_op(pb, QN_OP_MUL, product, factor) : factor;
+      continue;
+    }
+    int64_t count = qn__const_trips(level->loop.begin, level->loop.end);
+    if (count < 0) count = INT64_MAX;  // their difference overflows
+    *extent = qn__pb_int(pb, count);
+    // The verifier rejects an array of INT64_MAX elements.
+    if (__builtin_mul_overflow(constant, count, &constant)) constant = INT64_MAX;
+  }
+  if (product) {
+    entity->thread_count =
+        constant == 1 ? product : qn__pb_op_int(pb, QN_OP_MUL, product, constant);
+  } else if (constant > 1) {
+    entity->thread_count = qn__pb_int(pb, constant);
+  }
+}
+
 // Declares the array that holds an entity's values, before the unit that declares the entity.
 static void keep(qn__pass_builder_t* pb, qn__fission_entity_t* entity) {
   qn__fission_unit_t* unit = entity->unit;
@@ -230,18 +254,8 @@ static void keep(qn__pass_builder_t* pb, qn__fission_entity_t* entity) {
   qn__fission_entity_t* of_array = QN__ARENA_NEW(pb->arena, qn__fission_entity_t);
   if (!array || !of_array) return;
   array->origin_id = own ? own->origin_id : UINT32_MAX;
-  entity->thread_count = 1;
   for (uint32_t i = 0; i < own_rank; ++i) array->shape[i] = qn__pb_copy(pb, own->shape[i]);
-  for (uint32_t i = 0; i < unit->depth; ++i) {
-    const qn__ir_stmt_t* level = unit->levels[i];
-    int64_t extent = qn__const_trips(level->loop.begin, level->loop.end);
-    if (extent < 0) extent = INT64_MAX;  // their difference overflows
-    array->shape[own_rank + i] = qn__pb_int(pb, extent);
-    if (__builtin_mul_overflow(entity->thread_count, extent, &entity->thread_count)) {
-      entity->thread_count = INT64_MAX;  // the verifier rejects such an array
-    }
-  }
-  of_array->thread_count = entity->thread_count;
+  add_threads(pb, unit, array, of_array);
   array->user = of_array;
   alloc->alloc.buffer = array;
   entity->array = array;

@@ -4,9 +4,8 @@
 //  1. the count of arguments;                       2. each value's type tag;
 //  3. a tensor's null pointer, rank, dtype, device (compared as two 64-bit words; the CPU reads
 //     pinned memory of other devices, too);
-//  4. extents: not negative, symbols agree, constants and expressions match, rows of packed
-//  elements
-//     end with a byte;
+//  4. extents: not negative, symbols agree, equations have a solution, constants and expressions
+//     match, rows of packed elements end with a byte;
 //  5. the product of extents fits, in bytes (and in 32-bit indices where the code has them);
 //  6. strides: row-major unless declared, and then as declared (not 0 where written); those of
 //     extents of 1, and of empty tensors, do not count;
@@ -124,6 +123,18 @@ static bool bind_scalar(const qn__plan_arg_t* arg, const qn_value_t* value, uint
   return !isinf(rounded) || (!is_integer && isinf(value->float_value));
 }
 
+// Binds the symbols that stand alone in no shape.
+static bool solve_equations(const qn__plan_t* plan, const qn_value_t* args, uint64_t* words) {
+  for (uint32_t i = 0; i < plan->equation_count; i++) {
+    const qn__ir_equation_t* equation = &plan->equations[i];
+    const int64_t extent = args[equation->param].tensor->shape[equation->dim];
+    bool is_defined;
+    int64_t rest;
+    if (!qn__plan_solve(plan, equation, extent, words, &is_defined, &rest)) return false;
+  }
+  return true;
+}
+
 // Checks extents and strides that are expressions, once every symbol is bound.
 static bool check_deferred(const qn__plan_t* plan, const qn_value_t* args, const uint64_t* words) {
   for (uint32_t i = 0; i < plan->arg_count; i++) {
@@ -167,7 +178,8 @@ static bool bind_all(const qn__plan_t* plan, const qn_value_t* args, size_t coun
     }
   }
   if (qn__has_overlap(plan, words)) return false;
-  return plan->deferred_count == 0 || check_deferred(plan, args, words);
+  return plan->deferred_count == 0 ||
+         (solve_equations(plan, args, words) && check_deferred(plan, args, words));
 }
 
 #ifndef NDEBUG

@@ -3,9 +3,10 @@
 //
 // It repeats every check of call.c for each parameter, in the same order: type, device, rank,
 // dtype, extents, strides, memory, overlap with earlier tensors; at the end extents and strides
-// that are expressions. Unlike call.c it keeps which parameter bound each symbol and which bytes
-// each tensor has, because messages name both sides. A message names the function with its
-// signature, the argument by number and name, and the expected and actual values.
+// that are expressions, after the symbols that they give. Unlike call.c it keeps which parameter
+// bound each symbol and which bytes each tensor has, because messages name both sides. A message
+// names the function with its signature, the argument by number and name, and the expected and
+// actual values.
 //
 // A check that is added here must be added to call.c, too: test_plan.c compares the results of both
 // on random calls. qn__plan_explain returns ok for a valid call, so it is that test's reference.
@@ -306,24 +307,51 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
   return QN_OK;
 }
 
+static qn_status_t divides_by_zero(const explain_t* e, uint32_t index, const char* what, uint32_t d,
+                                   const qn__ir_expr_t* expr) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, e->plan->allocator);
+  qn__text_print_extent(expr, &text);
+  qn_status_t status = wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: '%.*s' divides by zero", what,
+                             d, QN_STR_ARG(qn__buffer_as_str(&text)));
+  qn__buffer_deinit(&text);
+  return status;
+}
+
+static qn_status_t check_equations(explain_t* e) {
+  for (uint32_t i = 0; i < e->plan->equation_count; i++) {
+    const qn__ir_equation_t* equation = &e->plan->equations[i];
+    const int64_t extent = e->args[equation->param].tensor->shape[equation->dim];
+    bool is_defined;
+    int64_t rest;
+    if (qn__plan_solve(e->plan, equation, extent, e->words, &is_defined, &rest)) continue;
+    if (!is_defined) {
+      return divides_by_zero(e, equation->param, "extent", equation->dim, equation->extent);
+    }
+    qn__buffer_t text;
+    qn__buffer_init(&text, e->plan->allocator);
+    qn__equation_explain(equation, extent, rest, &text);
+    qn_status_t status = wrong(e, equation->param, QN_STATUS_VALUE_ERROR, "extent %u: %.*s",
+                               equation->dim, QN_STR_ARG(qn__buffer_as_str(&text)));
+    qn__buffer_deinit(&text);
+    return status;
+  }
+  return QN_OK;
+}
+
 static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* what, uint32_t d,
                                       const qn__plan_dim_t* dim, int64_t value) {
   if (dim->kind != QN__DIM_EXPR) return QN_OK;
   int64_t expected = 0;
   bool is_defined = qn__plan_eval(e->plan, dim->expr, e->words, &expected);
   if (is_defined && expected == value) return QN_OK;
+  if (!is_defined) return divides_by_zero(e, index, what, d, dim->expr);
   qn__buffer_t text;
   qn__buffer_init(&text, e->plan->allocator);
   qn__text_print_extent(dim->expr, &text);
-  qn_status_t status;
-  if (!is_defined) {
-    status = wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: '%.*s' divides by zero", what, d,
-                   QN_STR_ARG(qn__buffer_as_str(&text)));
-  } else {
-    status =
-        wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %.*s = %" PRId64 ", got %" PRId64,
-              what, d, QN_STR_ARG(qn__buffer_as_str(&text)), expected, value);
-  }
+  qn_status_t status =
+      wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %.*s = %" PRId64 ", got %" PRId64,
+            what, d, QN_STR_ARG(qn__buffer_as_str(&text)), expected, value);
   qn__buffer_deinit(&text);
   return status;
 }
@@ -371,5 +399,6 @@ qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, siz
       QN_TRY(check_scalar(&e, i));
     }
   }
+  QN_TRY(check_equations(&e));
   return check_deferred(&e);
 }

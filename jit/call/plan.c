@@ -8,6 +8,7 @@
 //   x.shape  BIND n: the first parameter that contains n
 //   y.shape  EXPR `2 * n`: compared with its value after all parameters
 //   z.shape  SYMBOL n: compared with the value that x bound
+//            (without x and z, y.shape would be an equation that gives n: see ir/equation.h)
 //   pairs    (x, z) and (y, z): z is written, so it must not overlap the others
 //
 // The words of a call are the parameters, then the symbols, 64 bits each.
@@ -19,24 +20,13 @@ static bool is_var_of_kind(const qn__ir_expr_t* expr, qn__ir_var_kind_t kind) {
   return expr->kind == QN__EXPR_VAR && expr->var->kind == kind;
 }
 
-// Returns the position of a variable among the words of a call.
-static uint32_t word_of(const qn__ir_func_t* function, const qn__ir_var_t* var) {
-  for (size_t i = 0; i < function->param_count; i++) {
-    if (function->params[i].scalar == var) return (uint32_t)i;
-  }
-  for (size_t i = 0; i < function->symbol_count; i++) {
-    if (function->symbols[i] == var) return (uint32_t)(function->param_count + i);
-  }
-  return UINT32_MAX;
-}
-
 // Checks that the words of a call are all that the expression needs.
 static qn_status_t check_expr(const qn__ir_func_t* function, const qn__ir_expr_t* expr) {
   switch (expr->kind) {
     case QN__EXPR_INT:
       return QN_OK;
     case QN__EXPR_VAR:
-      if (word_of(function, expr->var) != UINT32_MAX) return QN_OK;
+      if (qn__word_of(function, expr->var) != UINT32_MAX) return QN_OK;
       break;
     case QN__EXPR_OP:
     case QN__EXPR_CAST:
@@ -61,7 +51,7 @@ static bool eval(const qn__ir_func_t* function, const qn__ir_expr_t* expr, const
     return true;
   }
   if (expr->kind == QN__EXPR_VAR) {
-    const uint32_t word = word_of(function, expr->var);
+    const uint32_t word = qn__word_of(function, expr->var);
     assert(word < QN__MAX_WORDS);
     *out = qn__scalar_from_bits(expr->var->dtype, words[word]);
     return true;
@@ -90,6 +80,18 @@ bool qn__plan_eval(const qn__plan_t* plan, const qn__ir_expr_t* expr, const uint
   return true;
 }
 
+bool qn__plan_solve(const qn__plan_t* plan, const qn__ir_equation_t* equation, int64_t extent,
+                    uint64_t* words, bool* out_is_defined, int64_t* out_rest) {
+  const uint32_t word = qn__word_of(plan->function, equation->symbol);
+  assert(word < QN__MAX_WORDS);
+  words[word] = 0;
+  int64_t value = 0;
+  *out_is_defined = qn__plan_eval(plan, equation->extent, words, out_rest);
+  if (!*out_is_defined || !qn__equation_solve(equation, extent, *out_rest, &value)) return false;
+  words[word] = (uint64_t)value;
+  return true;
+}
+
 // Determines how to check an extent or stride.
 static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* is_bound,
                             qn__plan_dim_t* out) {
@@ -99,7 +101,7 @@ static qn_status_t make_dim(qn__plan_t* plan, const qn__ir_expr_t* expr, bool* i
     return QN_OK;
   }
   if (is_var_of_kind(expr, QN__VAR_SYMBOL)) {
-    uint32_t symbol = word_of(function, expr->var) - (uint32_t)function->param_count;
+    uint32_t symbol = qn__word_of(function, expr->var) - (uint32_t)function->param_count;
     assert(symbol < function->symbol_count);
     *out = (qn__plan_dim_t){.kind = is_bound[symbol] ? QN__DIM_SYMBOL : QN__DIM_BIND,
                             .symbol = symbol};
@@ -238,6 +240,26 @@ static qn_status_t make_pairs(qn__plan_t* plan) {
   return QN_OK;
 }
 
+// Lists the equations of the symbols that no parameter has bound.
+static qn_status_t make_equations(qn__plan_t* plan, const bool* is_bound) {
+  const qn__ir_func_t* function = plan->function;
+  plan->equations =
+      qn__arena_alloc_array(&plan->arena, plan->symbol_count + 1, sizeof *plan->equations);
+  if (!plan->equations) return qn__out_of_memory("a call plan");
+  bool is_known[QN__MAX_WORDS];
+  for (size_t i = 0; i < function->param_count; i++) is_known[i] = true;
+  for (uint32_t i = 0; i < plan->symbol_count; i++) {
+    is_known[function->param_count + i] = is_bound[i];
+  }
+  qn__ir_equation_t equation;
+  while (qn__equation_find(function, is_known, &equation)) {
+    assert(plan->equation_count < plan->symbol_count);
+    plan->equations[plan->equation_count++] = equation;
+    is_known[qn__word_of(function, equation.symbol)] = true;
+  }
+  return QN_OK;
+}
+
 static qn_status_t fill_plan(qn__plan_t* plan) {
   const qn__ir_func_t* function = plan->function;
   plan->args = qn__arena_alloc_array(&plan->arena, function->param_count + 1, sizeof *plan->args);
@@ -246,6 +268,7 @@ static qn_status_t fill_plan(qn__plan_t* plan) {
   for (size_t i = 0; i < function->param_count; i++) {
     QN_TRY(make_arg(plan, &function->params[i], is_bound, &plan->args[i]));
   }
+  QN_TRY(make_equations(plan, is_bound));
   make_vectors(plan);
   return make_pairs(plan);
 }
@@ -281,6 +304,22 @@ static bool check_form(const qn__plan_t* plan, uint32_t index) {
          plan->args[i].max_plain <= arg->max_elements;
 }
 
+// Tests requirement 6.
+static bool check_equations(const qn__plan_t* plan, bool* is_bound) {
+  for (uint32_t i = 0; i < plan->equation_count; i++) {
+    const qn__ir_equation_t* equation = &plan->equations[i];
+    const uint32_t symbol = qn__word_of(plan->function, equation->symbol) - plan->arg_count;
+    const qn__plan_dim_t* dim = &plan->args[equation->param].shape[equation->dim];
+    if (symbol >= plan->symbol_count || is_bound[symbol]) return false;
+    if (dim->kind != QN__DIM_EXPR || dim->expr != equation->extent) return false;
+    is_bound[symbol] = true;
+  }
+  for (uint32_t i = 0; i < plan->symbol_count; i++) {
+    if (!is_bound[i]) return false;
+  }
+  return true;
+}
+
 bool qn__plan_check(const qn__plan_t* plan) {
   bool is_bound[QN__MAX_WORDS] = {false};
   size_t pair_count = 0;
@@ -298,6 +337,7 @@ bool qn__plan_check(const qn__plan_t* plan) {
       return false;
     }
   }
+  if (!check_equations(plan, is_bound)) return false;
   for (const qn__plan_pair_t* pair = plan->pairs; pair != plan->pairs_end; pair++) {
     const size_t first = pair->first / sizeof(uint64_t), second = pair->second / sizeof(uint64_t);
     if (first >= second || second >= plan->arg_count) return false;

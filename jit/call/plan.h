@@ -14,17 +14,19 @@
 //     rank.
 //  5. A tensor of one dimension is a VECTOR only after the BIND of its symbol, whose limit holds
 //     for it, too.
+//  6. Each symbol that no parameter binds is that of one of `equations`, once.
 // A plan is immutable once made.
 #ifndef QUERN_JIT_PLAN_H_
 #define QUERN_JIT_PLAN_H_
 
 #include "base/base.h"
+#include "ir/equation.h"
 #include "ir/ir.h"
 #include "quern/ir.h"
 #include "quern/quern.h"
 
 // A function has at most this many parameters and symbols together.
-#define QN__MAX_WORDS 128u
+#define QN__MAX_WORDS ((uint32_t)QN__EQUATION_WORDS)
 #define QN__MAX_RANK 32u
 
 // One extent or stride of a buffer parameter.
@@ -114,6 +116,8 @@ typedef struct qn__plan {
   qn__plan_pair_t* pairs_end;
   uint32_t symbol_count;
   uint32_t deferred_count;  // dims of kind EXPR
+  uint32_t equation_count;
+  qn__ir_equation_t* equations;  // of extents that are EXPR, in the order of solving
   bool has_32_bit_indices;
   const qn__ir_func_t* function;  // borrowed: the cell holds the module
   qn_allocator_t allocator;
@@ -137,6 +141,11 @@ qn_status_t qn__signature_check(const qn__ir_func_t* wanted, const qn__ir_func_t
 
 // Returns the first error of a call that call.c refused; ok if it would be accepted.
 qn_status_t qn__plan_explain(const qn__plan_t* plan, const qn_value_t* args, size_t count);
+// Gives the symbol of an equation its value, by the words of a call and the extent of the argument.
+// False: no value fits, or (`out_is_defined`) an integer division by zero. `out_rest` is the extent
+// where the symbol is 0.
+bool qn__plan_solve(const qn__plan_t* plan, const qn__ir_equation_t* equation, int64_t extent,
+                    uint64_t* words, bool* out_is_defined, int64_t* out_rest);
 // Evaluates the expression of a DIM_EXPR over the words of a call; false on an integer division by
 // zero.
 bool qn__plan_eval(const qn__plan_t* plan, const qn__ir_expr_t* expr, const uint64_t* words,

@@ -423,7 +423,11 @@ void gen_form_module(gen_t* g, const qn_generate_options_t* options) {
   makers[gen_below(g, QN_COUNT_OF(makers))](g, &form);
   for (size_t i = 0; i < form.symbol_count; ++i) {
     if (is_bound(g, form.symbols[i].text)) continue;
-    (void)gen_form_param(g, "e", QN_ACCESS_IN, QN_DTYPE_U8, &form.symbols[i], 1);
+    // Its extent is the symbol, or an equation that gives it.
+    bool is_alone = gen_chance(g, 50);
+    gen_extent_t extent = gen_form_grow(g, form.symbols[i], is_alone ? 1 : 1 + gen_below(g, 3),
+                                        is_alone ? 0 : 1 + gen_below(g, 3));
+    (void)gen_form_param(g, "e", QN_ACCESS_IN, QN_DTYPE_U8, &extent, 1);
   }
   memcpy(g->form_symbols, form.symbols, sizeof form.symbols);
   g->form_symbol_count = form.symbol_count;

@@ -207,6 +207,9 @@ static void place_loop(qn__partition_t* self, qn__ir_stmt_t* stmt) {
   bool is_serial = stmt->loop.kind == QN_LOOP_SERIAL || stmt->loop.kind == QN_LOOP_UNROLL;
   if (is_serial && !qn__is_independent_loop(stmt)) {
     if (!is_host || !qn__block_any(&stmt->loop.body, is_concurrent)) {
+      if (qn__block_any(&stmt->loop.body, qn__is_block_loop)) {
+        qn__pb_refuse(self->pb, "the host cannot compute the bounds of a loop around launches");
+      }
       collect(self, stmt);
       return;
     }

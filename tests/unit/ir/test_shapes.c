@@ -177,6 +177,41 @@ static void test_outputs(void** state) {
   qn_module_release(module);
 }
 
+// Symbols from extents that are linear in them. Which ones give them depends on what exists.
+static void test_equations(void** state) {
+  (void)state;
+  static const char text[] =
+      "func f(x: f32[2 * th + 2], y: f32[k // (th - 3) + d], out z: f32[th, d], k: i64) {\n}\n";
+  static const char lone[] = "func f(x: f32[2 * th + 2], out y: f32[th]) {\n}\n";
+  call_t call = {0};
+  GIVE(&call, 0, 8);
+  must(infer(lone, &call));
+  EXPECT(call.shapes[1], 3);
+  GIVE(&call, 0, 7);
+  refuse(lone, &call, QN_STATUS_VALUE_ERROR,
+         "argument 0 'x': extent 0: 7 is 2 * th + 2 for no th; expected 6 or 8");
+  GIVE(&call, 0, 8);
+  GIVE(&call, 1, 4);
+  refuse(lone, &call, QN_STATUS_VALUE_ERROR,
+         "argument 0 'x': extent 0, '2 * th + 2', is 10, got 8");
+  // d needs th, k, and a divisor other than 0.
+  call = (call_t){.args = {[3] = qn_value_int(4)}};
+  GIVE(&call, 0, 12);
+  GIVE(&call, 1, 9);
+  must(infer(text, &call));
+  EXPECT(call.shapes[2], 5, 7);
+  GIVE(&call, 0, 8);
+  refuse(text, &call, QN_STATUS_VALUE_ERROR,
+         "argument 1 'y': extent 0: 'k // (th - 3) + d' divides by zero");
+  GIVE(&call, 0, 10);
+  GIVE(&call, 1, 3);
+  refuse(text, &call, QN_STATUS_VALUE_ERROR,
+         "argument 1 'y': extent 0: 3 is k // (th - 3) + d for no d of at least 0; expected at "
+         "least 4");
+  call.args[1] = (qn_value_t){.type = QN_VALUE_NONE};
+  refuse(text, &call, QN_STATUS_VALUE_ERROR, "needs 'd', which no given argument gives");
+}
+
 static void test_strides(void** state) {
   (void)state;
   static const char rows[] =
@@ -219,10 +254,11 @@ static void test_strides(void** state) {
 static void test_refusals(void** state) {
   (void)state;
   call_t call = {0};
-  GIVE(&call, 1, 10, 22);
+  GIVE(&call, 2, 20);
   call.args[3] = qn_value_int(3);
   refuse(program, &call, QN_STATUS_VALUE_ERROR,
-         "argument 0 'y': extent 1, 'm * k', needs 'm', which no given argument has");
+         "argument 0 'y': extent 0, 'n - 4', needs 'n', which no given argument gives");
+  GIVE(&call, 1, 10, 22);
   GIVE(&call, 2, 21);
   refuse(program, &call, QN_STATUS_VALUE_ERROR, "argument 1 'x': extent 1, 'm + 2', is 23, got 22");
   GIVE(&call, 2, 20);
@@ -292,9 +328,10 @@ static void test_without_memory(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_symbols),  cmocka_unit_test(test_text),
-      cmocka_unit_test(test_outputs),  cmocka_unit_test(test_strides),
-      cmocka_unit_test(test_refusals), cmocka_unit_test(test_without_memory),
+      cmocka_unit_test(test_symbols),        cmocka_unit_test(test_text),
+      cmocka_unit_test(test_outputs),        cmocka_unit_test(test_equations),
+      cmocka_unit_test(test_strides),        cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_without_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -609,6 +609,87 @@ static void test_fixed_scalars(void** state) {
   qn_module_release(module);
 }
 
+// Symbols that stand alone in no shape: th and tw from x, then d from y.
+static void test_equations(void** state) {
+  (void)state;
+  static const char text[] =
+      "func g(x: f32[2 * th + 2, 4 * tw - k // j], y: f32[5 - d, d + 3 * th], j: i32,\n"
+      "       z: f32[9223372036854775807 * e], w: f32[k]) {}\n";
+  qn_module_t* module = must_parse(text);
+  qn__plan_t* plan;
+  must(qn__plan_create(module->functions[0], cpu, false, qn_allocator_default(), &plan));
+  assert_int_equal(plan->equation_count, 4);
+  float memory[64];
+  const struct {
+    int64_t x[2], y[2], j, z, k;
+    const char* message;  // NULL: accepted
+  } cases[] = {
+      {{8, 11}, {4, 10}, 2, 0, 3, NULL},
+      {{2, 0}, {3, 2}, 1, 0, 0, NULL},
+      {{7, 11},
+       {4, 10},
+       2,
+       0,
+       3,
+       "argument 0 'x': extent 0: 7 is 2 * th + 2 for no th; expected 6 or 8"},
+      {{1, 11},
+       {4, 10},
+       2,
+       0,
+       3,
+       "argument 0 'x': extent 0: 1 is 2 * th + 2 for no th of at least 0; expected at least 2"},
+      {{8, 12},
+       {4, 10},
+       2,
+       0,
+       3,
+       "argument 0 'x': extent 1: 12 is 4 * tw - k // j for no tw; expected 11 or 15"},
+      {{8, 11}, {4, 10}, 0, 0, 3, "argument 0 'x': extent 1: '4 * tw - k // j' divides by zero"},
+      {{8, 11},
+       {6, 10},
+       2,
+       0,
+       3,
+       "argument 1 'y': extent 0: 6 is 5 - d for no d of at least 0; expected at most 5"},
+      {{8, 11}, {4, 11}, 2, 0, 3, "argument 1 'y': extent 1: expected d + 3 * th = 10, got 11"},
+      {{8, 11},
+       {4, 10},
+       2,
+       1,
+       3,
+       "argument 3 'z': extent 0: 1 is 9223372036854775807 * e for no e; expected 0 or "
+       "9223372036854775807"},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); i++) {
+    int64_t y[2], x[2], z[1] = {cases[i].z}, w[1] = {cases[i].k};
+    memcpy(y, cases[i].y, sizeof y);
+    memcpy(x, cases[i].x, sizeof x);
+    const qn_dl_dtype_t f32 = qn_dtype_to_dl(QN_DTYPE_F32);
+    qn_tensor_t tensors[] = {{memory, cpu, 2, f32, x, NULL, 0},
+                             {memory, cpu, 2, f32, y, NULL, 0},
+                             {memory, cpu, 1, f32, z, NULL, 0},
+                             {memory, cpu, 1, f32, w, NULL, 0}};
+    const qn_value_t args[] = {qn_value_tensor(&tensors[0]), qn_value_tensor(&tensors[1]),
+                               qn_value_int(cases[i].j), qn_value_tensor(&tensors[2]),
+                               qn_value_tensor(&tensors[3])};
+    assert_int_equal(call(plan, args, 5), cases[i].message == NULL);
+    qn_status_t status = qn__plan_explain(plan, args, 5);
+    if (cases[i].message) {
+      must_fail(status, QN_STATUS_VALUE_ERROR, cases[i].message);
+      continue;
+    }
+    must(status);
+    // The symbols in their order: th, tw, k, d, e.
+    assert_int_equal(kernel_words[5], (x[0] - 2) / 2);
+    assert_int_equal(kernel_words[6], (x[1] + cases[i].k / cases[i].j) / 4);
+    assert_int_equal(kernel_words[7], cases[i].k);
+    assert_int_equal(kernel_words[8], 5 - y[0]);
+    assert_int_equal(kernel_words[9], 0);
+  }
+  qn__plan_destroy(plan);
+  qn_module_release(module);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_right_call, setup, teardown),
@@ -629,6 +710,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_aliasing, setup, teardown),
       cmocka_unit_test_setup_teardown(test_32_bit_indices, setup, teardown),
       cmocka_unit_test_setup_teardown(test_halves_agree, setup, teardown),
+      cmocka_unit_test(test_equations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
