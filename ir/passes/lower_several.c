@@ -6,6 +6,8 @@
 //
 // 1. CPUs: where iterations load neighbours, `lanes` partial results are kept instead of one, and
 //    combined at the end. The order of the combiner is free, and its initial values are neutral.
+//    On GPUs, such a reduction has as many partial results as a block or a warp has threads, in a
+//    `parallel` loop that the mapping gives them, and a tree of such loops at the end.
 // 2. argmax and argmin of values that are the same whenever they are computed (loads, integers) are
 //    two reductions of one value each, which all mappings know: the best value, then the lowest
 //    index of a value equal to it. On a CPU, the first of them is one for each part of the range,
@@ -18,6 +20,9 @@
 enum {
   part = 1024,  // values of an argmax that are searched
   sums = 2,     // vectors of partial results, to hide the latency of the combiner
+  alone = 32,   // values of a thread up to which few blocks of a GPU have a reduction
+  few = 2,      // blocks then
+  many = 256,   // blocks of a longer one
 };
 
 typedef qn__ir_expr_t* exprs_t[QN__LARGEST_VALUES];
@@ -119,10 +124,18 @@ static bool declare(qn__pass_builder_t* pb, const qn__ir_several_t* several, int
   return true;
 }
 
-// Appends a loop over the lanes of a vector, and returns its variable.
-static qn__ir_var_t* append_lanes(qn__pass_builder_t* pb, int64_t count, qn__ir_block_t* out,
-                                  qn__ir_block_t** out_body) {
-  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "lane", qn__pb_int(pb, count));
+static void set_initial(qn__pass_builder_t* pb, const qn__ir_several_t* several,
+                        qn__ir_buffer_t* const* totals, qn__ir_block_t* out) {
+  for (uint32_t i = 0; i < several->count; ++i) {
+    qn__pb_append(out,
+                  qn__pb_store(pb, totals[i], NULL, NULL, qn__pb_copy(pb, several->initial[i])));
+  }
+}
+
+// Appends a loop over lanes or threads, and returns its variable.
+static qn__ir_var_t* append_lanes(qn__pass_builder_t* pb, qn_loop_kind_t kind, int64_t count,
+                                  qn__ir_block_t* out, qn__ir_block_t** out_body) {
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, kind, "lane", qn__pb_int(pb, count));
   if (!loop) return NULL;
   qn__block_append(out, loop);
   *out_body = &loop->loop.body;
@@ -180,15 +193,20 @@ static bool check_slot(void* context, qn__ir_expr_t** slot) {
   return true;
 }
 
-static bool wants_lanes(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, int64_t lanes) {
+// Returns true if iterations load neighbours, and nothing that lanes or threads would make slower.
+static bool loads_neighbours(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt) {
   const qn__ir_several_t* several = stmt->several;
-  int64_t trips = qn__const_trips(several->begin, several->end);
+  qn__ir_stmt_t one = *stmt;
+  lane_check_t check = {pb, several, false};
+  return qn__stmt_each_expr(&one, check_slot, &check) && check.has_load;
+}
+
+static bool wants_lanes(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, int64_t lanes) {
+  int64_t trips = qn__const_trips(stmt->several->begin, stmt->several->end);
   if (pb->options->is_checked || lanes < 2 || (trips >= 0 && trips < 2 * sums * lanes)) {
     return false;
   }
-  qn__ir_stmt_t alone = *stmt;
-  lane_check_t check = {pb, several, false};
-  return qn__stmt_each_expr(&alone, check_slot, &check) && check.has_load;
+  return loads_neighbours(pb, stmt);
 }
 
 static int64_t lanes_of(const qn__pass_builder_t* pb, const qn__ir_several_t* several) {
@@ -200,12 +218,13 @@ static int64_t lanes_of(const qn__pass_builder_t* pb, const qn__ir_several_t* se
   return (int64_t)(pb->options->vector_bytes / widest);
 }
 
-// Combines `with[lane + from]` into `into[lane]`, for `count` lanes.
+// Combines `with[lane + from]` into `into[lane]`, for `count` lanes or threads.
 static void append_fold(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                        qn__ir_buffer_t* const* into, qn__ir_buffer_t* const* with, int64_t from,
-                        int64_t count, qn__ir_block_t* out) {
+                        qn_loop_kind_t kind, qn__ir_buffer_t* const* into,
+                        qn__ir_buffer_t* const* with, int64_t from, int64_t count,
+                        qn__ir_block_t* out) {
   qn__ir_block_t* body;
-  qn__ir_var_t* lane = append_lanes(pb, count, out, &body);
+  qn__ir_var_t* lane = append_lanes(pb, kind, count, out, &body);
   if (!lane) return;
   exprs_t right;
   for (uint32_t i = 0; i < several->count; ++i) {
@@ -223,7 +242,7 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
   qn__ir_block_t* body;
   for (uint32_t s = 0; s < sums; ++s) {
     if (!declare(pb, several, lanes, out, partial[s])) return NULL;
-    qn__ir_var_t* lane = append_lanes(pb, lanes, out, &body);
+    qn__ir_var_t* lane = append_lanes(pb, QN_LOOP_VECTOR, lanes, out, &body);
     for (uint32_t i = 0; lane && i < several->count; ++i) {
       qn__pb_append(body, qn__pb_store(pb, partial[s][i], qn__pb_use(pb, lane), NULL,
                                        qn__pb_copy(pb, several->initial[i])));
@@ -239,7 +258,7 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
     at = qn__pb_op_int(pb, QN_OP_ADD, at, lanes * s);
     qn__ir_var_t* first = qn__pb_let(pb, &loop->loop.body, "first",
                                      qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, begin), at));
-    qn__ir_var_t* lane = append_lanes(pb, lanes, &loop->loop.body, &body);
+    qn__ir_var_t* lane = append_lanes(pb, QN_LOOP_VECTOR, lanes, &loop->loop.body, &body);
     vars_t values;
     exprs_t uses;
     if (!lane || !first) return NULL;
@@ -250,10 +269,10 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
   }
   qn__block_append(out, loop);
   for (uint32_t s = 1; s < sums; ++s) {
-    append_fold(pb, several, partial[0], partial[s], 0, lanes, out);
+    append_fold(pb, several, QN_LOOP_VECTOR, partial[0], partial[s], 0, lanes, out);
   }
   for (int64_t half = lanes / 2; half > 0; half /= 2) {
-    append_fold(pb, several, partial[0], partial[0], half, half, out);
+    append_fold(pb, several, QN_LOOP_VECTOR, partial[0], partial[0], half, half, out);
   }
   for (uint32_t i = 0; i < several->count; ++i) {
     qn__pb_append(out, qn__pb_store(pb, totals[i], NULL, NULL,
@@ -261,6 +280,143 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
   }
   return qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, begin),
                    qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, count), lanes * sums));
+}
+
+// ---- partial results of threads
+
+typedef struct several_place {
+  bool has_threads;  // one thread's code, or the program says what its threads do
+  bool is_at_top;    // in no loop, so that the reduction has the device for itself
+} several_place_t;
+
+// Returns how many threads share the reduction; 0: one thread has all of it.
+static int64_t threads_of(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt,
+                          several_place_t place) {
+  int64_t trips = qn__const_trips(stmt->several->begin, stmt->several->end);
+  int64_t warp = pb->warp_size, block = pb->threads;
+  bool is_short = trips >= 0 && trips < 2 * warp;
+  if (pb->options->vector_bytes != 0 || place.has_threads || is_short) return 0;
+  if (!loads_neighbours(pb, stmt)) return 0;
+  int64_t count = trips >= 0 && trips < 2 * block ? warp : block;
+  return count > 1 && (count & (count - 1)) == 0 ? count : 0;
+}
+
+// Appends a loop in which each of `count` threads combines the values `first`, `first + stride`,
+// and so on into an element of `partial`, where `first` is `begin` and its own number.
+static void append_threads(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
+                           int64_t stride, qn__ir_expr_t* begin, qn__ir_var_t* end,
+                           qn__ir_buffer_t* const* partial, qn__ir_block_t* out) {
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "part", qn__pb_int(pb, count));
+  buffers_t totals;
+  if (!loop || !declare(pb, several, -1, &loop->loop.body, totals)) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  set_initial(pb, several, totals, body);
+  qn__ir_var_t* first = qn__pb_let(pb, body, "first",
+                                   qn__pb_op(pb, QN_OP_ADD, begin, qn__pb_use(pb, loop->loop.var)));
+  if (!first) return;
+  qn__ir_expr_t* extent = qn__pb_range(pb, qn__pb_use(pb, first), qn__pb_use(pb, end));
+  qn__ir_stmt_t* steps = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "step",
+                                           qn__pb_op_int(pb, QN_OP_CEILDIV, extent, stride));
+  if (!steps) return;
+  qn__ir_expr_t* offset = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, steps->loop.var), stride);
+  vars_t values;
+  exprs_t uses;
+  if (!append_values(pb, several, qn__pb_op(pb, QN_OP_ADD, offset, qn__pb_use(pb, first)),
+                     &steps->loop.body, values)) {
+    return;
+  }
+  use_all(pb, values, several->count, uses);
+  append_merge(pb, several, totals, NULL, uses, &steps->loop.body);
+  qn__block_append(body, steps);
+  for (uint32_t i = 0; i < several->count; ++i) {
+    qn__pb_append(body, qn__pb_store(pb, partial[i], qn__pb_use(pb, loop->loop.var), NULL,
+                                     qn__pb_load(pb, totals[i], NULL, NULL)));
+  }
+  qn__block_append(out, loop);
+}
+
+// Appends what combines the `count` elements of `partial`, and returns variables of the results.
+static void append_tree(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
+                        qn__ir_buffer_t* const* partial, qn__ir_block_t* out,
+                        qn__ir_var_t** out_vars) {
+  for (int64_t half = count / 2; half > 1; half /= 2) {
+    append_fold(pb, several, QN_LOOP_PARALLEL, partial, partial, half, half, out);
+  }
+  qn__ir_block_t given = {NULL, NULL};
+  for (uint32_t i = 0; i < several->count; ++i) {
+    add_let(pb, &given, several->left[i], qn__pb_load(pb, partial[i], qn__pb_int(pb, 0), NULL));
+    add_let(pb, &given, several->right[i], qn__pb_load(pb, partial[i], qn__pb_int(pb, 1), NULL));
+  }
+  if (pb->arena->is_exhausted) return;
+  (void)append_copy(pb, &given, &several->merge_lets, several->merged, several->count, out,
+                    out_vars);
+}
+
+// Appends `parallel group in 0..groups`, in which a block combines its values into element `group`
+// of `sums_of`.
+static void append_groups(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
+                          int64_t groups, qn__ir_var_t* begin, qn__ir_var_t* end,
+                          qn__ir_buffer_t* const* sums_of, qn__ir_block_t* out) {
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "group", qn__pb_int(pb, groups));
+  buffers_t partial;
+  if (!loop || !declare(pb, several, count, &loop->loop.body, partial)) return;
+  qn__ir_block_t* body = &loop->loop.body;
+  qn__ir_expr_t* offset = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), count);
+  qn__ir_expr_t* from = qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, begin), offset);
+  vars_t results;
+  append_threads(pb, several, count, count * groups, from, end, partial, body);
+  append_tree(pb, several, count, partial, body, results);
+  if (qn__pb_stopped(pb)) return;
+  for (uint32_t i = 0; i < several->count; ++i) {
+    qn__pb_append(body, qn__pb_store(pb, sums_of[i], qn__pb_use(pb, loop->loop.var), NULL,
+                                     qn__pb_use(pb, results[i])));
+  }
+  qn__block_append(out, loop);
+}
+
+// Appends the results of a reduction that has the device for itself: of groups, then of those. A
+// loop of one iteration makes the second step one launch.
+static void lower_groups(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
+                         int64_t groups, qn__ir_var_t* begin, qn__ir_var_t* end,
+                         qn__ir_block_t* out) {
+  buffers_t totals, partial;
+  if (!declare(pb, several, -1, out, totals) || !declare(pb, several, groups, out, partial)) return;
+  append_groups(pb, several, count, groups, begin, end, partial, out);
+  qn__ir_stmt_t* last = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "group", qn__pb_int(pb, 1));
+  vars_t results;
+  if (!last) return;
+  append_tree(pb, several, groups, partial, &last->loop.body, results);
+  if (qn__pb_stopped(pb)) return;
+  for (uint32_t i = 0; i < several->count; ++i) {
+    qn__pb_append(&last->loop.body,
+                  qn__pb_store(pb, totals[i], NULL, NULL, qn__pb_use(pb, results[i])));
+  }
+  qn__block_append(out, last);
+  for (uint32_t i = 0; i < several->count; ++i) {
+    qn__pb_let_var(pb, out, several->results[i], qn__pb_load(pb, totals[i], NULL, NULL));
+  }
+}
+
+static void lower_threads(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
+                          several_place_t place, qn__ir_block_t* out) {
+  qn__ir_var_t* begin = qn__pb_let(pb, out, "begin", several->begin);
+  qn__ir_var_t* end = qn__pb_let(pb, out, "end", several->end);
+  if (!begin || !end) return;
+  if (place.is_at_top) {
+    int64_t trips = qn__const_trips(several->begin, several->end);
+    int64_t groups = trips >= 0 && trips <= count * alone ? few : many;
+    lower_groups(pb, several, count, groups, begin, end, out);
+    return;
+  }
+  buffers_t partial;
+  vars_t results;
+  if (!declare(pb, several, count, out, partial)) return;
+  append_threads(pb, several, count, count, qn__pb_use(pb, begin), end, partial, out);
+  append_tree(pb, several, count, partial, out, results);
+  if (qn__pb_stopped(pb)) return;
+  for (uint32_t i = 0; i < several->count; ++i) {
+    qn__pb_let_var(pb, out, several->results[i], qn__pb_use(pb, results[i]));
+  }
 }
 
 // ---- the best value and its index
@@ -474,7 +630,8 @@ static bool add_combiner(qn__pass_builder_t* pb, qn__ir_several_t* several) {
 
 // ---- statements
 
-static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__ir_block_t* out) {
+static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, several_place_t place,
+                  qn__ir_block_t* out) {
   qn__ir_several_t* several = stmt->several;
   if (several->kind != QN__SEVERAL_COMBINE) {
     if (is_exact(several)) {
@@ -483,14 +640,16 @@ static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__ir_bloc
     }
     if (!add_combiner(pb, several)) return;
   }
+  int64_t threads = threads_of(pb, stmt, place);
+  if (threads != 0) {
+    lower_threads(pb, several, threads, place, out);
+    return;
+  }
   int64_t lanes = lanes_of(pb, several);
   bool has_lanes = wants_lanes(pb, stmt, lanes);
   buffers_t totals;
   if (!declare(pb, several, -1, out, totals)) return;
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_append(out,
-                  qn__pb_store(pb, totals[i], NULL, NULL, qn__pb_copy(pb, several->initial[i])));
-  }
+  set_initial(pb, several, totals, out);
   qn__ir_expr_t *begin = several->begin, *end = several->end;
   if (has_lanes) {
     qn__ir_var_t* first = qn__pb_let(pb, out, "begin", begin);
@@ -505,12 +664,25 @@ static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__ir_bloc
   }
 }
 
-static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block) {
+static several_place_t place_in(const qn__ir_stmt_t* stmt, several_place_t place) {
+  if (stmt->kind == QN__STMT_IF) return place;
+  if (stmt->kind != QN__STMT_LOOP) {
+    place.has_threads = true;
+    return place;
+  }
+  place.has_threads |= qn__is_block_loop(stmt) || qn__is_thread_loop(stmt);
+  place.has_threads |= stmt->loop.kind == QN_LOOP_VECTOR;
+  place.is_at_top = false;
+  return place;
+}
+
+static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block, several_place_t place) {
   qn__ir_block_t rest = qn__block_take(block);
   for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(pb);) {
-    QN__EACH_BLOCK(stmt, inner) lower_block(pb, inner);
+    several_place_t inner_place = place_in(stmt, place);
+    QN__EACH_BLOCK(stmt, inner) lower_block(pb, inner, inner_place);
     if (stmt->kind == QN__STMT_REDUCE) {
-      lower(pb, stmt, block);
+      lower(pb, stmt, place, block);
     } else {
       qn__block_append(block, stmt);
     }
@@ -518,7 +690,7 @@ static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block) {
 }
 
 static void lower_function(qn__pass_builder_t* pb) {
-  lower_block(pb, &pb->function->body);
+  lower_block(pb, &pb->function->body, (several_place_t){.is_at_top = true});
 }
 
 static bool is_several(const qn__ir_stmt_t* stmt) {

@@ -11,7 +11,7 @@
 //     of them.
 //   - All other statements are collected, in order, into launches of one block.
 // A value that one launch computes and another uses passes through one element of global memory
-// (partition_values.c), except that arithmetic is computed again.
+// (partition_values.c), except that arithmetic on values of earlier launches is computed again.
 //
 // Postcondition: outside of launches are only statements that the host can run. Every launch has a
 // record (launch.h) of kind STATEMENTS, ITERATIONS or LOOPS and no local buffer in its head. Of the
@@ -95,6 +95,18 @@ static void collect_split(qn__partition_t* self, qn__ir_stmt_t* stmt) {
 
 // ---- lets
 
+// Returns false for an expression that uses a value of the open unit.
+static bool is_closed_slot(void* context, qn__ir_expr_t** slot) {
+  const qn__partition_t* self = context;
+  qn__ir_expr_t* expr = *slot;
+  if (expr->kind == QN__EXPR_VAR && expr->var->kind != QN__VAR_SYMBOL && expr->var->user &&
+      !qn__host_knows(expr)) {
+    const qn__partition_value_t* device = expr->var->user;
+    return !device->unit || device->unit != self->open;
+  }
+  return qn__expr_each_child(expr, is_closed_slot, context);
+}
+
 static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt) {
   // A possible division by zero stays inside the condition that may exclude it.
   bool may_stay = !self->guards || !qn__expr_facts(stmt->let.value).has_division;
@@ -106,7 +118,9 @@ static void place_let(qn__partition_t* self, qn__ir_stmt_t* stmt) {
   qn__partition_value_t* value = device_value(self, stmt);
   if (!value) return;
   stmt->let.var->user = value;
-  value->is_repeated = qn__pb_is_pure(self->pb, stmt->let.value);
+  // What the open unit computes from its own values has a place among its statements.
+  value->is_repeated =
+      qn__pb_is_pure(self->pb, stmt->let.value) && is_closed_slot(self, &stmt->let.value);
   if (value->is_repeated) return;
   collect_split(self, stmt);
   value->unit = self->open;

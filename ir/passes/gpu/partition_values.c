@@ -1,7 +1,7 @@
 // ir/passes/gpu/partition_values.c: makes values that a unit uses, but does not compute, available
 // in it.
 //
-// - Arithmetic and views are declared again in the unit's prologue.
+// - Arithmetic on values of earlier units and views are declared again in the unit's prologue.
 // - Any other value is stored into one element of global memory, its carrier, by the unit that
 //   computes it. The prologue of the other unit loads it from there.
 // - A local buffer at the host's level moves into the unit that uses it. It moves to global memory

@@ -19,24 +19,14 @@
 enum { MAX_PARAMS = 8, BUFFER_BYTES = 1 << 16 };
 
 static const qn__pass_options_t targets[] = {
-    {.vector_bytes = 16,
-     .warp_size = 32,
+    {.warp_size = 32,
      .max_threads = 1024,
      .preferred_threads = 256,
      .has_shuffles = true,
      .has_block_reductions = true},
-    {.vector_bytes = 16,
-     .warp_size = 8,
-     .max_threads = 128,
-     .preferred_threads = 64,
-     .has_shuffles = true},
-    {.vector_bytes = 16,
-     .warp_size = 8,
-     .max_threads = 64,
-     .preferred_threads = 16,
-     .multiprocessors = 2},
-    {.vector_bytes = 16,
-     .warp_size = 32,
+    {.warp_size = 8, .max_threads = 128, .preferred_threads = 64, .has_shuffles = true},
+    {.warp_size = 8, .max_threads = 64, .preferred_threads = 16, .multiprocessors = 2},
+    {.warp_size = 32,
      .max_threads = 64,
      .preferred_threads = 64,
      .multiprocessors = 1,
@@ -333,6 +323,28 @@ static const program_t programs[] = {
      "  for r in 0..block_min(2) { k[] = k[] + shuffle_xor(v, i64(r) + 1); }\n"
      "  let folded = sum r in 0..3 { let q = shuffle_up(v, r); q * 2 + shuffle(v, r) };\n"
      "  if i < n { y[i] = lazily + k[] * 100 + folded; } } } }"},
+    {"reductions with combiners",
+     "func f(x: f32[n, m], out y: f32[n], out z: f32[n]) { parallel i in 0..n {\n"
+     "  let s, c = reduce j in 0..m { x[i, j], i32(1) } from (0, 0) with (a, p), (b, q) {\n"
+     "    max(a, b), p + q };\n"
+     "  y[i] = s; z[i] = f32(c); } }"},
+    {"reductions with combiners in loops with an order",
+     "func f(x: f32[n, 48], inout y: f32[n], out z: f32[n]) { for i in 1..n {\n"
+     "  let low, c = reduce j in 3..47 { x[i, j], i32(1) } from (inf, 0) with (a, p), (b, q) {\n"
+     "    min(a, b), p + q };\n"
+     "  y[i] = low + y[i - 1]; z[i] = f32(c); } }"},
+    {"reductions with combiners of a whole array",
+     "func f(x: i32[700], w: i32[n], out y: i64[4]) {\n"
+     "  let s, c = reduce j in 0..n { i64(w[j]), i64(1) } from (0, 0) with (a, p), (b, q) {\n"
+     "    a + b, p + q };\n"
+     "  let t, d = reduce j in 0..40 { i64(x[j % 7 + 1]), i64(x[j]) } from (0, 0) with\n"
+     "    (a, p), (b, q) { a + b, p ^ q };\n"
+     "  let u, e = reduce j in 0..600 { i64(x[j]), i64(j) } from (0, 0) with\n"
+     "    (a, p), (b, q) { a + b, p + q };\n"
+     "  y[0] = s; y[1] = c; y[2] = t + u; y[3] = d + e; }"},
+    {"arithmetic on what a launch of one thread loads",
+     "func f(x: f32[4], out y: f32[4]) { let a = x[0]; let b = a + 1; y[0] = b;\n"
+     "  let c = x[1] * b; y[1] = c * a; parallel i in 2..4 { y[i] = b + c; } }"},
     {"exchanges of wide threads",
      "func f(x: f64[n], out y: f64[n]) { block.x b in 0..n { thread.z c in 0..2 { thread.x t in "
      "1..5 {\n"
