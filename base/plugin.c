@@ -111,16 +111,16 @@ bool qn__library_folder(char out[PATH_MAX]) {
   return own_folder(out, &is_program);
 }
 
-typedef struct search {
+typedef struct module_search {
   const char* name;
   char* out;  // the module; as long as there is none, the first place
   bool has_tried;
-} search_t;
+} module_search_t;
 
 // Room for what is put behind a folder.
 enum { NAME_ROOM = 96 };
 
-static bool is_there(search_t* search, const char* folder, const char* inner) {
+static bool is_there(module_search_t* search, const char* folder, const char* inner) {
   char path[PATH_MAX];
   struct stat info;
   (void)snprintf(path, sizeof path, "%s%s/libquern-%s.so", folder, inner, search->name);
@@ -131,7 +131,7 @@ static bool is_there(search_t* search, const char* folder, const char* inner) {
 }
 
 // Searches the places of quern's own modules.
-static bool find_beside(search_t* search) {
+static bool find_beside(module_search_t* search) {
   char folder[PATH_MAX];
   bool is_program;
   if (!own_folder(folder, &is_program) || strlen(folder) >= PATH_MAX - NAME_ROOM) return false;
@@ -142,7 +142,7 @@ static bool find_beside(search_t* search) {
 }
 
 bool qn__plugin_find(const char* directories, const char* name, char out[PATH_MAX]) {
-  search_t search = {.name = name, .out = out};
+  module_search_t search = {.name = name, .out = out};
   (void)snprintf(out, PATH_MAX, "libquern-%.64s.so", name);
   if (strlen(name) > 64) return false;
   for (const char* at = directories; *at;) {

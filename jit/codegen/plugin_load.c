@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "base/env.h"
 #include "base/struct_size.h"
+#include "jit/codegen/generator_info.h"
 #include "quern/backend.h"
 
 // The loaded plugins, so that loading one twice succeeds: two parts of a program may load the same
