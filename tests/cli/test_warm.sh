@@ -211,7 +211,7 @@ until_none workers
 
 # ---- a command that cannot work as a worker ends the run instead of failing key by key
 
-export QUERN_GENERATOR_DIR="$work/nowhere"
+export QUERN_GENERATOR_DIR=none
 printf '%s.qn\n' fine good >lists/plain.list
 expect 1 warm lists/plain.list --json
 json 'it["failed"] == 2 and "not installed" in it["keys"][0]["error"]'
