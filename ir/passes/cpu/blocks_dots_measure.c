@@ -87,7 +87,7 @@ static void measure_numbers(qn__blocks_writer_t* w, qn__ir_block_t* out,
                             uint32_t o) {
   qn__pass_builder_t* pb = w->pb;
   qn__ir_stmt_t* lines =
-      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__pb_int(pb, panel->lines));
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__blocks_dot_packed(w, panel));
   qn__ir_expr_t* least =
       qn__expr_new(pb->arena, QN__EXPR_REDUCE, QN_DTYPE_U16, (qn__ir_loc_t){0, 0});
   qn__ir_var_t* p = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "p");

@@ -49,7 +49,7 @@ enum {
 #define AMD {0x10, 0x68747541, 0x444d4163, 0x69746e65}
 
 static qn__target_host_cpu_t detect(const machine_t* machine) {
-  qn__target_cpuid_source_t source = {machine, fake_cpuid, fake_xcr0};
+  qn__target_cpuid_source_t source = {machine, fake_cpuid, fake_xcr0, fake_permits_tiles};
   qn__target_host_cpu_t cpu;
   qn__x86_detect(&source, &cpu);
   return cpu;
