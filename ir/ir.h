@@ -516,7 +516,7 @@ enum {
 #include "ir/dots.inc"
 #undef QN_DOT
   QN__OP_DOT_FIRST = QN__OP_DOT_SS,
-  QN__OP_DOT_LAST = QN__OP_DOT_BF16_FAST,
+  QN__OP_DOT_LAST = QN__OP_LEAST,
 };
 static inline bool qn__op_is_dot(qn_op_t op) {
   return (int)op >= QN__OP_DOT_FIRST && (int)op <= QN__OP_DOT_LAST;

@@ -1,18 +1,19 @@
 // jit/llvm/emit_tiles.c: emits TILES statements (ir/tiles.h) as AMX code.
 //
 // The intrinsics have numbers of registers, not values of LLVM's type for tiles: so LLVM allocates
-// no tile registers, spills none and configures none. All tiles of a statement are here:
+// no tile registers, spills none and configures none. A group has four tiles of sums, as a
+// multiplication takes 16 cycles and its sum is there after 52:
 //
-//   0 1   sums of rows 0 to 15           4 5   rows 0 to 15, 16 to 31
-//   2 3   sums of rows 16 to 31          6 7   columns 0 to 15, 16 to 31
+//   two tiles of rows, one panel:    sums 0 1      rows 4    columns 6 7
+//                                    sums 2 3      rows 5
+//   one tile of rows, two panels:    sums 0 1 2 3  rows 4    columns 5 6 7 5
 //
 // The statement configures the tiles and releases them, and calls nothing in between. So tiles have
 // a state only within it: a function changes no more of them than any call may.
-#include "ir/tiles.h"
 #include "jit/llvm/emit_inner.h"
 #include "target/target.h"
 
-enum { FIRST_ROWS = 4, FIRST_COLUMNS = 6, COLUMN_BYTES = QN__TILES_COLUMNS * 4 };
+enum { FIRST_ROWS = 4, COLUMN_BYTES = QN__TILES_COLUMNS * 4 };
 
 uint32_t qn__emit_tile_ops(const qn_target_t* target) {
   if (strcmp(target->arch->name, "x86_64") != 0) return 0;
@@ -76,25 +77,26 @@ static void move(const tiles_t* t, const char* name, int number, LLVMValueRef po
   call(t, name, args, 3);
 }
 
-// Loads or stores the sums of a panel.
-static void move_sums(const tiles_t* t, const char* name, int height, LLVMValueRef panel) {
+// Loads or stores the sums of `height` tiles of rows by `width` tiles of columns from `panel` on.
+static void move_sums(const tiles_t* t, const char* name, int height, int width,
+                      LLVMValueRef panel) {
   int64_t pitch = (int64_t)t->tensor->count * 4;
-  for (int i = 0; i < 2 * height; ++i) {
-    int64_t offset = i / 2 * QN__TILE_LINES * pitch + i % 2 * QN__TILE_LINES * 4;
+  for (int i = 0; i < height * width; ++i) {
+    int64_t offset = i / width * QN__TILE_LINES * pitch + i % width * QN__TILE_LINES * 4;
     move(t, name, i, place(t, t->sums, panel, COLUMN_BYTES, offset), pitch);
   }
 }
 
-static void begin_sums(const tiles_t* t, int height, LLVMValueRef panel) {
+static void begin_sums(const tiles_t* t, int height, int width, LLVMValueRef panel) {
   LLVMBuilderRef b = t->e->fn->builder;
   LLVMBasicBlockRef old = qn__emit_block(t->e, "sums"), none = qn__emit_block(t->e, "zeros"),
                     after = qn__emit_block(t->e, "begun");
   LLVMBuildCondBr(b, t->adds, old, none);
   qn__emit_at(t->e, old);
-  move_sums(t, "llvm.x86.tileloadd64", height, panel);
+  move_sums(t, "llvm.x86.tileloadd64", height, width, panel);
   LLVMBuildBr(b, after);
   qn__emit_at(t->e, none);
-  for (int i = 0; i < 2 * height; ++i) {
+  for (int i = 0; i < height * width; ++i) {
     LLVMValueRef number = tile(t, i);
     call(t, "llvm.x86.tilezero", &number, 1);
   }
@@ -102,30 +104,42 @@ static void begin_sums(const tiles_t* t, int height, LLVMValueRef panel) {
   qn__emit_at(t->e, after);
 }
 
-// Emits all panels for one or two tiles of rows.
-static void emit_panels(const tiles_t* t, int height) {
-  qn__llvm_emit_t* e = t->e;
-  qn__llvm_counter_t panels = qn__emit_count_begin(e, qn__emit_i64(e, 0), t->panels, 1, NULL);
-  begin_sums(t, height, panels.index);
-  LLVMValueRef columns = place(t, t->columns, panels.index, COLUMN_BYTES * t->tensor->depth, 0);
-  qn__llvm_counter_t words =
-      qn__emit_count_begin(e, qn__emit_i64(e, 0), t->words, QN__TILE_WORDS, NULL);
-  for (int i = 0; i < 2; ++i) {
-    move(t, "llvm.x86.tileloadd64", FIRST_COLUMNS + i,
-         place(t, columns, words.index, COLUMN_BYTES, i * QN__TILE_LINES * 4), COLUMN_BYTES);
-  }
+// Emits the products of 16 words from `word` on.
+static void emit_words(const tiles_t* t, int height, int width, LLVMValueRef columns,
+                       LLVMValueRef word) {
+  const int first = height == 2 ? 6 : 5, count = 8 - first;
   for (int r = 0; r < height; ++r) {
     move(t, "llvm.x86.tileloadd64", FIRST_ROWS + r,
-         place(t, t->rows, words.index, 4, r * QN__TILE_LINES * t->row_bytes), t->row_bytes);
-    for (int c = 0; c < 2; ++c) {
-      LLVMValueRef args[] = {tile(t, 2 * r + c), tile(t, FIRST_ROWS + r),
-                             tile(t, FIRST_COLUMNS + c)};
+         place(t, t->rows, word, 4, r * QN__TILE_LINES * t->row_bytes), t->row_bytes);
+  }
+  for (int c = 0; c < width; ++c) {
+    int64_t offset = c / 2 * COLUMN_BYTES * (int64_t)t->tensor->depth + c % 2 * QN__TILE_LINES * 4;
+    move(t, "llvm.x86.tileloadd64", first + c % count,
+         place(t, columns, word, COLUMN_BYTES, offset), COLUMN_BYTES);
+    for (int r = 0; r < height; ++r) {
+      LLVMValueRef args[] = {tile(t, r * width + c), tile(t, FIRST_ROWS + r),
+                             tile(t, first + c % count)};
       call(t, product_name(t->tensor), args, 3);
     }
   }
+}
+
+// Emits the panels from `begin` on, `step` at once. Returns the first one that is left.
+static LLVMValueRef emit_panels(const tiles_t* t, int height, int64_t step, LLVMValueRef begin) {
+  qn__llvm_emit_t* e = t->e;
+  const int width = 2 * (int)step;
+  LLVMValueRef end =
+      step == 1 ? t->panels : LLVMBuildAnd(e->fn->builder, t->panels, qn__emit_i64(e, -step), "");
+  qn__llvm_counter_t panels = qn__emit_count_begin(e, begin, end, step, NULL);
+  begin_sums(t, height, width, panels.index);
+  LLVMValueRef columns = place(t, t->columns, panels.index, COLUMN_BYTES * t->tensor->depth, 0);
+  qn__llvm_counter_t words =
+      qn__emit_count_begin(e, qn__emit_i64(e, 0), t->words, QN__TILE_WORDS, NULL);
+  emit_words(t, height, width, columns, words.index);
   (void)qn__emit_count_end(e, &words, NULL);
-  move_sums(t, "llvm.x86.tilestored64", height, panels.index);
+  move_sums(t, "llvm.x86.tilestored64", height, width, panels.index);
   (void)qn__emit_count_end(e, &panels, NULL);
+  return end;
 }
 
 // Returns the configuration, once a module: eight tiles of 16 rows of 64 bytes, in palette 1.
@@ -167,11 +181,12 @@ void qn__emit_tiles(qn__llvm_emit_t* e, const qn__ir_tensor_t* tensor) {
                     after = qn__emit_block(e, "tiles");
   LLVMValueRef is_high = LLVMBuildICmp(b, LLVMIntSGT, rows, qn__emit_i64(e, QN__TILE_LINES), "");
   LLVMBuildCondBr(b, is_high, high, low);
-  for (int height = 2; height > 0; --height) {
-    qn__emit_at(e, height == 2 ? high : low);
-    emit_panels(&t, height);
-    LLVMBuildBr(b, after);
-  }
+  qn__emit_at(e, high);
+  (void)emit_panels(&t, 2, 1, qn__emit_i64(e, 0));
+  LLVMBuildBr(b, after);
+  qn__emit_at(e, low);
+  (void)emit_panels(&t, 1, 1, emit_panels(&t, 1, 2, qn__emit_i64(e, 0)));
+  LLVMBuildBr(b, after);
   qn__emit_at(e, after);
   call(&t, "llvm.x86.tilerelease", NULL, 0);
 }

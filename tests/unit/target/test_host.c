@@ -6,6 +6,10 @@
 // cmocka wants the four above first.
 #include <cmocka.h>
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/buffer.h"
 #include "target/target.h"
 
@@ -18,6 +22,7 @@ typedef struct machine {
   const leaf_t* leaves;
   size_t count;
   uint64_t xcr0;
+  bool permits_tiles;
 } machine_t;
 
 static void fake_cpuid(const void* self, uint32_t leaf, uint32_t subleaf, uint32_t out[4]) {
@@ -33,6 +38,11 @@ static void fake_cpuid(const void* self, uint32_t leaf, uint32_t subleaf, uint32
 static uint64_t fake_xcr0(const void* self) {
   const machine_t* machine = self;
   return machine->xcr0;
+}
+
+static bool fake_permits_tiles(const void* self) {
+  const machine_t* machine = self;
+  return machine->permits_tiles;
 }
 
 enum {
@@ -90,6 +100,42 @@ static void test_os_without_zmm(void** state) {
   cpu = detect(&machine);
   assert_false(has(&cpu, "avx") || has(&cpu, "fma") || has(&cpu, "f16c"));
   assert_true(has(&cpu, "sse4.2") && has(&cpu, "bmi2"));
+}
+
+static void test_tiles(void** state) {
+  (void)state;
+  leaf_t leaves[QN_COUNT_OF(icelake)];
+  memcpy(leaves, icelake, sizeof leaves);
+  leaves[1].registers[0] = 0x000806f8;
+  leaves[2].registers[3] = 1 << 22 | 1 << 24 | 1 << 25;
+  machine_t machine = {leaves, QN_COUNT_OF(leaves), 0x600e7, true};
+  qn__target_host_cpu_t cpu = detect(&machine);
+  assert_string_equal(cpu.model, "sapphirerapids");
+  assert_true(has(&cpu, "amx-tile") && has(&cpu, "amx-bf16") && has(&cpu, "amx-int8"));
+  machine.permits_tiles = false;  // a signal stack is too small
+  cpu = detect(&machine);
+  assert_false(has(&cpu, "amx-tile") || has(&cpu, "amx-bf16") || has(&cpu, "amx-int8"));
+  assert_true(has(&cpu, "avx512vnni"));
+  machine = (machine_t){leaves, QN_COUNT_OF(leaves), 0x200e7, true};  // the configuration alone
+  cpu = detect(&machine);
+  assert_false(has(&cpu, "amx-tile"));
+}
+
+// This process asks for no tiles before, so a child is like a process with such a signal stack.
+static void test_small_signal_stack(void** state) {
+  (void)state;
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    static char memory[MINSIGSTKSZ];
+    stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
+    bool is_set = sigaltstack(&stack, NULL) == 0;
+    const qn__target_host_cpu_t* host = qn__host_cpu();
+    _exit(is_set && host->arch && has(host, "amx-tile"));
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void test_virtual_machine_masks(void** state) {
@@ -272,10 +318,16 @@ static void test_tables(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_full_machine),          cmocka_unit_test(test_os_without_zmm),
-      cmocka_unit_test(test_virtual_machine_masks), cmocka_unit_test(test_old_and_unknown),
-      cmocka_unit_test(test_amd_models_and_caches), cmocka_unit_test(test_this_machine),
-      cmocka_unit_test(test_check_against),         cmocka_unit_test(test_tables),
+      cmocka_unit_test(test_small_signal_stack),  // before others ask for tiles
+      cmocka_unit_test(test_full_machine),
+      cmocka_unit_test(test_os_without_zmm),
+      cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_virtual_machine_masks),
+      cmocka_unit_test(test_old_and_unknown),
+      cmocka_unit_test(test_amd_models_and_caches),
+      cmocka_unit_test(test_this_machine),
+      cmocka_unit_test(test_check_against),
+      cmocka_unit_test(test_tables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
