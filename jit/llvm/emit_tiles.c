@@ -10,6 +10,7 @@
 //
 // The statement configures the tiles and releases them, and calls nothing in between. So tiles have
 // a state only within it: a function changes no more of them than any call may.
+#include "ir/tiles.h"
 #include "jit/llvm/emit_inner.h"
 #include "target/target.h"
 

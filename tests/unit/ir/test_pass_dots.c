@@ -18,6 +18,7 @@
 #include "ir/verify.h"
 #include "support_gpu.h"
 #include "support_pass.h"
+#include "support_product.h"
 #include "tests/support/fault.h"
 #include "tests/support/sanitized.h"
 
@@ -54,7 +55,6 @@ typedef struct program {
   const char* ops[TARGET_COUNT];
 } program_t;
 
-#define NEST "parallel i in 0..m { parallel j in 0..n { "
 #define PLAIN(a, b, at, bt)                                                                    \
   "func f(a: " a ", b: " b ", out c: i32[m, n]) { " NEST "c[i, j] = sum p in 0..k { i32(a[" at \
   "]) * i32(b[" bt "]) }; } } }"

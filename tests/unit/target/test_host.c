@@ -1,3 +1,4 @@
+#define _XOPEN_SOURCE 700  // sigaltstack
 // tests/unit/target/test_host.c: detection on invented machines, the tables, and the check on load.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +83,7 @@ static const leaf_t icelake[] = {
 
 static void test_full_machine(void** state) {
   (void)state;
-  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0xe7};
+  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0xe7, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_true(has(&cpu, "avx512vl") && has(&cpu, "avx512vbmi2") && has(&cpu, "lzcnt"));
@@ -91,7 +92,7 @@ static void test_full_machine(void** state) {
 
 static void test_os_without_zmm(void** state) {
   (void)state;
-  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07};
+  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_true(has(&cpu, "avx2") && has(&cpu, "fma"));
@@ -144,7 +145,7 @@ static void test_virtual_machine_masks(void** state) {
   leaf_t leaves[QN_COUNT_OF(icelake)];
   memcpy(leaves, icelake, sizeof leaves);
   leaves[2].registers[1] &= ~(1u << 16);
-  machine_t machine = {leaves, QN_COUNT_OF(leaves), 0xe7};
+  machine_t machine = {leaves, QN_COUNT_OF(leaves), 0xe7, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_false(has(&cpu, "avx512f") || has(&cpu, "avx512bw") || has(&cpu, "avx512vbmi"));
@@ -159,14 +160,14 @@ static void test_virtual_machine_masks(void** state) {
 static void test_old_and_unknown(void** state) {
   (void)state;
   static const leaf_t bare[] = {{0, 0, {1, 0, 0, 0}}, {1, 0, {0, 0, 0, 0}}};
-  machine_t machine = {bare, QN_COUNT_OF(bare), 0};
+  machine_t machine = {bare, QN_COUNT_OF(bare), 0, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "x86-64");
   assert_true(has(&cpu, "sse2"));  // the baseline of the architecture
   leaf_t leaves[QN_COUNT_OF(icelake)];
   memcpy(leaves, icelake, sizeof leaves);
   leaves[1].registers[0] = 0x000f0ff0;  // a model number of the future
-  machine = (machine_t){leaves, QN_COUNT_OF(leaves), 0xe7};
+  machine = (machine_t){leaves, QN_COUNT_OF(leaves), 0xe7, false};
   assert_string_equal(detect(&machine).model, "x86-64-v4");
   machine.xcr0 = 0x07;
   assert_string_equal(detect(&machine).model, "x86-64-v3");
@@ -185,9 +186,9 @@ static void test_amd_models_and_caches(void** state) {
       {0x8000001d, 2, {3 | 2 << 5, 7u << 22 | 63, 1023, 0}},
       {0x8000001d, 3, {3 | 3 << 5, 15u << 22 | 63, 32767, 0}},
   };
-  machine_t machine = {zen3, QN_COUNT_OF(zen3), 0x07};
+  machine_t machine = {zen3, QN_COUNT_OF(zen3), 0x07, false};
   assert_string_equal(detect(&machine).model, "znver3");
-  qn__target_cpuid_source_t source = {&machine, fake_cpuid, fake_xcr0};
+  qn__target_cpuid_source_t source = {&machine, fake_cpuid, fake_xcr0, fake_permits_tiles};
   qn__target_host_caches_t caches = qn__x86_caches(&source);
   assert_int_equal(caches.l1_bytes, 32768);
   assert_int_equal(caches.l2_bytes, 524288);
@@ -222,7 +223,7 @@ static void test_this_machine(void** state) {
 
 static void test_check_against(void** state) {
   (void)state;
-  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07};
+  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07, false};
   qn__target_host_cpu_t host = detect(&machine);
   static const struct {
     const char* target;
