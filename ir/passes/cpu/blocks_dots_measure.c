@@ -23,6 +23,8 @@ static qn__ir_buffer_t* write_totals(qn__blocks_writer_t* w, qn__ir_block_t* out
       qn__pb_count_loop(pb, QN_LOOP_SERIAL, "q", qn__blocks_dot_words(w, steps->count));
   qn__ir_stmt_t* lines = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "v", qn__pb_int(pb, panel->lines));
   if (!totals || !clear || !words || !lines) return NULL;
+  // So that LLVM holds the totals in registers: it does not freeze what it loads.
+  totals->is_filled = true;
   qn__pb_append(&clear->loop.body, qn__pb_store(pb, totals, qn__pb_use(pb, clear->loop.var), NULL,
                                                 qn__expr_int(w->pb->arena, QN_DTYPE_I32, initial)));
   qn__block_append(out, clear);
