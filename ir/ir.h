@@ -216,6 +216,8 @@ typedef enum qn__ir_tensor_kind {
   // or [column, step] there unless is_across[1]. The second index counts along the last dimension
   // of a buffer, the first one along dimension dims[i].
   QN__TENSOR_PRODUCT,
+  // Adds up products of packed numbers in tile registers (ir/tiles.h).
+  QN__TENSOR_TILES,
 } qn__ir_tensor_kind_t;
 
 typedef struct qn__ir_tensor_ref {
@@ -235,9 +237,16 @@ typedef struct qn__ir_tensor {
   uint32_t depth;
   bool is_across[2];  // the lines of an operand are adjacent in memory, not its steps
   bool is_warpgroup;
-  qn__ir_expr_t* extents[QN__TENSOR_REFS];  // PRODUCT: i64; else NULL
+  qn__ir_expr_t* extents[QN__TENSOR_REFS];  // PRODUCT, TILES: i64; else NULL
   uint32_t dims[QN__TENSOR_REFS];
+  int dot;            // TILES: an operator of dots.inc
+  bool takes_column;  // whose first word is the column's
 } qn__ir_tensor_t;
+
+// Returns the number of the statement's extents.
+static inline uint32_t qn__tensor_extents(const qn__ir_tensor_t* tensor) {
+  return tensor->kind >= QN__TENSOR_PRODUCT ? QN__TENSOR_REFS : 0;
+}
 
 // How a reduction of several values combines them.
 typedef enum qn__ir_several_kind {
@@ -485,13 +494,14 @@ bool qn__function_list_symbols(qn__ir_func_t* function, size_t room);
 // Returns whether it holds a TARGET operator, such as warp_size().
 bool qn__expr_has_target(qn__ir_expr_t* expr);
 
-// Returns true for a load of a word: i32 from a local buffer of smaller integers, with the bits of
-// the element and its neighbours in memory. Only passes write such loads, for operators of
+// Returns true for a load of a word: i32 from a buffer of smaller integers or of bf16, with the
+// bits of the element and its neighbours in memory. Only passes write such loads, for operators of
 // dots.inc. Targets are little-endian.
 static inline bool qn__load_is_word(const qn__ir_expr_t* load) {
   const qn__ir_buffer_t* buffer = load->load.buffer;
-  return load->dtype == QN_DTYPE_I32 && buffer->scope == QN__SCOPE_LOCAL &&
-         qn__dtype_is_int(buffer->dtype) && qn_dtype_size_bytes(buffer->dtype) < 4;
+  bool is_small = qn__dtype_is_int(buffer->dtype) && qn__dtype_bits(buffer->dtype) >= 8 &&
+                  qn__dtype_bits(buffer->dtype) < 32;
+  return load->dtype == QN_DTYPE_I32 && (is_small || buffer->dtype == QN_DTYPE_BF16);
 }
 
 // Returns whether two trees are equal. Variables and buffers are compared by identity, except those
@@ -506,7 +516,7 @@ enum {
 #include "ir/dots.inc"
 #undef QN_DOT
   QN__OP_DOT_FIRST = QN__OP_DOT_SS,
-  QN__OP_DOT_LAST = QN__OP_DOT_BF16_FAST,
+  QN__OP_DOT_LAST = QN__OP_LEAST,
 };
 static inline bool qn__op_is_dot(qn_op_t op) {
   return (int)op >= QN__OP_DOT_FIRST && (int)op <= QN__OP_DOT_LAST;
