@@ -274,10 +274,7 @@ static qn__parser_operand_t parse_word(qn__parser_t* p) {
     qn_str_t next = qn__lexer_slice(p->text, p->ahead.loc);
     if (kind && !qn__str_equal(next, QN_STR("in"))) return parse_reduction(p, kind);
     if (qn__parser_at_several(p)) {
-      qn__parser_syntax(
-          p, QN__CODE_EXPECTED_EXPR, loc,
-          qn__parser_help(p, "give names to its results: let a, b = %.*s ...;", QN_STR_ARG(word)),
-          "a reduction of several values is a statement, not part of an expression");
+      qn__parser_several_misplaced(p);
       return qn__type_poison();
     }
   }

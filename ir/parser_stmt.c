@@ -154,6 +154,10 @@ void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction)
     return;
   }
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
+  if (qn__parser_at_scan(p)) {
+    qn__parser_several_misplaced(p);
+    return;
+  }
   if (qn__parser_at_several(p)) {
     if (is_in_reduction) {
       qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "use a loop around it",
@@ -433,6 +437,8 @@ static void report_statement(qn__parser_t* p) {
     for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) qn__suggest(&suggestion, keywords[i].word);
     qn__suggest_words(&suggestion, qn__loop_kind_text);
     qn__suggest_words(&suggestion, qn__atomic_text);
+    qn__suggest(&suggestion, qn__several_text(QN__SEVERAL_SCAN));
+    qn__suggest(&suggestion, qn__several_text(QN__SEVERAL_EXCLUSIVE_SCAN));
     help = qn__parser_habit(QN__HABIT_STMT, found);
     if (!help && p->ahead.kind == QN__TOKEN_LEFT_PAREN)
       help = qn__parser_call_help(p, p->token.loc);
@@ -460,6 +466,8 @@ static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
     parse_loop(p, block, loop);
   } else if (p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(word)) {
     parse_atomic(p, block, NULL);
+  } else if (qn__parser_at_scan(p)) {
+    qn__parse_scan(p, block);
   } else if (p->ahead.kind == QN__TOKEN_SEMICOLON && qn__word_is(word, "fence")) {
     parse_fence(p, block);  // the word is free elsewhere, as names of operators are
   } else if (p->ahead.kind == QN__TOKEN_LEFT_BRACKET && is_free) {
