@@ -75,6 +75,14 @@ void qn__several_store(qn__pass_builder_t* pb, qn__ir_buffer_t* const* buffers, 
   }
 }
 
+void qn__several_copy(qn__pass_builder_t* pb, uint32_t count, qn__ir_buffer_t* const* to,
+                      const qn__ir_expr_t* to_at, qn__ir_buffer_t* const* from,
+                      const qn__ir_expr_t* from_at, qn__ir_block_t* out) {
+  qn__several_exprs_t loads;
+  qn__several_load(pb, from, count, from_at, loads);
+  qn__several_store(pb, to, count, to_at, loads, out);
+}
+
 void qn__several_merge(qn__pass_builder_t* pb, const qn__ir_several_t* several,
                        qn__ir_buffer_t* const* into, const qn__ir_expr_t* at,
                        qn__ir_expr_t* const* right, qn__ir_block_t* out) {

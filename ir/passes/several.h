@@ -29,6 +29,10 @@ void qn__several_load(qn__pass_builder_t* pb, qn__ir_buffer_t* const* buffers, u
 // Appends stores to elements `at` of `count` buffers. NULL `at`: of rank 0.
 void qn__several_store(qn__pass_builder_t* pb, qn__ir_buffer_t* const* buffers, uint32_t count,
                        const qn__ir_expr_t* at, qn__ir_expr_t* const* values, qn__ir_block_t* out);
+// Appends copies of elements `from_at` of `count` buffers to elements `to_at` of others.
+void qn__several_copy(qn__pass_builder_t* pb, uint32_t count, qn__ir_buffer_t* const* to,
+                      const qn__ir_expr_t* to_at, qn__ir_buffer_t* const* from,
+                      const qn__ir_expr_t* from_at, qn__ir_block_t* out);
 // Declares local buffers of the dtypes of the values: of rank 1, or of rank 0 for `rows` -1.
 bool qn__several_declare(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t rows,
                          qn__ir_block_t* out, qn__ir_buffer_t** out_buffers);
