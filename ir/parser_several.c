@@ -16,14 +16,17 @@ bool qn__parser_at_scan(const qn__parser_t* p) {
   return qn__several_is_scan((qn__ir_several_kind_t)kind);
 }
 
+const char* qn__parser_scan_help(qn__parser_t* p) {
+  qn_str_t word = qn__parser_word(p);
+  return qn__parser_help(p, "use its values where they arise: %.*s ... as (s) { y[i] = s; }",
+                         QN_STR_ARG(word));
+}
+
 void qn__parser_several_misplaced(qn__parser_t* p) {
   qn_str_t word = qn__parser_word(p);
   if (qn__parser_at_scan(p)) {
-    qn__parser_syntax(
-        p, QN__CODE_EXPECTED_EXPR, p->token.loc,
-        qn__parser_help(p, "use its values where they arise: %.*s ... as (s) { y[i] = s; }",
-                        QN_STR_ARG(word)),
-        "a scan is a statement, not an expression");
+    qn__parser_syntax(p, QN__CODE_EXPECTED_EXPR, p->token.loc, qn__parser_scan_help(p),
+                      "a scan is a statement, not an expression");
     return;
   }
   qn__parser_syntax(
@@ -274,10 +277,12 @@ void qn__parse_several(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
   if (!p->is_lost) (void)qn__parser_expect(p, QN__TOKEN_SEMICOLON, "a reduction");
   s.is_good &= !p->is_lost;
   if (s.is_good && name_count != several->result_count) {
-    qn__parser_error(p, QN__CODE_OPERAND_COUNT, loc,
-                     has_merge ? NULL : "name the value and its index: let best, at = ...;",
-                     "'%s' gives %u values, but %zu %s named", qn__several_text(several->kind),
-                     (unsigned)several->result_count, name_count, name_count == 1 ? "is" : "are");
+    unsigned count = (unsigned)several->result_count;
+    const char* help = has_merge ? NULL : "name the value and its index: let best, at = ...;";
+    if (name_count == 0) help = "give names to its results: let a, b = ...;";
+    qn__parser_error(p, QN__CODE_OPERAND_COUNT, loc, help, "'%s' gives %u %s, but %zu %s named",
+                     qn__several_text(several->kind), count, count == 1 ? "value" : "values",
+                     name_count, name_count == 1 ? "is" : "are");
     s.is_good = false;
   }
   declare_results(&s, names, name_count);

@@ -456,7 +456,10 @@ void qn__verify_leave_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     const char* help = NULL;
     const char* problem = NULL;
     if (is_loop(place)) problem = leave_problem(stmt->leave, place->stmt->loop.kind, &help);
-    if (is_scan(place)) problem = leave_problem(stmt->leave, QN_LOOP_PARALLEL, &help);
+    if (is_scan(place) && stmt->leave != QN_LEAVE_CONTINUE) {
+      help = "use 'continue' to end this iteration, or a 'for' loop";
+      problem = "later iterations may have run, or run at once";
+    }
     if (problem) {
       (void)qn__verify_error(v, QN__VERIFY_LEAVE, stmt->loc, help, "'%s' in the loop '%s': %s",
                              text, text_of(place), problem);

@@ -66,8 +66,9 @@ static void check_exchanges(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   qn__ir_block_t block = {&alone, &alone};
   qn__ir_walker_t walker = {.on_expr = is_no_exchange};
   if (qn__walk_block(&walker, &block)) return;
-  (void)qn__verify_error(v, QN__VERIFY_REDUCTION, stmt->loc, "use a loop",
-                         "an exchange among threads inside of a reduction of several values");
+  (void)qn__verify_error(
+      v, QN__VERIFY_REDUCTION, stmt->loc, "use a loop", "an exchange among threads inside of %s",
+      qn__several_is_scan(stmt->several->kind) ? "a scan" : "a reduction of several values");
 }
 
 static void declare_results(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
@@ -102,8 +103,10 @@ void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     return;
   }
   uint32_t errors = v->error_count;
-  (void)qn__verify_i64(v, several->begin, "the begin of a reduction");
-  (void)qn__verify_i64(v, several->end, "the end of a reduction");
+  bool is_scan = qn__several_is_scan(several->kind);
+  (void)qn__verify_i64(v, several->begin,
+                       is_scan ? "the begin of a scan" : "the begin of a reduction");
+  (void)qn__verify_i64(v, several->end, is_scan ? "the end of a scan" : "the end of a reduction");
   (void)qn__verify_exprs(v, several->initial, several->merged_count);
   qn__verify_decl_t* outer = qn__verify_open_scope(v);
   qn__verify_decl_t* var =
@@ -124,7 +127,7 @@ void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     if (v->error_count != errors) return;
     check_dtypes(v, several, several->merged, "the combined value");
   }
-  if (qn__several_is_scan(several->kind)) {
+  if (is_scan) {
     verify_scan_body(v, stmt, var);
     if (v->error_count != errors) return;
   } else {

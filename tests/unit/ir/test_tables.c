@@ -57,6 +57,7 @@ static void values_are_frozen(void** state) {
   assert_int_equal(QN__STMT_ASSERT, 9);
   assert_int_equal(QN__STMT_REDUCE, 11);
   assert_int_equal(QN__SEVERAL_ARGMAX, 3);
+  assert_int_equal(QN__SEVERAL_EXCLUSIVE_SCAN, 5);
   assert_int_equal(QN_ATOMIC_CAS, 8);
   assert_int_equal(QN_ATOMIC_STORE, 10);
   assert_int_equal(QN__STMT_LEAVE, 12);
