@@ -544,6 +544,7 @@ typedef enum qn__ir_op_rule {
   QN__RULE_DOT_FLOAT,  // likewise
   QN__RULE_LANE,
   QN__RULE_GROUP,
+  QN__RULE_AXES,
   QN__RULE_TARGET,
 } qn__ir_op_rule_t;
 typedef enum qn__ir_op_syntax {
@@ -566,7 +567,8 @@ static inline qn_dtype_t qn__op_own_dtype(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SELECT && i == 0) return QN_DTYPE_BOOL;
   if (rule == QN__RULE_SCALE && i == 1) return QN_DTYPE_I32;
   if ((rule == QN__RULE_DOT_INT || rule == QN__RULE_DOT_FLOAT) && i > 0) return QN_DTYPE_I32;
-  return rule == QN__RULE_LANE && i == 1 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
+  bool is_i64 = (rule == QN__RULE_LANE || rule == QN__RULE_AXES) && i == 1;
+  return is_i64 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
 }
 // Returns whether operand `i` has the common dtype T of the rule.
 static inline bool qn__op_is_common(qn__ir_op_rule_t rule, uint32_t i) {
@@ -587,7 +589,11 @@ static inline bool qn__op_is_division(qn_op_t op) {
 static inline bool qn__expr_is_exchange(const qn__ir_expr_t* expr) {
   if (expr->kind != QN__EXPR_OP) return false;
   qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
+  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP || rule == QN__RULE_AXES;
+}
+// Returns whether an AXES operator is over thread axis `axis`: 0 to 2 for x, y, z.
+static inline bool qn__expr_has_axis(const qn__ir_expr_t* expr, uint32_t axis) {
+  return (expr->args[1]->int_value >> axis & 1) != 0;
 }
 // The bounds of a LANE operator's second operand: at least this, less than the warp size. (The lane
 // that shuffle_xor makes of it must be in the warp too.)

@@ -131,6 +131,8 @@ void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 
 // ---- verify_place.c
 
+// Returns whether a loop of the kind is around.
+bool qn__verify_has_loop(const qn__verifier_t* v, qn_loop_kind_t kind);
 // Checks the place of a loop whose `begin` and `end` are valid expressions.
 void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);

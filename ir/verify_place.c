@@ -49,6 +49,12 @@ static qn__verify_place_t* find_loop(const qn__verifier_t* v,
   return place;
 }
 
+bool qn__verify_has_loop(const qn__verifier_t* v, qn_loop_kind_t kind) {
+  const qn__verify_place_t* place = v->place;
+  while (place && !(is_loop(place) && place->stmt->loop.kind == kind)) place = place->outer;
+  return place != NULL;
+}
+
 static bool is_vector(qn_loop_kind_t kind) {
   return kind == QN_LOOP_VECTOR;
 }

@@ -119,6 +119,9 @@ static double operations_of(qn_op_t op) {
     case QN_OP_BLOCK_SUM:
     case QN_OP_BLOCK_MIN:
     case QN_OP_BLOCK_MAX:
+    case QN_OP_AXIS_SUM:
+    case QN_OP_AXIS_MIN:
+    case QN_OP_AXIS_MAX:
       return 1;
     default:
       return 0;

@@ -389,6 +389,13 @@ QN_API qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_
 // would compute them, and the module is the same as one without the call.
 QN_API qn_expr_t* qn_build_call(qn_builder_t* builder, const char* name, size_t count,
                                 qn_expr_t* const* args);
+// The axes of a reduction over threads: an i64 literal that is a sum of these is the second operand
+// of QN_OP_AXIS_SUM, QN_OP_AXIS_MIN and QN_OP_AXIS_MAX.
+typedef enum qn_axis {
+  QN_AXIS_X = 1,
+  QN_AXIS_Y = 2,
+  QN_AXIS_Z = 4,
+} qn_axis_t;
 // Opens a reduction over [begin, end), both i64, and returns its variable (i64). Until
 // qn_build_reduce_end only lets may follow, which belong to it. Its order is unspecified.
 QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const char* name,

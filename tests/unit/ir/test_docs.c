@@ -67,6 +67,7 @@ static void test_operators(void** state) {
     const char* names = info->rule == QN__RULE_SELECT  ? "cab"
                         : info->rule == QN__RULE_LANE  ? "xd"
                         : info->rule == QN__RULE_SCALE ? "xn"
+                        : info->rule == QN__RULE_AXES  ? "xa"
                         : info->arity == 1             ? "x"
                                                        : "abc";
     char text[128];

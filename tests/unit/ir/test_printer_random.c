@@ -55,6 +55,7 @@ static bool takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
   switch (rule) {
     case QN__RULE_NUMERIC:
     case QN__RULE_GROUP:
+    case QN__RULE_AXES:
       return is_int || is_float;
     case QN__RULE_INTEGER:
     case QN__RULE_SHIFT:
