@@ -361,6 +361,16 @@ static const program_t programs[] = {
      "    a * b, p * b + q } as (s, t) { y[j] = s + t; }\n"
      "  scan j in 3..700 { sum k in 0..n { w[k] * x[j] } } from (0) with (a), (b) {\n"
      "    a + b } as (s) { z[j] = s; } }"},
+    {"reductions over some thread axes",
+     "func f(x: i32[n, 3, 8], out y: i32[n, 3, 8], inout z: i32[n, 20, 4]) {\n"
+     "  block.x b in 0..n { thread.y r in 1..4 { thread.x t in 0..8 {\n"
+     "    let v = x[b, r - 1, t]; alloc s: i32[] in local; s[] = 1;\n"
+     "    for j in 0..2 { s[] = s[] * axis_max(v, thread.x) + axis_sum(s[], thread.y); }\n"
+     "    y[b, r - 1, t] = s[] + (n > 3 ? axis_min(v, thread.y) : v); } } }\n"
+     "  block.x b in 0..n { thread.y r in 0..20 { thread.z u in 0..1 { thread.x t in 0..4 {\n"
+     "    let v = z[b, r, t];\n"
+     "    z[b, r, t] = axis_sum(v, thread.y) + axis_min(v, thread.x, thread.z) +\n"
+     "      axis_max(v, thread.y, thread.x, thread.z); } } } } }"},
     {"arithmetic on what a launch of one thread loads",
      "func f(x: f32[4], out y: f32[4]) { let a = x[0]; let b = a + 1; y[0] = b;\n"
      "  let c = x[1] * b; y[1] = c * a; parallel i in 2..4 { y[i] = b + c; } }"},
