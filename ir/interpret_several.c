@@ -86,13 +86,13 @@ static void run(qn__interpret_machine_t* machine, const qn__ir_several_t* severa
 }
 
 // The scan of a thread.
-typedef struct running {
+typedef struct thread_scan {
   int64_t next, end;
   values_t total;
-} running_t;
+} thread_scan_t;
 
 static void begin_scan(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
-                       uint32_t thread, running_t* out_scan) {
+                       uint32_t thread, thread_scan_t* out_scan) {
   out_scan->next = qn__machine_eval(machine, several->begin, thread).i;
   out_scan->end = qn__machine_eval(machine, several->end, thread).i;
   eval(machine, &no_lets, several->initial, several->count, thread, out_scan->total);
@@ -100,7 +100,7 @@ static void begin_scan(qn__interpret_machine_t* machine, const qn__ir_several_t*
 
 // Sets the variables of the body for the next iteration.
 static void step_scan(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
-                      uint32_t thread, running_t* scan) {
+                      uint32_t thread, thread_scan_t* scan) {
   values_t values = {{0}};
   qn__machine_set_var(machine, several->var, thread, (qn__ir_scalar_t){.i = scan->next++});
   eval(machine, &several->lets, several->values, several->count, thread, values);
@@ -114,7 +114,7 @@ static void step_scan(qn__interpret_machine_t* machine, const qn__ir_several_t* 
 static void run_scan(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
                      const qn__interpret_set_t* active) {
   size_t count = active->count;
-  running_t* scans = qn__alloc_zero(machine->allocator, count, sizeof *scans);
+  thread_scan_t* scans = qn__alloc_zero(machine->allocator, count, sizeof *scans);
   uint32_t* threads = qn__alloc_zero(machine->allocator, count, sizeof *threads);
   if (count > 0 && (!scans || !threads)) {
     (void)qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "the threads of a scan");
