@@ -11,11 +11,11 @@
 #include <time.h>
 
 static const conf_area_t* const areas[] = {
-    &conf_area_attributes, &conf_area_memory, &conf_area_copies,    &conf_area_streams,
-    &conf_area_graphs,     &conf_area_dtypes, &conf_area_operators, &conf_area_math,
-    &conf_area_statements, &conf_area_grids,  &conf_area_atomics,   &conf_area_exchanges,
-    &conf_area_failures,   &conf_area_shapes, &conf_area_products,  &conf_area_calls,
-    &conf_area_threads,    &conf_area_cache,
+    &conf_area_attributes, &conf_area_memory,   &conf_area_copies,    &conf_area_streams,
+    &conf_area_graphs,     &conf_area_dtypes,   &conf_area_operators, &conf_area_math,
+    &conf_area_statements, &conf_area_scans,    &conf_area_grids,     &conf_area_atomics,
+    &conf_area_exchanges,  &conf_area_failures, &conf_area_shapes,    &conf_area_products,
+    &conf_area_calls,      &conf_area_threads,  &conf_area_cache,
 };
 
 const char* conf_verdict_text(conf_verdict_t verdict) {

@@ -33,6 +33,7 @@ extern const conf_area_t conf_area_copies;      // copies.c
 extern const conf_area_t conf_area_streams;     // streams.c
 extern const conf_area_t conf_area_graphs;      // graphs.c
 extern const conf_area_t conf_area_statements;  // statements.c
+extern const conf_area_t conf_area_scans;       // scans.c
 extern const conf_area_t conf_area_grids;       // grids.c
 extern const conf_area_t conf_area_atomics;     // atomics.c
 extern const conf_area_t conf_area_exchanges;   // exchanges.c

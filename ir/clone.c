@@ -164,7 +164,8 @@ static qn__ir_several_t* clone_several(cloner_t* cloner, const qn__ir_several_t*
                  declare_list(cloner, copy->right, copy->merged_count) &&
                  clone_block(cloner, &several->merge_lets, &copy->merge_lets) &&
                  clone_list(cloner, copy->merged, copy->merged_count) &&
-                 declare_list(cloner, copy->results, copy->result_count);
+                 declare_list(cloner, copy->results, copy->result_count) &&
+                 clone_block(cloner, &several->body, &copy->body);
   return is_done ? copy : NULL;
 }
 

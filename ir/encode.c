@@ -28,6 +28,7 @@
 //             and for const: varint element-count  { bits of the dtype's size }
 //             and for view:  varint base-buffer  { index expr }
 //     REDUCE  kind  varint count  begin end { initial } block { value } [ block { merged } ]
+//             and for a scan: block
 //   expr      u8 kind, then
 //     INT     dtype svarint             FLOAT   dtype, bits of the dtype's size
 //     VAR     varint variable           LOAD    varint buffer  { index expr }
@@ -138,6 +139,7 @@ static void encode_several(const qn__ir_several_t* several, qn__buffer_t* out) {
   encode_exprs(several->values, several->count, out);
   if (several->merged_count > 0) encode_block(&several->merge_lets, out);
   encode_exprs(several->merged, several->merged_count, out);
+  if (qn__several_is_scan(several->kind)) encode_block(&several->body, out);
 }
 
 static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {

@@ -117,11 +117,13 @@ static bool is_applied(const formatter_t* f, size_t i) {
   return !qn__text_is_reserved(word) || qn__dtype_from_str(word) != QN_DTYPE_NONE;
 }
 
-// Returns whether the last word is the `from` or `with` of a reduction of several values.
+// Returns whether the last word is the `from` or `with` of a reduction of several values, or the
+// `as` of a scan.
 static bool is_after_reduction(const formatter_t* f) {
   if (f->before_last == SIZE_MAX) return false;
   qn__token_kind_t before = f->pieces[f->before_last].kind;
-  return (before == QN__TOKEN_RIGHT_BRACE && is_word(f, f->last, "from")) ||
+  return (before == QN__TOKEN_RIGHT_BRACE &&
+          (is_word(f, f->last, "from") || is_word(f, f->last, "as"))) ||
          (before == QN__TOKEN_RIGHT_PAREN && is_word(f, f->last, "with"));
 }
 
@@ -191,13 +193,13 @@ static void close_bracket(formatter_t* f, size_t i) {
   f->is_statement_begin = is_brace && is_block;
 }
 
-// Notes a reduction whose '{' is still to come: two names and `in`, which begin no loop, or the
-// `with` of a reduction of several values.
+// Notes a reduction or scan whose '{' is still to come: two names and `in`, which begin no loop, or
+// the `with` before a combiner.
 static void note_reduction(formatter_t* f, size_t i) {
   if (f->pending_count >= MAX_DEPTH) return;
   bool is_range = f->pieces[i + 1].kind == QN__TOKEN_NAME && is_word(f, i + 2, "in");
   bool is_combiner = is_word(f, i, "with") && is_kind(f, f->last, QN__TOKEN_RIGHT_PAREN);
-  bool is_loop = f->is_statement_begin;
+  bool is_loop = f->is_statement_begin && qn__loop_from_word(text_of(f, i)) != 0;
   if (!is_combiner && (!is_range || is_loop)) return;
   f->pending[f->pending_count].open_count = f->open_count;
   f->pending[f->pending_count++].in = is_combiner ? SIZE_MAX : i + 2;

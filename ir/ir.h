@@ -189,7 +189,7 @@ typedef enum qn__ir_stmt_kind {
   QN__STMT_BARRIER,
   QN__STMT_ASSERT,
   QN__STMT_TENSOR,  // made by passes alone: it has no text that can be parsed, and no encoding
-  QN__STMT_REDUCE,  // a reduction of several values, which the first passes replace
+  QN__STMT_REDUCE,  // a reduction of several values or a scan, which the first passes replace
   QN__STMT_LEAVE,   // the last of its block; the first pass replaces it
   QN__STMT_FENCE,
 } qn__ir_stmt_kind_t;
@@ -257,7 +257,9 @@ typedef enum qn__ir_several_kind {
 
 // A reduction of several values: `let a, b = reduce i in begin..end { lets values } from (initial)
 // with (left), (right) { merge_lets merged };`. ARGMAX and ARGMIN have one value, two results (the
-// value and its index), and nothing from `initial` on.
+// value and its index), and nothing from `initial` on. A scan has its results in each iteration:
+// `scan i in begin..end { lets values } from (initial) with (left), (right) { merge_lets merged }
+// as (results) { body }`.
 typedef struct qn__ir_several {
   qn__ir_several_kind_t kind;
   uint32_t count;         // of values
@@ -268,13 +270,22 @@ typedef struct qn__ir_several {
   qn__ir_expr_t* end;    // i64, exclusive
   qn__ir_block_t lets;   // only LET statements
   qn__ir_expr_t* values[QN__LARGEST_VALUES];
-  qn__ir_expr_t* initial[QN__LARGEST_VALUES];  // neutral: combined with any value, they give it
-  qn__ir_var_t* left[QN__LARGEST_VALUES];      // the operands of the combiner, of kind LET
+  // Of a reduction: neutral, so that combined with any value, they give it.
+  qn__ir_expr_t* initial[QN__LARGEST_VALUES];
+  qn__ir_var_t* left[QN__LARGEST_VALUES];  // the operands of the combiner, of kind LET
   qn__ir_var_t* right[QN__LARGEST_VALUES];
   qn__ir_block_t merge_lets;  // only LET statements
   qn__ir_expr_t* merged[QN__LARGEST_VALUES];
   qn__ir_var_t* results[QN__LARGEST_VALUES];  // of kind LET
+  qn__ir_block_t body;                        // of a scan; else empty
 } qn__ir_several_t;
+
+static inline bool qn__several_is_scan(qn__ir_several_kind_t kind) {
+  return kind == QN__SEVERAL_SCAN || kind == QN__SEVERAL_EXCLUSIVE_SCAN;
+}
+static inline bool qn__several_has_combiner(qn__ir_several_kind_t kind) {
+  return kind == QN__SEVERAL_COMBINE || qn__several_is_scan(kind);
+}
 
 static inline qn_dtype_t qn__several_result_dtype(const qn__ir_several_t* several, uint32_t i) {
   return i < several->count ? several->values[i]->dtype : QN_DTYPE_I64;
@@ -543,6 +554,7 @@ typedef enum qn__ir_op_rule {
   QN__RULE_DOT_FLOAT,  // likewise
   QN__RULE_LANE,
   QN__RULE_GROUP,
+  QN__RULE_AXES,
   QN__RULE_TARGET,
 } qn__ir_op_rule_t;
 typedef enum qn__ir_op_syntax {
@@ -565,7 +577,8 @@ static inline qn_dtype_t qn__op_own_dtype(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SELECT && i == 0) return QN_DTYPE_BOOL;
   if (rule == QN__RULE_SCALE && i == 1) return QN_DTYPE_I32;
   if ((rule == QN__RULE_DOT_INT || rule == QN__RULE_DOT_FLOAT) && i > 0) return QN_DTYPE_I32;
-  return rule == QN__RULE_LANE && i == 1 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
+  bool is_i64 = (rule == QN__RULE_LANE || rule == QN__RULE_AXES) && i == 1;
+  return is_i64 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
 }
 // Returns whether operand `i` has the common dtype T of the rule.
 static inline bool qn__op_is_common(qn__ir_op_rule_t rule, uint32_t i) {
@@ -586,7 +599,11 @@ static inline bool qn__op_is_division(qn_op_t op) {
 static inline bool qn__expr_is_exchange(const qn__ir_expr_t* expr) {
   if (expr->kind != QN__EXPR_OP) return false;
   qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
+  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP || rule == QN__RULE_AXES;
+}
+// Returns whether an AXES operator is over thread axis `axis`: 0 to 2 for x, y, z.
+static inline bool qn__expr_has_axis(const qn__ir_expr_t* expr, uint32_t axis) {
+  return (expr->args[1]->int_value >> axis & 1) != 0;
 }
 // The bounds of a LANE operator's second operand: at least this, less than the warp size. (The lane
 // that shuffle_xor makes of it must be in the warp too.)

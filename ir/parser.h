@@ -257,9 +257,15 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
                      qn__ir_var_t* var);
 // Parses `"let" name "=" expr ";"`, but not the let of an atomic.
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction);
-// Parse a reduction of several values (parser_several.c). `names` are those of the results, at
-// least one; the current token is the word that begins it.
+// Parse a reduction of several values or a scan (parser_several.c). `names` are those of the
+// results, none of which is reported; the current token is the word that begins it.
 bool qn__parser_at_several(const qn__parser_t* p);
+bool qn__parser_at_scan(const qn__parser_t* p);
+// Returns what helps where a scan stands in an expression.
+const char* qn__parser_scan_help(qn__parser_t* p);
+// Reports a reduction of several values or a scan where an expression is expected.
+void qn__parser_several_misplaced(qn__parser_t* p);
+void qn__parse_scan(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_several(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
                        const qn__ir_loc_t* names, size_t name_count);
 // Parses the lets before the value of a reduction.

@@ -137,6 +137,19 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_lo
   stmt->atomic.result = result;
 }
 
+// Reports a scan after `let names =`, and declares the names nevertheless.
+static void parse_scan_as_value(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_loc_t* names,
+                                size_t name_count) {
+  qn__parser_error(p, QN__CODE_EXPECTED_EXPR, p->token.loc, qn__parser_scan_help(p),
+                   "a scan is a statement, not an expression");
+  qn__parse_scan(p, block);
+  (void)qn__parser_take(p, QN__TOKEN_SEMICOLON);
+  for (size_t i = 0; i < name_count && i < QN__LARGEST_VALUES; i++) {
+    qn__ir_var_t* var = qn__parser_new_var(p, QN__VAR_LET, QN_DTYPE_NONE, names[i]);
+    if (var) qn__parser_declare(p, names[i], var, NULL);
+  }
+}
+
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
@@ -154,6 +167,10 @@ void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction)
     return;
   }
   if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
+  if (qn__parser_at_scan(p)) {
+    parse_scan_as_value(p, block, names, name_count);
+    return;
+  }
   if (qn__parser_at_several(p)) {
     if (is_in_reduction) {
       qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "use a loop around it",
@@ -433,6 +450,8 @@ static void report_statement(qn__parser_t* p) {
     for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) qn__suggest(&suggestion, keywords[i].word);
     qn__suggest_words(&suggestion, qn__loop_kind_text);
     qn__suggest_words(&suggestion, qn__atomic_text);
+    qn__suggest(&suggestion, qn__several_text(QN__SEVERAL_SCAN));
+    qn__suggest(&suggestion, qn__several_text(QN__SEVERAL_EXCLUSIVE_SCAN));
     help = qn__parser_habit(QN__HABIT_STMT, found);
     if (!help && p->ahead.kind == QN__TOKEN_LEFT_PAREN)
       help = qn__parser_call_help(p, p->token.loc);
@@ -460,6 +479,10 @@ static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
     parse_loop(p, block, loop);
   } else if (p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(word)) {
     parse_atomic(p, block, NULL);
+  } else if (qn__parser_at_scan(p)) {
+    qn__parse_scan(p, block);
+  } else if (qn__parser_at_several(p)) {
+    qn__parse_several(p, block, p->token.loc.begin, NULL, 0);
   } else if (p->ahead.kind == QN__TOKEN_SEMICOLON && qn__word_is(word, "fence")) {
     parse_fence(p, block);  // the word is free elsewhere, as names of operators are
   } else if (p->ahead.kind == QN__TOKEN_LEFT_BRACKET && is_free) {

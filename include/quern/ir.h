@@ -389,6 +389,13 @@ QN_API qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_
 // would compute them, and the module is the same as one without the call.
 QN_API qn_expr_t* qn_build_call(qn_builder_t* builder, const char* name, size_t count,
                                 qn_expr_t* const* args);
+// The axes of a reduction over threads: an i64 literal that is a sum of these is the second operand
+// of QN_OP_AXIS_SUM, QN_OP_AXIS_MIN and QN_OP_AXIS_MAX.
+typedef enum qn_axis {
+  QN_AXIS_X = 1,
+  QN_AXIS_Y = 2,
+  QN_AXIS_Z = 4,
+} qn_axis_t;
 // Opens a reduction over [begin, end), both i64, and returns its variable (i64). Until
 // qn_build_reduce_end only lets may follow, which belong to it. Its order is unspecified.
 QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const char* name,
@@ -396,14 +403,15 @@ QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, 
 // Closes the innermost reduction over `value` (an integer or a float), and returns the result,
 // which may be used in one place.
 QN_API qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value);
-// Opens a reduction of several values over [begin, end), both i64, and returns its variable (i64).
+// Opens a reduction of several values or a scan over [begin, end), both i64, and returns its
+// variable (i64).
 // It is a statement. Only lets may follow until qn_build_several_values or qn_build_several_best.
 QN_API qn_expr_t* qn_build_several(qn_builder_t* builder, const char* name, qn_expr_t* begin,
                                    qn_expr_t* end);
 // Gives the `count` values of an iteration (1 to 8) and the initial ones, of the same dtypes, and
 // opens the combiner. `out_left` and `out_right`, of `count`, receive its operands. Only lets may
-// follow until qn_build_several_end. The combiner is associative and commutative, and an initial
-// value combined with another one gives that one.
+// follow until qn_build_several_end or qn_build_scan. The combiner of a reduction is associative
+// and commutative, and an initial value combined with another one gives that one.
 QN_API void qn_build_several_values(qn_builder_t* builder, size_t count, qn_expr_t* const* values,
                                     qn_expr_t* const* initial, qn_expr_t** out_left,
                                     qn_expr_t** out_right);
@@ -411,6 +419,14 @@ QN_API void qn_build_several_values(qn_builder_t* builder, size_t count, qn_expr
 // `out_results` receives the results. Both have as many elements as there are values.
 QN_API void qn_build_several_end(qn_builder_t* builder, qn_expr_t* const* combined,
                                  qn_expr_t** out_results);
+// Closes the combiner of a scan, which has the running values in each iteration, and opens the body
+// that uses them; qn_build_end closes it. `combined` is as for qn_build_several_end. A scan needs
+// an associative combiner only: it combines the initial values with those of the range from its
+// begin to the iteration, or before it if the scan `is_exclusive`. `out_running` receives the
+// running values, as many as there are values. Iterations are those of a parallel loop otherwise:
+// none may load what another one stores.
+QN_API void qn_build_scan(qn_builder_t* builder, bool is_exclusive, qn_expr_t* const* combined,
+                          qn_expr_t** out_running);
 // Closes a reduction to the smallest (kind MIN) or largest (MAX) `value` and its lowest index
 // (i64).
 QN_API void qn_build_several_best(qn_builder_t* builder, qn_reduce_kind_t kind, qn_expr_t* value,

@@ -118,6 +118,8 @@ qn__ir_block_t* qn__stmt_next_block(qn__ir_stmt_t* stmt, const qn__ir_block_t* b
       return block ? NULL : &stmt->loop.body;
     case QN__STMT_WHILE:
       return block ? NULL : &stmt->while_.body;
+    case QN__STMT_REDUCE:
+      return block ? NULL : &stmt->several->body;
     default:
       return NULL;
   }
