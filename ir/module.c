@@ -207,6 +207,7 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
     return qn_status_make(QN_STATUS_DATA_LOSS,
                           "module bytes are not canonical: encoding them again gives others");
   }
+  module->is_decoded = true;
   *out_module = module;
   return QN_OK;
 }

@@ -76,6 +76,13 @@ QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char**
 QN_API QN_MUST_USE qn_status_t qn_text_format(const char* text, size_t size,
                                               const qn_parse_options_t* options, char** out_text,
                                               size_t* out_size);
+// As qn_text_format, and writes the dtype of each value of a let for which the text has none: `let
+// v = x[0];` becomes `let v: f32 = x[0];`. The text must be one that the parser reads, of the same
+// digest before and after. Errors: those of qn_text_format; SYNTAX also for mistakes of names and
+// dtypes.
+QN_API QN_MUST_USE qn_status_t qn_text_format_types(const char* text, size_t size,
+                                                    const qn_parse_options_t* options,
+                                                    char** out_text, size_t* out_size);
 // Frees a text that a function of this header gave.
 QN_API void qn_text_free(char* text);
 
