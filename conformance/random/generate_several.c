@@ -1,18 +1,18 @@
-// tests/support/generate_several.c: random reductions of several values.
+// conformance/random/generate_several.c: random reductions of several values.
 //
 // Their values are exact, so that ties and the order of the combiner cannot change a result. Thread
 // rule: one thread per generator.
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 // An exact value: an element of an input, else an integer expression.
 static gen_value_t exact_value(gen_t* g) {
   for (uint32_t tries = 0; tries < 4 && g->buffer_count > 0; ++tries) {
     const gen_buffer_t* buffer = &g->buffers[gen_below(g, (uint32_t)g->buffer_count)];
-    bool is_number = qn__dtype_is_int(buffer->dtype) || qn__dtype_is_float(buffer->dtype);
+    bool is_number = gen_is_int(buffer->dtype) || gen_is_float(buffer->dtype);
     if (buffer->is_readable && buffer->err == 0 && is_number) return gen_load(g, buffer, 2);
   }
   static const qn_dtype_t dtypes[] = {QN_DTYPE_I32, QN_DTYPE_I64, QN_DTYPE_U8, QN_DTYPE_I16};
-  return gen_expr(g, dtypes[gen_below(g, QN_COUNT_OF(dtypes))], 2);
+  return gen_expr(g, dtypes[gen_below(g, GEN_COUNT_OF(dtypes))], 2);
 }
 
 // Sums and largest values of integers: `reduce` of two or three values.
@@ -46,11 +46,11 @@ void gen_several(gen_t* g) {
   gen_value_t value = exact_value(g);
   g->scalar_count = scalar_count;
   if (value.err != 0) return;
-  if (qn__dtype_is_int(value.dtype) && gen_chance(g, 50)) {
+  if (gen_is_int(value.dtype) && gen_chance(g, 50)) {
     add_combined(g, range, value, gen_chance(g, 50));
     return;
   }
-  bool is_float = qn__dtype_is_float(value.dtype);
+  bool is_float = gen_is_float(value.dtype);
   const char* text = qn_dtype_text(value.dtype);
   const char* body = value.text;
   // A product is not computed twice, so it takes a combiner.
