@@ -157,6 +157,20 @@ static bool still_fails(void* self, const char* text) {
          reduction->trial->code == reduction->code;
 }
 
+// Gives a program the canonical layout.
+static void lay_out(char** program) {
+  char* formatted = NULL;
+  size_t size = 0;
+  qn_status_t status = qn_text_format(*program, strlen(*program), NULL, &formatted, &size);
+  char* copy = qn_status_consume(status) == QN_STATUS_OK ? malloc(size + 1) : NULL;
+  if (copy) {
+    memcpy(copy, formatted, size + 1);
+    free(*program);
+    *program = copy;
+  }
+  qn_text_free(formatted);
+}
+
 static void run_seed(conf_t* c, uint64_t seed) {
   qn_generate_options_t options = {.size = 1 + (uint32_t)(seed % 8),
                                    .allows_fast = true,
@@ -179,6 +193,7 @@ static void run_seed(conf_t* c, uint64_t seed) {
       reduction_t reduction = {&trial, trial.outcome, trial.code};
       c->program = gen_reduce(generated.text, still_fails, &reduction);
       run_text(&trial, c->program);
+      lay_out(&c->program);
       conf_fail(c, "%s", trial.message);
     }
     qn_generated_args_deinit(&trial.initial);

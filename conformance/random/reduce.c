@@ -191,6 +191,24 @@ static bool is_filled_by(const reducer_t* r, size_t begin, size_t end) {
   return false;
 }
 
+// Drops the lines i and `last` (r->count: none), and puts `value` in place of `name` (NULL: none)
+// between them, if the rest still fails.
+static bool try_replaced(reducer_t* r, size_t i, size_t last, const char* name, const char* value) {
+  gen_out_t text = {0};
+  for (size_t k = 0; k < r->count; k++) {
+    if (k == i || k == last) continue;
+    if (name && k > i && k < last) {
+      add_replaced(&text, r->lines[k], name, value);
+    } else {
+      gen_out_add(&text, "%s\n", r->lines[k]);
+    }
+  }
+  bool fails = r->tries++ < MAX_TRIES && r->fails(r->self, text.data);
+  if (fails) set_lines(r, text.data);
+  free(text.data);
+  return fails;
+}
+
 static bool is_loop(const char* line, char out_var[32], char out_begin[8]) {
   char kind[16];
   return sscanf(line, " %15[a-z.] %31[a-z0-9_] in %7[0-9]..", kind, out_var, out_begin) == 3;
@@ -215,19 +233,15 @@ static bool try_body(reducer_t* r, size_t i) {
   bool has_var = is_loop(r->lines[i], var, begin);
   if (!has_var && !is_lone_if(r, i)) return false;
   if (end < i + 2 || is_filled_by(r, i + 1, end - 1)) return false;
-  gen_out_t text = {0};
-  for (size_t k = 0; k < r->count; k++) {
-    if (k == i || k + 1 == end) continue;
-    if (has_var && k > i && k < end) {
-      add_replaced(&text, r->lines[k], var, begin);
-    } else {
-      gen_out_add(&text, "%s\n", r->lines[k]);
-    }
-  }
-  bool fails = r->tries++ < MAX_TRIES && r->fails(r->self, text.data);
-  if (fails) set_lines(r, text.data);
-  free(text.data);
-  return fails;
+  return try_replaced(r, i, end - 1, has_var ? var : NULL, begin);
+}
+
+// Puts the value of the let at line i, if it is one word, in place of its name.
+static bool try_let(reducer_t* r, size_t i) {
+  char name[32], value[32];
+  if (sscanf(r->lines[i], " let %31[a-z0-9_] = %31[^ ;];", name, value) != 2) return false;
+  if (skip_blanks(r->lines[i])[strlen(name) + strlen(value) + 7] != ';') return false;
+  return try_replaced(r, i, r->count, name, value);
 }
 
 static size_t size_of_brackets(const char* text) {
@@ -287,7 +301,9 @@ char* gen_reduce(const char* text, bool (*fails)(void* self, const char* text), 
       }
     }
     for (size_t i = 1; i < r.count; i++) {
-      while (i < r.count && (try_values(&r, i) || try_body(&r, i))) is_smaller = true;
+      while (i < r.count && (try_values(&r, i) || try_body(&r, i) || try_let(&r, i))) {
+        is_smaller = true;
+      }
     }
   }
   char* reduced = join(&r, NULL);
