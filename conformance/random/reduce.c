@@ -138,6 +138,17 @@ static bool try_unit(reducer_t* r, size_t i, bool* is_dropped) {
   return true;
 }
 
+// Drops the `else` at line i, if its block is empty.
+static bool try_else(reducer_t* r, size_t i, bool* is_dropped) {
+  bool is_empty = i + 1 < r->count && strcmp(skip_blanks(r->lines[i]), "} else {") == 0 &&
+                  strcmp(skip_blanks(r->lines[i + 1]), "}") == 0;
+  memset(is_dropped, 0, r->count * sizeof *is_dropped);
+  is_dropped[i] = true;
+  if (!is_empty || !still_fails(r, is_dropped)) return false;
+  drop(r, is_dropped);
+  return true;
+}
+
 // Drops the declaration at line i with all statements that name it.
 static bool try_memory(reducer_t* r, size_t i, bool* is_dropped) {
   char name[32];
@@ -296,7 +307,8 @@ char* gen_reduce(const char* text, bool (*fails)(void* self, const char* text), 
     is_smaller = false;
     // Line 0 is the head of the function. Large blocks come before what is in them.
     for (size_t i = 1; i < r.count; i++) {
-      while (i < r.count && (try_unit(&r, i, is_dropped) || try_memory(&r, i, is_dropped))) {
+      while (i < r.count && (try_unit(&r, i, is_dropped) || try_memory(&r, i, is_dropped) ||
+                             try_else(&r, i, is_dropped))) {
         is_smaller = true;
       }
     }
