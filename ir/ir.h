@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "base/digest.h"
 #include "base/integer.h"
-#include "quern/ir.h"
+#include "quern/read.h"
 
 typedef enum qn__ir_access_kind {
 #define QN_ACCESS(name, value, text) QN__ACCESS_##name = value,
@@ -24,14 +24,14 @@ typedef enum qn__ir_scope {
 #define QN_SCOPE(name, value, text, doc) QN__SCOPE_##name = value,
 #include "ir/tables.inc"
 #undef QN_SCOPE
-} qn__ir_scope_t;  // values of qn_scope_t and three more
+} qn__ir_scope_t;  // same values as qn_scope_t
 
 // Limits that the verifier and the decoder enforce, so that readers may recurse and use fixed
 // arrays. A block or an expression counts one level.
 enum {
-  QN__LARGEST_RANK = 32,
-  QN__LARGEST_NESTING = 256,
-  QN__LARGEST_VALUES = 8,  // of a reduction of several values
+  QN__LARGEST_RANK = QN_MAX_RANK,
+  QN__LARGEST_NESTING = QN_MAX_NESTING,
+  QN__LARGEST_VALUES = QN_MAX_VALUES,
 };
 
 // A place in the source text: byte range [begin, begin + size). size 0: no place. In a body of
@@ -64,11 +64,12 @@ typedef struct qn__ir_places {
   uint32_t call_capacity;
 } qn__ir_places_t;
 
-typedef struct qn__ir_stmt qn__ir_stmt_t;
-typedef struct qn__ir_var qn__ir_var_t;
 typedef struct qn__ir_func qn__ir_func_t;
-typedef qn_expr_t qn__ir_expr_t;      // the public handle is the node
-typedef qn_buffer_t qn__ir_buffer_t;  // the public handle is the node
+// The public handle is the node.
+typedef qn_stmt_t qn__ir_stmt_t;
+typedef qn_var_t qn__ir_var_t;
+typedef qn_expr_t qn__ir_expr_t;
+typedef qn_buffer_t qn__ir_buffer_t;
 
 typedef enum qn__ir_var_kind {
   QN__VAR_SYMBOL,  // i64, bound from shapes at the call
@@ -79,7 +80,7 @@ typedef enum qn__ir_var_kind {
   QN__VAR_ATOMIC,  // the old value that an atomic statement gives
 } qn__ir_var_kind_t;
 
-struct qn__ir_var {
+struct qn_var {
   const char* name;
   qn__ir_var_kind_t kind;
   qn_dtype_t dtype;
@@ -299,7 +300,7 @@ typedef enum qn__ir_stmt_role {
   QN__ROLE_DIVIDE,  // each thread does its own part, and waits for no other inside of it
 } qn__ir_stmt_role_t;
 
-struct qn__ir_stmt {
+struct qn_stmt {
   qn__ir_stmt_kind_t kind;
   qn__ir_stmt_role_t role;
   qn__ir_loc_t loc;
@@ -414,6 +415,7 @@ struct qn_module {
   size_t byte_capacity;
   qn_hash128_t digest;         // XXH3-128 of the canonical bytes
   qn__sha256_t second_digest;  // SHA-256 of the canonical bytes
+  bool is_decoded;             // the places of the body are offsets in `bytes`
   // The text that the places of the body are in, for messages; empty: none. In the body's arena.
   qn_str_t source;
   const char* source_name;

@@ -12,6 +12,7 @@
 #define QUERN_BACKEND_H_
 
 #include "quern/device.h"
+#include "quern/read.h"
 #include "quern/target.h"
 
 #ifdef __cplusplus
@@ -23,7 +24,8 @@ extern "C" {
 // A code generator is a shared object `libquern-NAME.so` next to the library that exports
 // `qn_codegen_entry`, or a table that a program or a plugin registers. The engine opens it on the
 // first miss that needs it, never on a hit. Its input is canonical bytes and canonical JSON only:
-// no pointers, no names of locals, no paths, so that equal keys give equal bytes.
+// no pointers, no names of locals, no paths, so that equal keys give equal bytes. read.h reads the
+// bytes.
 
 // The version of qn_codegen_t and of what it uses.
 #define QN_CODEGEN_ABI_VERSION 2u

@@ -250,6 +250,8 @@ json 'it["same"] == it["entries"] and it["other_codegen"] == 0'
 module coin
 echo coin.qn >lists/coin.list
 QUERN_GENERATOR_DIR="$FAULTY" expect 0 warm lists/coin.list
+QUERN_GENERATOR_DIR="$FAULTY" expect 1 compile lists/coin.qn --target cpu --emit asm
+tells "generator 'llvm' has no intermediate forms"
 QUERN_GENERATOR_DIR="$FAULTY" expect 1 cache verify --recompile all --json
 json 'it["different"] == 1 and it["same"] + 1 == it["entries"]'
 json '[(d["section"], 8 <= d["offset"] < 24, d["made_size"]) for d in it["differences"]] == [("payload", True, 64)]'
