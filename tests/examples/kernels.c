@@ -65,7 +65,7 @@ void run_kernel_at(const kernel_build_t* build, const char* name, const char* fu
   void* buffers[kernel_max_args] = {NULL};
   for (size_t i = 0; i < arg_count; ++i) {
     const kernel_arg_t* arg = &args[i];
-    values[i] = qn_value_float(arg->number);
+    values[i] = arg->number;
     if (!arg->data) continue;
     must(qn_device_allocate(device, size_of(arg), 64, &buffers[i]));
     copy(buffers[i], arg->data, size_of(arg), true);
@@ -129,11 +129,16 @@ int main(int argc, char** argv) {
 #define BOTH(test) cmocka_unit_test_prestate(test, &full), cmocka_unit_test_prestate(test, &fast)
   const struct CMUnitTest tests[] = {
       BOTH(test_sha256),
+      BOTH(test_philox),
       BOTH(test_bitonic_sort),
+      BOTH(test_argmax),
       BOTH(test_topk),
       BOTH(test_nms),
+      BOTH(test_int4_linear),
+      BOTH(test_fp8_linear),
       BOTH(test_mxfp4_linear),
       BOTH(test_mxfp4_quantize),
+      BOTH(test_layernorm_welford),
       BOTH(test_fft),
       BOTH(test_conv_transpose),
       BOTH(test_winograd),

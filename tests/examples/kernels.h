@@ -15,7 +15,7 @@ enum { kernel_max_rank = 4, kernel_max_args = 8 };
 
 // An argument: a number, or an array in the host's memory, row-major and compact.
 typedef struct kernel_arg {
-  double number;
+  qn_value_t number;
   void* data;  // NULL: a number
   qn_dtype_t dtype;
   size_t rank;
@@ -29,7 +29,8 @@ typedef struct kernel_arg {
       .rank = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
       .shape = {__VA_ARGS__},                                     \
   }
-#define NUMBER(value) {.number = (value)}
+#define NUMBER(value) {.number = qn_value_float(value)}
+#define INTEGER(value) {.number = qn_value_int(value)}
 
 // How the example is compiled: every test runs once for each.
 typedef struct kernel_build {
@@ -52,11 +53,16 @@ void expect_near(const char* what, size_t index, double have, double want, doubl
 
 // The tests of a file (kernels_*.c). Their state is the build.
 void test_sha256(void** state);
+void test_philox(void** state);
 void test_bitonic_sort(void** state);
+void test_argmax(void** state);
 void test_topk(void** state);
 void test_nms(void** state);
+void test_int4_linear(void** state);
+void test_fp8_linear(void** state);
 void test_mxfp4_linear(void** state);
 void test_mxfp4_quantize(void** state);
+void test_layernorm_welford(void** state);
 void test_fft(void** state);
 void test_conv_transpose(void** state);
 void test_winograd(void** state);

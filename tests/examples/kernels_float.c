@@ -9,6 +9,29 @@
 
 #include "tests/examples/kernels.h"
 
+// The mean first, then the variance, of rows far from 0.
+void test_layernorm_welford(void** state) {
+  enum { n = 3, m = 700 };
+  static float x[n][m], y[n][m];
+  float gamma[m], beta[m];
+  fill_numbers(23, x[0], (size_t)n * m);
+  fill_numbers(24, gamma, m);
+  fill_numbers(25, beta, m);
+  for (int j = 0; j < m; ++j) x[1][j] += 100;
+  run_kernel(*state, "layernorm_welford", "layernorm", ARRAY(F32, x, n, m), ARRAY(F32, gamma, m),
+             ARRAY(F32, beta, m), NUMBER(1e-5), ARRAY(F32, y, n, m));
+  for (int i = 0; i < n; ++i) {
+    double mean = 0, variance = 0;
+    for (int j = 0; j < m; ++j) mean += (double)x[i][j] / m;
+    for (int j = 0; j < m; ++j) variance += pow((double)x[i][j] - mean, 2) / m;
+    for (int j = 0; j < m; ++j) {
+      double normal = ((double)x[i][j] - mean) / sqrt(variance + 1e-5);
+      double wanted = normal * (double)gamma[j] + (double)beta[j];
+      expect_near("y", (size_t)(i * m + j), (double)y[i][j], wanted, 1e-4);
+    }
+  }
+}
+
 void test_fft(void** state) {
   static const int sizes[] = {64, 128, 1};
   enum { b = 3 };

@@ -43,6 +43,15 @@ void test_sha256(void** state) {
   }
 }
 
+// The first known answer of Random123, and the next counter's.
+void test_philox(void** state) {
+  static const uint32_t first[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+  uint32_t y[2][4];
+  run_kernel(*state, "philox", "philox", INTEGER(0), ARRAY(U32, y, 2, 4));
+  assert_memory_equal(y[0], first, sizeof first);
+  assert_memory_not_equal(y[1], first, sizeof first);
+}
+
 static int compare_floats(const void* a, const void* b) {
   float x = *(const float*)a, y = *(const float*)b;
   return (x > y) - (x < y);
@@ -57,6 +66,23 @@ void test_bitonic_sort(void** state) {
     qsort(sorted, (size_t)sizes[i], sizeof *sorted, compare_floats);
     run_kernel(*state, "bitonic_sort", "sort", ARRAY(F32, x, sizes[i]));
     assert_memory_equal(x, sorted, sizeof x);
+  }
+}
+
+// Equal numbers are frequent: the lower index counts.
+void test_argmax(void** state) {
+  enum { n = 4, m = 1500 };
+  static float x[n][m];
+  float score[n];
+  int64_t token[n];
+  fill_numbers(22, x[0], (size_t)n * m);
+  run_kernel(*state, "argmax", "argmax", ARRAY(F32, x, n, m), ARRAY(I64, token, n),
+             ARRAY(F32, score, n));
+  for (int i = 0; i < n; ++i) {
+    int best = 0;
+    for (int j = 1; j < m; ++j) best = x[i][j] > x[i][best] ? j : best;
+    assert_int_equal(token[i], best);
+    assert_true(score[i] == x[i][best]);
   }
 }
 
@@ -127,6 +153,38 @@ void test_nms(void** state) {
     assert_int_equal(found < k, i == 1);
     for (int r = 0; r < k; ++r) assert_int_equal(kept[i][r], r < found ? wanted[r] : -1);
   }
+}
+
+// All products and sums are exact.
+void test_int4_linear(void** state) {
+  enum { n = 2, m = 3, k = 64 };
+  float x[n * k], y[n * m];
+  uint8_t w[m * k / 2], zero[m * 2] = {8, 7, 0, 15, 8, 3};
+  uint16_t scale[m * 2] = {0x3800, 0x3C00, 0x4000, 0x3800, 0x3C00, 0x3400};  // 0.5, 1, 2, .., 0.25
+  const float scales[m * 2] = {0.5f, 1, 2, 0.5f, 1, 0.25f};
+  for (int i = 0; i < n * k; i++) x[i] = (float)(i * 7 % 11 - 5);
+  for (int i = 0; i < m * k / 2; i++) w[i] = (uint8_t)(i * 37);
+  run_kernel(*state, "int4_linear", "linear", ARRAY(F32, x, n, k), ARRAY(U4, w, m, k),
+             ARRAY(F16, scale, m, 2), ARRAY(U8, zero, m, 2), ARRAY(F32, y, n, m));
+  for (int i = 0; i < n * m; i++) {
+    float wanted = 0;
+    for (int p = 0; p < k; p++) {
+      int at = i % m * k + p, group = at / 32;
+      int q = w[at / 2] >> (at % 2 * 4) & 15;  // the first of two is the lower half
+      wanted += x[i / m * k + p] * (float)(q - zero[group]) * scales[group];
+    }
+    assert_true(y[i] == wanted);
+  }
+}
+
+// Here, too.
+void test_fp8_linear(void** state) {
+  float x[] = {1, 2, 3, 4}, scale[] = {0.5f, 2}, y[4];
+  uint8_t w[] = {0x38, 0x7E, 0xB8, 0x01};  // 1, 448; -1, 2^-9
+  run_kernel(*state, "fp8_linear", "linear", ARRAY(F32, x, 2, 2), ARRAY(F8E4M3FN, w, 2, 2),
+             ARRAY(F32, scale, 1, 2), ARRAY(F32, y, 2, 2));
+  const float wanted[] = {-0.5f, 896 + 0x1p-7f, -0.5f, 2688 + 0x1p-6f};
+  assert_memory_equal(y, wanted, sizeof wanted);
 }
 
 // The eight magnitudes of e2m1, by their codes.
