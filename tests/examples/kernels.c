@@ -143,6 +143,7 @@ int main(int argc, char** argv) {
       BOTH(test_conv_transpose),
       BOTH(test_winograd),
       BOTH(test_split_k),
+      BOTH(test_attention),
       BOTH(test_flash_attention),
       BOTH(test_paged_attention),
       BOTH(test_mixture_of_experts),

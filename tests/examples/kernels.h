@@ -67,6 +67,7 @@ void test_fft(void** state);
 void test_conv_transpose(void** state);
 void test_winograd(void** state);
 void test_split_k(void** state);
+void test_attention(void** state);
 void test_flash_attention(void** state);
 void test_paged_attention(void** state);
 void test_mixture_of_experts(void** state);

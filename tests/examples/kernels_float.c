@@ -22,8 +22,8 @@ void test_layernorm_welford(void** state) {
              ARRAY(F32, beta, m), NUMBER(1e-5), ARRAY(F32, y, n, m));
   for (int i = 0; i < n; ++i) {
     double mean = 0, variance = 0;
-    for (int j = 0; j < m; ++j) mean += (double)x[i][j] / m;
-    for (int j = 0; j < m; ++j) variance += pow((double)x[i][j] - mean, 2) / m;
+    for (int j = 0; j < m; ++j) mean += (double)x[i][j] / (double)m;
+    for (int j = 0; j < m; ++j) variance += pow((double)x[i][j] - mean, 2) / (double)m;
     for (int j = 0; j < m; ++j) {
       double normal = ((double)x[i][j] - mean) / sqrt(variance + 1e-5);
       double wanted = normal * (double)gamma[j] + (double)beta[j];
@@ -139,6 +139,26 @@ static double attend(double scale, const float* q, const float* const* keys,
   }
   free(score);
   return top + log(total);
+}
+
+void test_attention(void** state) {
+  enum { h = 2, n = 70, m = 41, d = 20 };
+  static float q[h][n][d], k[h][m][d], v[h][m][d], y[h][n][d];
+  fill_numbers(26, q[0][0], (size_t)h * n * d);
+  fill_numbers(27, k[0][0], (size_t)h * m * d);
+  fill_numbers(28, v[0][0], (size_t)h * m * d);
+  run_kernel(*state, "attention", "attention", NUMBER(0.5), ARRAY(F32, q, h, n, d),
+             ARRAY(F32, k, h, m, d), ARRAY(F32, v, h, m, d), ARRAY(F32, y, h, n, d));
+  for (int i = 0; i < h * n; ++i) {
+    const float *keys[m], *values[m];
+    for (int j = 0; j < m; ++j) keys[j] = k[i / n][j];
+    for (int j = 0; j < m; ++j) values[j] = v[i / n][j];
+    double wanted[d];
+    (void)attend(0.5, q[i / n][i % n], keys, values, m, d, wanted);
+    for (int e = 0; e < d; ++e) {
+      expect_near("y", (size_t)(i * d + e), (double)y[i / n][i % n][e], wanted[e], 1e-4);
+    }
+  }
 }
 
 void test_flash_attention(void** state) {
