@@ -285,7 +285,7 @@ static bool product_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
   return true;
 }
 
-void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
+static void one_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
   bool is_fresh = !target->is_readable;
   target->is_readable = false;
   bool is_int = qn__dtype_is_int(target->dtype);
@@ -301,4 +301,28 @@ void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* opt
     elementwise_launch(g, target, is_fresh);
   }
   target->is_readable = true;
+}
+
+// Returns the head of a loop that the host runs, with at least one round.
+static const char* host_loop(gen_t* g) {
+  gen_scalar_t* round = gen_add_scalar(g, "rx", QN_DTYPE_I64, 0, 0);
+  if (gen_chance(g, 50)) {
+    return gen_text(g, "for %s in 0..min(%s, 3)", round->name, g->extents[gen_below(g, 2)].text);
+  }
+  const char* word = gen_chance(g, 70) ? "for" : "unroll";
+  return gen_text(g, "%s %s in 0..%u", word, round->name, 1 + gen_below(g, 3));
+}
+
+// Repeats some launches. Not those of floats, which would lose more bits in each round.
+void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
+  bool is_exact = qn__dtype_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
+  if (!is_exact || !gen_chance(g, 15)) {
+    one_launch(g, target, options);
+    return;
+  }
+  scope_t scope = enter(g);
+  gen_open(g, host_loop(g));
+  for (uint32_t i = 1 + gen_below(g, 2); i > 0; --i) one_launch(g, target, options);
+  gen_close(g);
+  leave(g, scope);
 }
