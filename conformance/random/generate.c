@@ -110,7 +110,7 @@ static void make_text(gen_t* g, const qn_generate_options_t* options) {
   qn_generated_t* result = g->result;
   uint32_t large = 1 + gen_below(g, 70), small = 1 + gen_below(g, 9);
   g->extents[g->extent_count++] = (gen_extent_t){"n", gen_chance(g, 50) ? large : small};
-  g->extents[g->extent_count++] = (gen_extent_t){"m", 1 + gen_below(g, 40)};
+  g->extents[g->extent_count++] = (gen_extent_t){"m", 1 + gen_below(g, gen_max_columns)};
   g->extents[g->extent_count++] = gen_constant_extent(g, 1 + gen_below(g, 9));
   g->extents[g->extent_count++] = gen_constant_extent(g, 8);
   result->is_fast = options->allows_fast && gen_chance(g, 15);

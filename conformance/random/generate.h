@@ -2,7 +2,7 @@
 // implementations.
 //
 // A module is made from a seed alone: one function `f` with buffers of random dtypes and symbolic
-// shapes, and a few launches over them: element-wise code, reductions, products, scans, masks,
+// shapes, and a few launches over them, some in loops: element-wise code, reductions, products, scans, masks,
 // local arrays, views, tables, atomics, vector and unroll loops, blocks of threads with shared
 // memory and barriers. It never leaves what the language specifies: indices are clamped or wrapped
 // into range, divisors are odd or at least one, a result never depends on the order of iterations

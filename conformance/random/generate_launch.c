@@ -92,26 +92,31 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
   qn_dtype_t dtype = target->dtype;
   const char* name = qn_dtype_text(dtype);
   const char* extent = target->shape[0].text;
-  uint32_t threads = sizes[gen_below(g, 4)];
+  uint32_t width = sizes[gen_below(g, 4)];
   uint32_t rows = gen_chance(g, 30) ? 2 : 1;  // thread.y
-  uint32_t total = threads * rows;
+  uint32_t room = width * rows;
+  const char *threads = gen_text(g, "%u", width), *total = gen_text(g, "%u", room);
+  if (rows == 1 && gen_chance(g, 25)) {  // as many as the call says
+    threads = total = g->extents[1].text;
+    room = gen_max_columns;
+  }
   const char* b = gen_text(g, "b%u", g->name_count++);
   const char* t = gen_text(g, "t%u", g->name_count++);
   const char* s = gen_text(g, "s%u", g->name_count++);
-  gen_open(g, gen_text(g, "block.x %s in 0..ceildiv(%s, %u)", b, extent, total));
-  gen_line(g, "alloc %s: %s[%u] in shared;", s, name, total);
+  gen_open(g, gen_text(g, "block.x %s in 0..ceildiv(%s, %s)", b, extent, total));
+  gen_line(g, "alloc %s: %s[%u] in shared;", s, name, room);
   const char* y = "0";
   if (rows == 2) {
     y = gen_text(g, "y%u", g->name_count++);
     gen_open(g, gen_text(g, "thread.y %s in 0..2", y));
     if (gen_chance(g, 50)) gen_let(g);
   }
-  gen_open(g, gen_text(g, "thread.x %s in 0..%u", t, threads));
+  gen_open(g, gen_text(g, "thread.x %s in 0..%s", t, threads));
   const char* id = gen_text(g, "q%u", g->name_count++);
-  gen_line(g, "let %s = %s * %u + %s;", id, y, threads, t);
+  gen_line(g, "let %s = %s * %s + %s;", id, y, threads, t);
   gen_scalar_t* i = gen_add_scalar(g, "ix", QN_DTYPE_I64, 0, 0);
   const char* at = gen_text(g, "%s", i->name);
-  gen_line(g, "let %s = %s * %u + %s;", at, b, total, id);
+  gen_line(g, "let %s = %s * %s + %s;", at, b, total, id);
   gen_value_t own = gen_tame(g, gen_expr(g, dtype, 3));
   const char* own_name = gen_text(g, "%s", gen_add_scalar(g, "v", dtype, own.mag, own.err)->name);
   gen_line(g, "let %s = %s;", own_name, own.text);
@@ -150,7 +155,7 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
     const char* o = gen_text(g, "o%u", g->name_count++);
     uint32_t rounds = 1 + gen_below(g, 3);
     gen_open(g, gen_text(g, "for %s in 0..%u", k, rounds));
-    gen_line(g, "let %s = %s + (1 << %s) < %u ? %s[%s + (1 << %s)] : %s(0%s);", o, id, k, total, s,
+    gen_line(g, "let %s = %s + (1 << %s) < %s ? %s[%s + (1 << %s)] : %s(0%s);", o, id, k, total, s,
              id, k, name, gen_is_float(dtype) ? ".0" : "");
     gen_line(g, "barrier;");
     gen_line(g, "%s[%s] = %s[%s] + %s;", s, id, s, id, o);
@@ -168,7 +173,7 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
     gen_close(g);
   }
   gen_scalar_t* seen = gen_add_scalar(g, "v", dtype, shared.mag, shared.err);
-  gen_line(g, "let %s = %s[(%s + %u) %% %u];", seen->name, s, id, gen_below(g, 40), total);
+  gen_line(g, "let %s = %s[(%s + %u) %% %s];", seen->name, s, id, gen_below(g, 40), total);
   if (local) gen_statements(g, gen_below(g, 2));
   gen_open(g, gen_text(g, "if %s < %s", at, extent));
   gen_value_t value = gen_tame(g, gen_expr(g, dtype, 3));
@@ -285,7 +290,7 @@ static bool product_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
   return true;
 }
 
-void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
+static void one_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
   bool is_fresh = !target->is_readable;
   target->is_readable = false;
   bool is_int = gen_is_int(target->dtype);
@@ -300,4 +305,28 @@ void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* opt
     elementwise_launch(g, target, is_fresh);
   }
   target->is_readable = true;
+}
+
+// Returns the head of a loop that the host runs, with at least one round.
+static const char* host_loop(gen_t* g) {
+  gen_scalar_t* round = gen_add_scalar(g, "rx", QN_DTYPE_I64, 0, 0);
+  if (gen_chance(g, 50)) {
+    return gen_text(g, "for %s in 0..min(%s, 3)", round->name, g->extents[gen_below(g, 2)].text);
+  }
+  const char* word = gen_chance(g, 70) ? "for" : "unroll";
+  return gen_text(g, "%s %s in 0..%u", word, round->name, 1 + gen_below(g, 3));
+}
+
+// Repeats some launches. Not those of floats, which would lose more bits in each round.
+void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
+  bool is_exact = qn__dtype_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
+  if (!is_exact || !gen_chance(g, 15)) {
+    one_launch(g, target, options);
+    return;
+  }
+  scope_t scope = enter(g);
+  gen_open(g, host_loop(g));
+  for (uint32_t i = 1 + gen_below(g, 2); i > 0; --i) one_launch(g, target, options);
+  gen_close(g);
+  leave(g, scope);
 }

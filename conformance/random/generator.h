@@ -33,6 +33,7 @@ typedef struct gen_out {
 void gen_out_add(gen_out_t* out, const char* format, ...) QN_PRINTF(2, 3);
 
 enum { gen_max_scalars = 64, gen_max_buffers = 32, gen_pool_bytes = 1 << 20 };
+enum { gen_max_columns = 40 };  // the largest m
 
 // An expression with what is known about its value. For floats: |value| <= mag, and its error is at
 // most err, both in real numbers. err 0: exact, the same in every implementation.
