@@ -319,7 +319,7 @@ static const char* host_loop(gen_t* g) {
 
 // Repeats some launches. Not those of floats, which would lose more bits in each round.
 void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
-  bool is_exact = qn__dtype_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
+  bool is_exact = gen_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
   if (!is_exact || !gen_chance(g, 15)) {
     one_launch(g, target, options);
     return;
