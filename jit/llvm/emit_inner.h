@@ -395,6 +395,11 @@ LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValue
                                uint32_t lanes);
 void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end);
+// Emits the index from which on vectors of `lanes` iterations store whole lines of the cache: at
+// most `begin`, and then the first vector begins at `begin` instead (emit_align.c). Returns `begin`
+// itself where that does not pay or is not right.
+LLVMValueRef qn__emit_aligned_begin(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop,
+                                    LLVMValueRef begin, LLVMValueRef end, uint32_t lanes);
 // Emits a loop that is marked `is_transposed`. Returns false, having emitted nothing, where there
 // are no lanes.
 bool qn__emit_transposed(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);

@@ -143,9 +143,12 @@ static void emit_vector_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLV
     (void)qn__emit_count_end(e, &counter, NULL);
     return;
   }
-  LLVMValueRef main_end = qn__emit_main_end(e, begin, end, lanes);
-  qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, NULL);
-  emit_lanes(e, loop, counter.index, lanes, NULL);
+  LLVMValueRef from = qn__emit_aligned_begin(e, loop, begin, end, lanes);
+  LLVMValueRef main_end = qn__emit_main_end(e, from, end, lanes);
+  qn__llvm_counter_t counter = qn__emit_count_begin(e, from, main_end, (int64_t)lanes, NULL);
+  LLVMValueRef index = counter.index;
+  if (from != begin) index = qn__emit_int_min_max(e, QN_DTYPE_I64, false, index, begin);
+  emit_lanes(e, loop, index, lanes, NULL);
   (void)qn__emit_count_end(e, &counter, NULL);
   if (!is_masked) {
     qn__emit_scalar_range(e, loop, main_end, end);
