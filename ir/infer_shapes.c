@@ -12,7 +12,6 @@
 //
 // Not here: the checks of a call, which every call does (jit/call/).
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/argument.h"
@@ -36,28 +35,15 @@ typedef struct infer {
   bool* is_known;            // by word of a call (equation.h)
 } infer_t;
 
-static qn_status_t wrong(const infer_t* n, uint32_t index, qn_status_code_t code,
-                         const char* format, ...) QN_PRINTF(4, 5);
-static qn_status_t wrong(const infer_t* n, uint32_t index, qn_status_code_t code,
-                         const char* format, ...) {
-  char text[512];
-  va_list list;
-  va_start(list, format);
-  (void)vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  const qn__ir_param_t* param = &n->function->params[index];
-  return qn_status_make(code, "%s: argument %u '%s': %s", n->function->signature, index,
-                        param->buffer ? param->buffer->name : param->scalar->name, text);
-}
-
 // Returns VALUE_ERROR with the text of the expression: "extent 0, n + 2, is negative".
 static qn_status_t wrong_dim(const infer_t* n, uint32_t index, const char* what, uint32_t d,
                              const qn__ir_expr_t* expr, const char* why) {
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
   qn__text_print_extent(expr, &text);
-  qn_status_t status = wrong(n, index, QN_STATUS_VALUE_ERROR, "%s %u, '%.*s', %s", what, d,
-                             QN_STR_ARG(qn__buffer_as_str(&text)), why);
+  qn_status_t status =
+      qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR, "%s %u, '%.*s', %s", what, d,
+                         QN_STR_ARG(qn__buffer_as_str(&text)), why);
   qn__buffer_deinit(&text);
   return status;
 }
@@ -77,13 +63,15 @@ static qn_status_t bind_dim(infer_t* n, uint32_t index, const char* what, uint32
     int64_t expected = n->scope.vars[expr->var->id].scalar.i;
     if (expected == value) return QN_OK;
     const uint32_t by = n->bound_by[expr->var->id];
-    return wrong(n, index, QN_STATUS_VALUE_ERROR,
-                 "%s %u: expected %s = %" PRId64 " (bound by argument %u '%s'), got %" PRId64, what,
-                 d, expr->var->name, expected, by, n->function->params[by].buffer->name, value);
+    return qn__wrong_argument(
+        n->function, index, QN_STATUS_VALUE_ERROR,
+        "%s %u: expected %s = %" PRId64 " (bound by argument %u '%s'), got %" PRId64, what, d,
+        expr->var->name, expected, by, n->function->params[by].buffer->name, value);
   }
   if (expr->kind == QN__EXPR_INT && expr->int_value != value) {
-    return wrong(n, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %" PRId64 ", got %" PRId64, what,
-                 d, expr->int_value, value);
+    return qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR,
+                              "%s %u: expected %" PRId64 ", got %" PRId64, what, d, expr->int_value,
+                              value);
   }
   return QN_OK;
 }
@@ -93,20 +81,22 @@ static qn_status_t bind_tensor(infer_t* n, uint32_t index) {
   const qn_value_t* arg = &n->args[index];
   if (arg->type == QN_VALUE_NONE) return QN_OK;
   if (arg->type != QN_VALUE_TENSOR || !arg->tensor) {
-    return wrong(n, index, QN_STATUS_TYPE_ERROR, "expected a tensor, or nothing");
+    return qn__wrong_argument(n->function, index, QN_STATUS_TYPE_ERROR,
+                              "expected a tensor, or nothing");
   }
   const qn_tensor_t* tensor = arg->tensor;
   if (tensor->ndim < 0 || (uint32_t)tensor->ndim != buffer->rank) {
-    return wrong(n, index, QN_STATUS_TYPE_ERROR, "expected rank %u, got %d", buffer->rank,
-                 tensor->ndim);
+    return qn__wrong_argument(n->function, index, QN_STATUS_TYPE_ERROR, "expected rank %u, got %d",
+                              buffer->rank, tensor->ndim);
   }
   if (buffer->rank > 0 && !tensor->shape) {
-    return wrong(n, index, QN_STATUS_VALUE_ERROR, "shape is null");
+    return qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR, "shape is null");
   }
   for (uint32_t d = 0; d < buffer->rank; d++) {
     if (tensor->shape[d] < 0) {
-      return wrong(n, index, QN_STATUS_VALUE_ERROR, "extent %u: expected at least 0, got %" PRId64,
-                   d, tensor->shape[d]);
+      return qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR,
+                                "extent %u: expected at least 0, got %" PRId64, d,
+                                tensor->shape[d]);
     }
     n->layouts[index].shape[d] = tensor->shape[d];
     QN_TRY(bind_dim(n, index, "extent", d, buffer->shape[d], tensor->shape[d]));
@@ -120,7 +110,8 @@ static qn_status_t bind_tensor(infer_t* n, uint32_t index) {
         __builtin_mul_overflow(compact, tensor->shape[d] > 0 ? tensor->shape[d] : 1, &compact);
   }
   if (is_overflow && !tensor->strides) {
-    return wrong(n, index, QN_STATUS_VALUE_ERROR, "the product of its extents overflows");
+    return qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR,
+                              "the product of its extents overflows");
   }
   for (uint32_t d = 0; buffer->strides && d < buffer->rank; d++) {
     const qn__ir_expr_t* stride = buffer->strides[d];
@@ -139,20 +130,21 @@ static qn_status_t bind_scalar(infer_t* n, uint32_t index) {
   if (arg->type == QN_VALUE_NONE) arg = &fixed;
   if (qn__dtype_is_float(scalar->dtype)) return QN_OK;  // no shape has one
   if (arg->type != QN_VALUE_INT && arg->type != QN_VALUE_BOOL && arg->type != QN_VALUE_UINT) {
-    return wrong(n, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s)",
-                 qn_dtype_text(scalar->dtype));
+    return qn__wrong_argument(n->function, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s)",
+                              qn_dtype_text(scalar->dtype));
   }
   qn__work_bind_scalar(&n->scope, scalar, arg);
   const int64_t value = n->scope.vars[scalar->id].scalar.i;
   if (scalar->is_fixed && value != scalar->fixed_value) {
-    return wrong(n, index, QN_STATUS_VALUE_ERROR, "expected %" PRId64, scalar->fixed_value);
+    return qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR, "expected %" PRId64,
+                              scalar->fixed_value);
   }
   // Between an integer and an unsigned one: above INT64_MAX, and below 0.
   bool is_other_sign =
       arg->int_value < 0 && (arg->type == QN_VALUE_UINT) != (scalar->dtype == QN_DTYPE_U64);
   if (value == arg->int_value && !is_other_sign) return QN_OK;
-  return wrong(n, index, QN_STATUS_VALUE_ERROR, "expected a value of %s",
-               qn_dtype_text(scalar->dtype));
+  return qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR, "expected a value of %s",
+                            qn_dtype_text(scalar->dtype));
 }
 
 // Returns whether an operation of the expression leaves the range of i64, where a call would wrap.
@@ -266,8 +258,9 @@ static qn_status_t solve_equations(infer_t* n) {
     n->bound_by[equation.symbol->id] = equation.param;
     int64_t extent = n->layouts[equation.param].shape[equation.dim];
     if (qn__work_solve(&n->scope, &equation, extent, &why)) continue;
-    status = wrong(n, equation.param, QN_STATUS_VALUE_ERROR, "extent %u: %.*s", equation.dim,
-                   QN_STR_ARG(qn__buffer_as_str(&why)));
+    status =
+        qn__wrong_argument(n->function, equation.param, QN_STATUS_VALUE_ERROR, "extent %u: %.*s",
+                           equation.dim, QN_STR_ARG(qn__buffer_as_str(&why)));
   }
   qn__buffer_deinit(&why);
   return status;
@@ -309,7 +302,8 @@ static qn_status_t compute_strides(infer_t* n, uint32_t index) {
   }
   const int64_t item_bytes = (int64_t)qn_dtype_size_bytes(buffer->dtype);
   if (!is_overflow && reach <= INT64_MAX / item_bytes) return QN_OK;
-  return wrong(n, index, QN_STATUS_VALUE_ERROR, "its size in bytes overflows");
+  return qn__wrong_argument(n->function, index, QN_STATUS_VALUE_ERROR,
+                            "its size in bytes overflows");
 }
 
 // Computes what arguments do not give of a buffer.

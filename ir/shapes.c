@@ -2,9 +2,26 @@
 // of the symbols.
 //
 // Shapes that follow from the arguments of a call: infer_shapes.c.
+#include "ir/shapes.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "base/argument.h"
 #include "ir/text.h"
 #include "ir/work.h"
+
+qn_status_t qn__wrong_argument(const qn__ir_func_t* function, uint32_t index, qn_status_code_t code,
+                               const char* format, ...) {
+  char text[512];
+  va_list list;
+  va_start(list, format);
+  (void)vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  const qn__ir_param_t* param = &function->params[index];
+  return qn_status_make(code, "%s: argument %u '%s': %s", function->signature, index,
+                        param->buffer ? param->buffer->name : param->scalar->name, text);
+}
 
 static const qn__ir_func_t* function_at(const qn_module_t* module, size_t index) {
   return module && index < module->body.function_count ? module->functions[index] : NULL;

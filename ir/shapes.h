@@ -1,4 +1,5 @@
-// ir/shapes.h: the shapes of a call's buffers, of which some do not exist yet (infer_shapes.c).
+// ir/shapes.h: the shapes of a call's buffers, of which some do not exist yet (infer_shapes.c), and
+// the message about an argument that is wrong.
 #ifndef QUERN_IR_SHAPES_H_
 #define QUERN_IR_SHAPES_H_
 
@@ -11,6 +12,10 @@ static inline bool qn__stride_counts(const qn_tensor_t* tensor, uint32_t d) {
   }
   return tensor->shape[d] != 1;
 }
+
+// Returns a status of `code` that begins with "saxpy(...): argument 1 'x': ".
+qn_status_t qn__wrong_argument(const qn__ir_func_t* function, uint32_t index, qn_status_code_t code,
+                               const char* format, ...) QN_PRINTF(4, 5);
 
 // Does what qn_module_infer_shapes says. `allocator` is for the call.
 qn_status_t qn__infer_shapes(const qn__ir_func_t* function, qn_allocator_t allocator,

@@ -24,20 +24,28 @@ typedef enum qn__verify_code {
 
 // A declaration that the walk has visited.
 typedef struct qn__verify_decl qn__verify_decl_t;
+typedef struct qn__verify_place qn__verify_place_t;
 struct qn__verify_decl {
   qn__verify_decl_t* next;  // the previous declaration in the same scope
   bool is_open;             // its scope contains the current place
-  // The host knows its value before a launch: it uses only symbols, integer scalars and literals.
+  // The host knows its value before a launch: it uses only symbols, integer scalars, literals and
+  // the variables of loops that the host runs.
   bool is_host;
+  qn__verify_place_t* loop;  // the innermost of these loops; NULL: none
 };
 
 // A loop that contains the current place, or the function's body.
-typedef struct qn__verify_place qn__verify_place_t;
 struct qn__verify_place {
   qn__verify_place_t* outer;
   const qn__ir_stmt_t* stmt;  // LOOP or WHILE; NULL for the function's body
   bool has_inner_thread;      // contains a thread loop
   bool has_inner_block;
+  bool is_left;                 // by a break, continue or return
+  // Of a loop that the host must run: the first block loop in it, and the first bound of a grid that
+  // depends on its iteration.
+  const qn__ir_stmt_t* launch;
+  const qn__ir_expr_t* bound;
+  const qn__ir_stmt_t* bound_of;
   // A barrier or exchange has this loop as its innermost thread loop.
   bool has_sync;
   qn__ir_loc_t sync_loc;
@@ -111,6 +119,8 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr);
 // Returns whether the host knows the value before a launch: it consists of literals and host
 // variables.
 bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr);
+// Returns the innermost loop on whose iteration such a value depends; NULL: none.
+qn__verify_place_t* qn__verify_loop_of(const qn__verifier_t* v, const qn__ir_expr_t* expr);
 // Returns whether the host runs the loop of the place: it has an order and bounds that the host
 // knows, and so have all loops around it.
 bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* place);

@@ -208,6 +208,28 @@ bool qn__verify_indices(qn__verifier_t* v, qn__ir_expr_t* const* indices,
   return is_valid;
 }
 
+// Returns the inner one of two loops around the current place.
+static qn__verify_place_t* inner_loop(const qn__verifier_t* v, qn__verify_place_t* a,
+                                      qn__verify_place_t* b) {
+  if (!a || !b || a == b) return a ? a : b;
+  qn__verify_place_t* place = v->place;
+  while (place != a && place != b) place = place->outer;
+  return place;
+}
+
+qn__verify_place_t* qn__verify_loop_of(const qn__verifier_t* v, const qn__ir_expr_t* expr) {
+  if (expr->kind == QN__EXPR_VAR) {
+    const qn__verify_decl_t* decl = qn__ptrmap_get(&v->decls, expr->var);
+    return decl ? decl->loop : NULL;
+  }
+  qn__verify_place_t* loop = NULL;
+  qn__ir_operands_t operands = qn__expr_operands(expr);
+  for (size_t i = 0; i < operands.count; i++) {
+    loop = inner_loop(v, loop, qn__verify_loop_of(v, operands.items[i]));
+  }
+  return loop;
+}
+
 bool qn__verify_is_host(const qn__verifier_t* v, const qn__ir_expr_t* expr) {
   if (expr->kind == QN__EXPR_VAR) {
     const qn__verify_decl_t* decl = qn__ptrmap_get(&v->decls, expr->var);

@@ -54,26 +54,36 @@ static void check_axis(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
 }
 
+static void refuse_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
+                               const qn__ir_expr_t* bound) {
+  (void)qn__verify_error(v, QN__VERIFY_GRID, bound->loc,
+                         "use a bound of symbols, scalars and literals, and an 'if' inside",
+                         "the extent of '%s' is not known before the launch",
+                         qn__loop_kind_text(stmt->loop.kind));
+}
+
 // Checks that the host knows the extents of the grid and the block, which are fixed at the launch.
 static void check_grid_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (int i = 0; i < 2; i++) {
     const qn__ir_expr_t* bound = i == 0 ? stmt->loop.begin : stmt->loop.end;
-    if (qn__verify_is_host(v, bound)) continue;
-    (void)qn__verify_error(v, QN__VERIFY_GRID, bound->loc,
-                           "use a bound of symbols, scalars and literals, and an 'if' inside",
-                           "the extent of '%s' is not known before the launch",
-                           qn__loop_kind_text(stmt->loop.kind));
-    return;
+    if (!qn__verify_is_host(v, bound)) {
+      refuse_grid_extent(v, stmt, bound);
+      return;
+    }
+    qn__verify_place_t* place = qn__verify_loop_of(v, bound);
+    for (; place && place->stmt; place = place->outer) {
+      if (place->bound) continue;
+      place->bound = bound;
+      place->bound_of = stmt;
+    }
   }
 }
 
-// Returns whether the host can run the loop itself, if no other loop is around it. It has no
-// 'while', which a loop that ends early becomes (passes/lower_leaves.c).
+// Returns whether the host can run the loop itself, if no other loop is around it.
 static bool is_of_host(const qn__verifier_t* v, const qn__verify_place_t* place) {
   if (!is_loop(place)) return false;
   const qn__ir_stmt_t* loop = place->stmt;
   if (loop->loop.kind != QN_LOOP_SERIAL && loop->loop.kind != QN_LOOP_UNROLL) return false;
-  if (qn__block_leaves(&loop->loop.body)) return false;
   return qn__verify_is_host(v, loop->loop.begin) && qn__verify_is_host(v, loop->loop.end);
 }
 
@@ -82,21 +92,26 @@ bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* 
   return !place->stmt;
 }
 
+static void refuse_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
+                               const qn__verify_place_t* place, const char* why) {
+  const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
+  (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
+                         "block loops are outermost, inside other block loops, or inside loops "
+                         "whose bounds are symbols, scalars and literals",
+                         "'%s' inside of '%s'%s", qn__loop_kind_text(stmt->loop.kind), text, why);
+  qn__verify_note(v, loc_of(place), "'%s' is here", text);
+}
+
 static void check_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     if (is_loop(place) && qn__loop_is_block(place->stmt->loop.kind)) continue;
-    if (is_of_host(v, place)) continue;
-    bool leaves = is_loop(place) && qn__block_leaves(&place->stmt->loop.body);
+    if (is_of_host(v, place)) {
+      if (!place->launch) place->launch = stmt;
+      continue;
+    }
     bool is_serial = is_loop(place) && place->stmt->loop.kind == QN_LOOP_SERIAL;
-    const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
-    (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
-                           "block loops are outermost, inside other block loops, or inside loops "
-                           "whose bounds are symbols, scalars and literals",
-                           "'%s' inside of '%s'%s", qn__loop_kind_text(stmt->loop.kind), text,
-                           leaves      ? " that a 'break', 'continue' or 'return' leaves"
-                           : is_serial ? " whose bounds are not known before the launch"
-                                       : "");
-    qn__verify_note(v, loc_of(place), "'%s' is here", text);
+    refuse_block_place(v, stmt, place,
+                       is_serial ? " whose bounds are not known before the launch" : "");
     return;
   }
 }
@@ -210,6 +225,13 @@ void qn__verify_leave_loop(qn__verifier_t* v, const qn__verify_place_t* place) {
         v, QN__VERIFY_BARRIER, place->sync_loc,
         "move it into the inner thread loop, or remove it: threads synchronize at its end",
         "threads cannot synchronize here: there is another thread loop beside it");
+  }
+  // A loop that ends early becomes a 'while' (passes/lower_leaves.c), which the host does not run.
+  if (!place->is_left) return;
+  if (place->launch) {
+    refuse_block_place(v, place->launch, place, " that a 'break', 'continue' or 'return' leaves");
+  } else if (place->bound) {
+    refuse_grid_extent(v, place->bound_of, place->bound);
   }
 }
 
@@ -425,7 +447,8 @@ void qn__verify_leave_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
                            "'%s' outside of a loop", text);
     return;
   }
-  for (const qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
+  for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
+    place->is_left = true;
     const char* help = NULL;
     const char* problem =
         is_loop(place) ? leave_problem(stmt->leave, place->stmt->loop.kind, &help) : NULL;

@@ -141,8 +141,11 @@ static void verify_let(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
                            qn_dtype_text(stmt->let.value->dtype));
   }
   bool is_host = is_valid && qn__verify_is_host(v, stmt->let.value);
+  qn__verify_place_t* loop = is_host ? qn__verify_loop_of(v, stmt->let.value) : NULL;
   qn__verify_decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
-  if (decl) decl->is_host = is_host;
+  if (!decl) return;
+  decl->is_host = is_host;
+  decl->loop = loop;
 }
 
 static void verify_atomic(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
@@ -197,7 +200,10 @@ static void verify_loop(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   v->has_threads |= qn__loop_is_thread(stmt->loop.kind);
   qn__verify_decl_t* outer = qn__verify_open_scope(v);
   qn__verify_decl_t* decl = qn__verify_declare(v, var, var->name, var->loc);
-  if (decl) decl->is_host = qn__verify_is_host_loop(v, &place);
+  if (decl) {
+    decl->is_host = qn__verify_is_host_loop(v, &place);
+    if (decl->is_host) decl->loop = &place;
+  }
   uint64_t local_bytes = v->local_bytes;
   if (qn__verify_enter(v, stmt->loc)) {
     qn__verify_stmts(v, &stmt->loop.body, false);

@@ -11,7 +11,6 @@
 // A check that is added here must be added to call.c, too: test_plan.c compares the results of both
 // on random calls. qn__plan_explain returns ok for a valid call, so it is that test's reference.
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/buffer.h"
@@ -51,20 +50,6 @@ static void dl_dtype_text(qn_dl_dtype_t dtype, char out[48]) {
                  dtype.lanes);
 }
 
-// Makes a status that begins with "saxpy(...): argument 1 'x': ".
-static qn_status_t wrong(const explain_t* e, uint32_t index, qn_status_code_t code,
-                         const char* format, ...) QN_PRINTF(4, 5);
-static qn_status_t wrong(const explain_t* e, uint32_t index, qn_status_code_t code,
-                         const char* format, ...) {
-  char text[512];
-  va_list list;
-  va_start(list, format);
-  (void)vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  return qn_status_make(code, "%s: argument %u '%s': %s", e->plan->function->signature, index,
-                        e->plan->args[index].name, text);
-}
-
 static const char* symbol_name(const explain_t* e, uint32_t symbol) {
   return e->plan->function->symbols[symbol]->name;
 }
@@ -82,14 +67,16 @@ static qn_status_t check_dim(explain_t* e, uint32_t index, const char* what, uin
     case QN__DIM_SYMBOL:
       assert(e->bound_by[dim->symbol] <= index);
       if (symbols[dim->symbol] == (uint64_t)value) return QN_OK;
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "%s %u: expected %s = %" PRId64 " (bound by argument %u '%s'), got %" PRId64,
-                   what, d, symbol_name(e, dim->symbol), (int64_t)symbols[dim->symbol],
-                   e->bound_by[dim->symbol], e->plan->args[e->bound_by[dim->symbol]].name, value);
+      return qn__wrong_argument(
+          e->plan->function, index, QN_STATUS_VALUE_ERROR,
+          "%s %u: expected %s = %" PRId64 " (bound by argument %u '%s'), got %" PRId64, what, d,
+          symbol_name(e, dim->symbol), (int64_t)symbols[dim->symbol], e->bound_by[dim->symbol],
+          e->plan->args[e->bound_by[dim->symbol]].name, value);
     case QN__DIM_CONST:
       if (dim->value == value) return QN_OK;
-      return wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %" PRId64 ", got %" PRId64,
-                   what, d, dim->value, value);
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                "%s %u: expected %" PRId64 ", got %" PRId64, what, d, dim->value,
+                                value);
     case QN__DIM_EXPR:
       return QN_OK;
   }
@@ -104,29 +91,32 @@ static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t
   for (uint32_t d = arg->rank; d-- > 0;) {
     compact_strides[d] = compact;
     if (__builtin_mul_overflow(compact, tensor->shape[d] > 0 ? tensor->shape[d] : 1, &compact)) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR, "the product of its extents overflows");
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                "the product of its extents overflows");
     }
   }
   for (uint32_t d = 0; d < arg->rank; d++) {
     int64_t stride = tensor->strides ? tensor->strides[d] : compact_strides[d];
     if (!arg->strides) {
       if (count != 0 && tensor->shape[d] != 1 && stride != compact_strides[d]) {
-        return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                     "stride %u: expected %" PRId64 " elements (row-major), got %" PRId64
-                     "; make it contiguous or declare strides",
-                     d, compact_strides[d], stride);
+        return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                  "stride %u: expected %" PRId64
+                                  " elements (row-major), got %" PRId64
+                                  "; make it contiguous or declare strides",
+                                  d, compact_strides[d], stride);
       }
       continue;
     }
     if (stride < 0) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR, "stride %u: expected at least 0, got %" PRId64,
-                   d, stride);
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                "stride %u: expected at least 0, got %" PRId64, d, stride);
     }
     if (stride == 0 && tensor->shape[d] > 1 && arg->is_written) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "stride %u: expected at least 1, got 0: the tensor is written, and all %" PRId64
-                   " elements of that dimension are one",
-                   d, tensor->shape[d]);
+      return qn__wrong_argument(
+          e->plan->function, index, QN_STATUS_VALUE_ERROR,
+          "stride %u: expected at least 1, got 0: the tensor is written, and all %" PRId64
+          " elements of that dimension are one",
+          d, tensor->shape[d]);
     }
     if (arg->strides[d].kind == QN__DIM_BIND || qn__stride_counts(tensor, d)) {
       QN_TRY(check_dim(e, index, "stride", d, &arg->strides[d], stride));
@@ -135,8 +125,8 @@ static qn_status_t check_strides(explain_t* e, uint32_t index, const qn_tensor_t
     if (tensor->shape[d] == 0) continue;
     if (__builtin_mul_overflow(stride, tensor->shape[d] - 1, &reach) ||
         __builtin_add_overflow(span, reach, &span)) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "the distance from its first to its last element overflows");
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                "the distance from its first to its last element overflows");
     }
   }
   *out_span = count == 0 ? 0 : arg->strides ? span : count;
@@ -147,12 +137,12 @@ static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t*
                                 int64_t span) {
   const qn__plan_arg_t* arg = &e->plan->args[index];
   if (span > arg->max_elements) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                 e->plan->has_32_bit_indices
-                     ? "it spans %" PRId64
-                       " elements, but this code's 32-bit indices reach %" PRId64
-                     : "it spans %" PRId64 " elements, whose bytes overflow: the most is %" PRId64,
-                 span, arg->max_elements);
+    return qn__wrong_argument(
+        e->plan->function, index, QN_STATUS_VALUE_ERROR,
+        e->plan->has_32_bit_indices
+            ? "it spans %" PRId64 " elements, but this code's 32-bit indices reach %" PRId64
+            : "it spans %" PRId64 " elements, whose bytes overflow: the most is %" PRId64,
+        span, arg->max_elements);
   }
   int64_t size_bytes = qn__dtype_bytes_of(arg->dtype, span);
   uintptr_t begin = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
@@ -161,18 +151,19 @@ static qn_status_t check_memory(explain_t* e, uint32_t index, const qn_tensor_t*
   e->ranges[index].end = begin + (uintptr_t)size_bytes;
   if (size_bytes == 0) return QN_OK;
   if (!tensor->data) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                 "data is null, but the tensor has %" PRId64 " bytes", size_bytes);
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                              "data is null, but the tensor has %" PRId64 " bytes", size_bytes);
   }
   if (begin < (uintptr_t)tensor->data || e->ranges[index].end < begin) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                 "byte_offset %" PRIu64 " takes it beyond the address space", tensor->byte_offset);
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                              "byte_offset %" PRIu64 " takes it beyond the address space",
+                              tensor->byte_offset);
   }
   if ((begin & arg->align_mask) != 0) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                 "expected data aligned to %zu bytes, got address 0x%" PRIxPTR
-                 " (byte_offset %" PRIu64 " included)",
-                 (size_t)arg->align_mask + 1, begin, tensor->byte_offset);
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                              "expected data aligned to %zu bytes, got address 0x%" PRIxPTR
+                              " (byte_offset %" PRIu64 " included)",
+                              (size_t)arg->align_mask + 1, begin, tensor->byte_offset);
   }
   return QN_OK;
 }
@@ -182,53 +173,59 @@ static qn_status_t check_tensor(explain_t* e, uint32_t index) {
   const qn__plan_arg_t* arg = &plan->args[index];
   const qn_value_t* value = &e->args[index];
   if (value->type != QN_VALUE_TENSOR) {
-    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor of %s, got %s",
-                 qn_dtype_text(arg->dtype), type_text(value->type));
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
+                              "expected a tensor of %s, got %s", qn_dtype_text(arg->dtype),
+                              type_text(value->type));
   }
   const qn_tensor_t* tensor = value->tensor;
   if (!tensor) {
-    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a tensor, got a null pointer");
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
+                              "expected a tensor, got a null pointer");
   }
   qn_device_t device;
   uint64_t device_word = qn__device_of_call(plan->device_word, tensor);
   memcpy(&device, &device_word, sizeof device);
   if (tensor->device.type != device.type || tensor->device.id != device.id) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR, "expected a tensor on device %s:%d, got %s:%d",
-                 qn_device_type_text(device.type), device.id,
-                 qn_device_type_text(tensor->device.type), tensor->device.id);
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                              "expected a tensor on device %s:%d, got %s:%d",
+                              qn_device_type_text(device.type), device.id,
+                              qn_device_type_text(tensor->device.type), tensor->device.id);
   }
   if (tensor->ndim != (int32_t)arg->rank) {
-    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected rank %u, got %d", arg->rank,
-                 tensor->ndim);
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
+                              "expected rank %u, got %d", arg->rank, tensor->ndim);
   }
   qn_dl_dtype_t dtype = qn_dtype_to_dl(arg->dtype);
   if (memcmp(&dtype, &tensor->dtype, sizeof dtype) != 0) {
     char got[48];
     dl_dtype_text(tensor->dtype, got);
-    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected dtype %s, got %s",
-                 qn_dtype_text(arg->dtype), got);
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
+                              "expected dtype %s, got %s", qn_dtype_text(arg->dtype), got);
   }
   if (arg->rank != 0 && !tensor->shape) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR, "shape is null");
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR, "shape is null");
   }
   int64_t count = 1;
   bool has_overflow = false;
   for (uint32_t d = 0; d < arg->rank; d++) {
     if (tensor->shape[d] < 0) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR, "extent %u: expected at least 0, got %" PRId64,
-                   d, tensor->shape[d]);
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                "extent %u: expected at least 0, got %" PRId64, d,
+                                tensor->shape[d]);
     }
     QN_TRY(check_dim(e, index, "extent", d, &arg->shape[d], tensor->shape[d]));
     has_overflow |= __builtin_mul_overflow(count, tensor->shape[d], &count);
   }
   if (has_overflow) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR, "the product of its extents overflows");
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                              "the product of its extents overflows");
   }
   if (arg->is_packed && tensor->shape[arg->rank - 1] % 2 != 0) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                 "extent %u: expected an even number, since two elements of %s share a byte, got "
-                 "%" PRId64,
-                 arg->rank - 1, qn_dtype_text(arg->dtype), tensor->shape[arg->rank - 1]);
+    return qn__wrong_argument(
+        e->plan->function, index, QN_STATUS_VALUE_ERROR,
+        "extent %u: expected an even number, since two elements of %s share a byte, got "
+        "%" PRId64,
+        arg->rank - 1, qn_dtype_text(arg->dtype), tensor->shape[arg->rank - 1]);
   }
   int64_t span = count;
   QN_TRY(check_strides(e, index, tensor, count, &span));
@@ -246,12 +243,12 @@ static qn_status_t check_aliasing(explain_t* e, uint32_t index) {
       continue;
     }
     if (e->ranges[index].begin < e->ranges[j].end && e->ranges[j].begin < e->ranges[index].end) {
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "its memory [0x%" PRIxPTR ", 0x%" PRIxPTR
-                   ") overlaps that of argument %u '%s' [0x%" PRIxPTR ", 0x%" PRIxPTR
-                   ") and one of them is written; use one inout parameter",
-                   e->ranges[index].begin, e->ranges[index].end, j, plan->args[j].name,
-                   e->ranges[j].begin, e->ranges[j].end);
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                "its memory [0x%" PRIxPTR ", 0x%" PRIxPTR
+                                ") overlaps that of argument %u '%s' [0x%" PRIxPTR ", 0x%" PRIxPTR
+                                ") and one of them is written; use one inout parameter",
+                                e->ranges[index].begin, e->ranges[index].end, j, plan->args[j].name,
+                                e->ranges[j].begin, e->ranges[j].end);
     }
   }
   return QN_OK;
@@ -264,45 +261,48 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
   bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL || is_uint;
   if (arg->form == QN__FORM_INT) {
     if (!is_int) {
-      return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected an integer (%s), got %s",
-                   qn_dtype_text(arg->dtype), type_text(value->type));
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
+                                "expected an integer (%s), got %s", qn_dtype_text(arg->dtype),
+                                type_text(value->type));
     }
     bool is_above = is_uint && value->int_value < 0;  // 2^63 and more
     if (arg->is_fixed && (is_above || value->int_value != arg->min_value)) {
       char got[24];
       (void)snprintf(got, sizeof got, is_uint ? "%" PRIu64 : "%" PRId64, value->int_value);
-      return wrong(e, index, QN_STATUS_VALUE_ERROR, "expected %" PRId64 ", got %s", arg->min_value,
-                   got);
+      return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                "expected %" PRId64 ", got %s", arg->min_value, got);
     }
     if (is_above) {
       e->words[index] = (uint64_t)value->int_value;
       if (arg->dtype == QN_DTYPE_U64) return QN_OK;
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRIu64,
-                   qn_dtype_text(arg->dtype), arg->min_value, arg->max_value,
-                   (uint64_t)value->int_value);
+      return qn__wrong_argument(
+          e->plan->function, index, QN_STATUS_VALUE_ERROR,
+          "expected a value of %s in [%" PRId64 ", %" PRId64 "], got %" PRIu64,
+          qn_dtype_text(arg->dtype), arg->min_value, arg->max_value, (uint64_t)value->int_value);
     }
     if (value->int_value < arg->min_value || value->int_value > arg->max_value) {
       // The range of u64 goes beyond what an INT can have.
       uint64_t max_value = arg->dtype == QN_DTYPE_U64 ? UINT64_MAX : (uint64_t)arg->max_value;
-      return wrong(e, index, QN_STATUS_VALUE_ERROR,
-                   "expected a value of %s in [%" PRId64 ", %" PRIu64 "], got %" PRId64,
-                   qn_dtype_text(arg->dtype), arg->min_value, max_value, value->int_value);
+      return qn__wrong_argument(
+          e->plan->function, index, QN_STATUS_VALUE_ERROR,
+          "expected a value of %s in [%" PRId64 ", %" PRIu64 "], got %" PRId64,
+          qn_dtype_text(arg->dtype), arg->min_value, max_value, value->int_value);
     }
     e->words[index] = qn__scalar_to_bits(arg->dtype, (qn__ir_scalar_t){.i = value->int_value});
     return QN_OK;
   }
   if (value->type != QN_VALUE_FLOAT && value->type != QN_VALUE_INT && !is_uint) {
-    return wrong(e, index, QN_STATUS_TYPE_ERROR, "expected a float (%s), got %s",
-                 qn_dtype_text(arg->dtype), type_text(value->type));
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
+                              "expected a float (%s), got %s", qn_dtype_text(arg->dtype),
+                              type_text(value->type));
   }
   double v = value->type == QN_VALUE_FLOAT ? value->float_value
              : is_uint                     ? (double)(uint64_t)value->int_value
                                            : (double)value->int_value;
   double rounded = qn__round_float(arg->dtype, v);
   if (isinf(rounded) && !isinf(v)) {
-    return wrong(e, index, QN_STATUS_VALUE_ERROR, "%.17g is beyond the range of %s", v,
-                 qn_dtype_text(arg->dtype));
+    return qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                              "%.17g is beyond the range of %s", v, qn_dtype_text(arg->dtype));
   }
   return QN_OK;
 }
@@ -312,8 +312,9 @@ static qn_status_t divides_by_zero(const explain_t* e, uint32_t index, const cha
   qn__buffer_t text;
   qn__buffer_init(&text, e->plan->allocator);
   qn__text_print_extent(expr, &text);
-  qn_status_t status = wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: '%.*s' divides by zero", what,
-                             d, QN_STR_ARG(qn__buffer_as_str(&text)));
+  qn_status_t status = qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                          "%s %u: '%.*s' divides by zero", what, d,
+                                          QN_STR_ARG(qn__buffer_as_str(&text)));
   qn__buffer_deinit(&text);
   return status;
 }
@@ -331,8 +332,9 @@ static qn_status_t check_equations(explain_t* e) {
     qn__buffer_t text;
     qn__buffer_init(&text, e->plan->allocator);
     qn__equation_explain(equation, extent, rest, &text);
-    qn_status_t status = wrong(e, equation->param, QN_STATUS_VALUE_ERROR, "extent %u: %.*s",
-                               equation->dim, QN_STR_ARG(qn__buffer_as_str(&text)));
+    qn_status_t status =
+        qn__wrong_argument(e->plan->function, equation->param, QN_STATUS_VALUE_ERROR,
+                           "extent %u: %.*s", equation->dim, QN_STR_ARG(qn__buffer_as_str(&text)));
     qn__buffer_deinit(&text);
     return status;
   }
@@ -349,9 +351,9 @@ static qn_status_t check_deferred_dim(explain_t* e, uint32_t index, const char* 
   qn__buffer_t text;
   qn__buffer_init(&text, e->plan->allocator);
   qn__text_print_extent(dim->expr, &text);
-  qn_status_t status =
-      wrong(e, index, QN_STATUS_VALUE_ERROR, "%s %u: expected %.*s = %" PRId64 ", got %" PRId64,
-            what, d, QN_STR_ARG(qn__buffer_as_str(&text)), expected, value);
+  qn_status_t status = qn__wrong_argument(e->plan->function, index, QN_STATUS_VALUE_ERROR,
+                                          "%s %u: expected %.*s = %" PRId64 ", got %" PRId64, what,
+                                          d, QN_STR_ARG(qn__buffer_as_str(&text)), expected, value);
   qn__buffer_deinit(&text);
   return status;
 }

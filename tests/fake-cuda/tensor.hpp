@@ -269,31 +269,19 @@ FAKE_FN void fake_multiply_group(Arguments&&... arguments) {
                  : fake_group<N, false, false, A, B>(all, rows, columns);
   }
 }
-#define FAKE_GROUP(N)                                                                       \
-  template <class... T>                                                                     \
-  FAKE_FN void fake_ptx_wgmma_mma_async_sync_aligned_m64n##N##k16_f32_f16_f16(T&&... t) {   \
-    fake_multiply_group<N, fake_f16, fake_f16>((T&&)t...);                                  \
-  }                                                                                         \
-  template <class... T>                                                                     \
-  FAKE_FN void fake_ptx_wgmma_mma_async_sync_aligned_m64n##N##k16_f32_bf16_bf16(T&&... t) { \
-    fake_multiply_group<N, fake_bf16, fake_bf16>((T&&)t...);                                \
-  }                                                                                         \
-  template <class... T>                                                                     \
-  FAKE_FN void fake_ptx_wgmma_mma_async_sync_aligned_m64n##N##k32_s32_s8_s8(T&&... t) {     \
-    fake_multiply_group<N, fake_s8, fake_s8>((T&&)t...);                                    \
-  }                                                                                         \
-  template <class... T>                                                                     \
-  FAKE_FN void fake_ptx_wgmma_mma_async_sync_aligned_m64n##N##k32_s32_s8_u8(T&&... t) {     \
-    fake_multiply_group<N, fake_s8, fake_u8>((T&&)t...);                                    \
-  }                                                                                         \
-  template <class... T>                                                                     \
-  FAKE_FN void fake_ptx_wgmma_mma_async_sync_aligned_m64n##N##k32_s32_u8_s8(T&&... t) {     \
-    fake_multiply_group<N, fake_u8, fake_s8>((T&&)t...);                                    \
-  }                                                                                         \
-  template <class... T>                                                                     \
-  FAKE_FN void fake_ptx_wgmma_mma_async_sync_aligned_m64n##N##k32_s32_u8_u8(T&&... t) {     \
-    fake_multiply_group<N, fake_u8, fake_u8>((T&&)t...);                                    \
+#define FAKE_GROUP_OF(N, K, TYPES, A, B)                                           \
+  template <class... T>                                                            \
+  FAKE_FN void fake_ptx_wgmma_mma_async_sync_aligned_m64n##N##K##TYPES(T&&... t) { \
+    fake_multiply_group<N, A, B>((T&&)t...);                                       \
   }
+#define FAKE_GROUP(N)                                         \
+  FAKE_GROUP_OF(N, k16_, f32_f16_f16, fake_f16, fake_f16)     \
+  FAKE_GROUP_OF(N, k16_, f32_bf16_bf16, fake_bf16, fake_bf16) \
+  FAKE_GROUP_OF(N, k32_, s32_s8_s8, fake_s8, fake_s8)         \
+  FAKE_GROUP_OF(N, k32_, s32_s8_u8, fake_s8, fake_u8)         \
+  FAKE_GROUP_OF(N, k32_, s32_u8_s8, fake_u8, fake_s8)         \
+  FAKE_GROUP_OF(N, k32_, s32_u8_u8, fake_u8, fake_u8)
 FAKE_GROUP(128)
 FAKE_GROUP(192)
 #undef FAKE_GROUP
+#undef FAKE_GROUP_OF

@@ -89,7 +89,7 @@ static int serve(program_t* program) {
   qn_status_t status = serve_repository_add(program->repository, name, program->options.models[0]);
   if (qn_ok(status)) status = serve_repository_load(program->repository, name);
   if (qn_ok(status)) {
-    status = serve_server_start(&program->options, program->repository, &program->server);
+    status = serve_server_start(&program->options, program->repository, NULL, &program->server);
   }
   if (!qn_ok(status)) return fail_with(status);
   char address[300];

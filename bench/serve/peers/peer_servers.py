@@ -48,7 +48,8 @@ def infinity(batch):
         # The graph is fused already; what is asked for from outside would only delay the start.
         return [options.peers / "infinity" / "bin" / "infinity_emb", "v2", "--model-id", options.peers / "infinity-model",
                 "--served-model-name", "model", "--engine", "optimum", "--device", "cpu", "--batch-size", str(batch), "--host",
-                "127.0.0.1", "--port", str(port), "--url-prefix", "/v1", "--no-bettertransformer"], {
+                "127.0.0.1", "--port", str(port), "--url-prefix", "/v1", "--no-bettertransformer",
+                "--pooling-method", "mean"], {
                     "INFINITY_ONNX_DISABLE_OPTIMIZE": "1", "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
     return command
 

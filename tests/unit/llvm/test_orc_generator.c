@@ -373,9 +373,10 @@ static void test_errors(void** state) {
   // What no processor has a counterpart for is named.
   module = must_parse(
       "func f(x: f32[n], out y: f32[n]) {\n"
+      "  assert warp_size() == 48;\n"
       "  thread.x t in 0..n {\n    y[t] = block_sum(x[t]);\n  }\n}\n");
   request = request_of(module, target, QN_TIER_FULL, false);
-  expect_error(&request, QN_STATUS_UNSUPPORTED, "must be constant");
+  expect_error(&request, QN_STATUS_UNSUPPORTED, "requires warp_size() == 48");
   qn_module_release(module);
   qn_target_release(target);
 }

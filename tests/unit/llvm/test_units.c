@@ -274,7 +274,8 @@ static void test_first_failure_counts(void** state) {
       "func a(x: f32[n], out y: f32[n]) {\n  parallel i in 0..n {\n    y[i] = x[i];\n  }\n}\n";
   static const char bad[] =
       "func %s(x: f32[n], out y: f32[n]) {\n"
-      "  thread.x t in 0..n {\n    y[t] = block_sum(x[t]);\n  }\n}\n";
+      "  thread.y u in 0..1 {\n    let m = n;\n"
+      "    thread.x t in 0..m {\n      y[t] = block_sum(x[t]);\n    }\n  }\n}\n";
   qn__buffer_t text;
   qn__buffer_init(&text, qn_allocator_default());
   qn__buffer_cstr(&text, good);
