@@ -9,11 +9,18 @@
 //   vectors of y[begin..], y[begin + 12..], y[begin + 28..], ...
 //
 // Elements of both are computed twice. That is right where the loop loads from no buffer that it
-// stores to. It costs one more vector, so only long loops do it.
+// stores to. The first vector is a copy of the code, and one more vector to compute, so only short
+// bodies have it, and only long ranges run it.
+#include "ir/passes/cost.h"
 #include "ir/passes/rewrite.h"
 #include "jit/llvm/emit_inner.h"
 
-enum { LINE_BYTES = 64, MIN_ITERATIONS = 512, MIN_VECTORS = 8 };
+enum {
+  LINE_BYTES = 64,
+  MIN_ITERATIONS = 512,
+  MIN_VECTORS = 8,
+  MAX_COST = 24,  // of an iteration, in simple instructions: more hide the accesses
+};
 
 static bool is_no_load(void* root, const qn__ir_ref_t* ref) {
   return ref->kind == QN__REF_STORE || qn__buf_root(*ref->buffer) != root;
@@ -53,26 +60,33 @@ static const qn__ir_stmt_t* find_store(const qn__ir_stmt_t* loop) {
   return found && !qn__block_any_expr(body, is_reduce) ? found : NULL;
 }
 
-LLVMValueRef qn__emit_aligned_begin(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop,
-                                    LLVMValueRef begin, LLVMValueRef end, uint32_t lanes) {
-  LLVMBuilderRef b = e->fn->builder;
+bool qn__emit_can_align(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, uint32_t lanes,
+                        qn__llvm_alignment_t* out) {
   const qn__ir_stmt_t* store = find_store(loop);
-  if (!store || qn__emit_checks(e) || e->options->is_fast_tier || loop->loop.is_rare) return begin;
-  const qn__ir_buffer_t* buffer = store->store.buffer;
-  const qn__llvm_buffer_slot_t* slot = buffer->user;
-  uint32_t size = qn__dtype_bits(buffer->dtype) / 8;
+  if (!store || qn__emit_checks(e) || e->options->is_fast_tier || loop->loop.is_rare) return false;
+  const qn__cost_model_t scalar = {.lanes = NULL};
+  qn__ir_block_t body = loop->loop.body;
+  if (qn__cost_block(&scalar, &body) > (double)MAX_COST) return false;
+  const qn__llvm_buffer_slot_t* slot = store->store.buffer->user;
+  uint32_t size = qn__dtype_bits(store->store.buffer->dtype) / 8;
   uint32_t bytes = lanes * size < LINE_BYTES ? lanes * size : LINE_BYTES;
-  if (slot->is_private || size == 0 || (bytes & (bytes - 1)) != 0) return begin;
+  *out = (qn__llvm_alignment_t){.store = store, .bytes = bytes, .element_bytes = size};
+  out->least = lanes * MIN_VECTORS > MIN_ITERATIONS ? lanes * MIN_VECTORS : MIN_ITERATIONS;
+  return !slot->is_private && size > 0 && (bytes & (bytes - 1)) == 0;
+}
+
+LLVMValueRef qn__emit_next_aligned(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop,
+                                   const qn__llvm_alignment_t* alignment, LLVMValueRef begin,
+                                   uint32_t lanes) {
+  LLVMBuilderRef b = e->fn->builder;
+  const qn__ir_stmt_t* store = alignment->store;
   qn__emit_bind_index(e, loop->loop.var, loop->loop.begin, qn__emit_uniform(QN_DTYPE_I64, begin));
-  qn__llvm_address_t address = qn__emit_address(e, buffer, store->store.indices);
+  qn__llvm_address_t address = qn__emit_address(e, store->store.buffer, store->store.indices);
   LLVMValueRef place = LLVMBuildPtrToInt(b, address.pointer, e->i64, "");
-  LLVMValueRef until = LLVMBuildAnd(b, LLVMBuildNeg(b, place, ""), qn__emit_i64(e, bytes - 1), "");
-  LLVMValueRef head = LLVMBuildUDiv(b, until, qn__emit_i64(e, size), "");
-  LLVMValueRef back = LLVMBuildSub(b, head, qn__emit_i64(e, lanes), "");
-  LLVMValueRef has_head = LLVMBuildICmp(b, LLVMIntNE, until, qn__emit_i64(e, 0), "");
-  LLVMValueRef count = LLVMBuildSub(b, end, begin, "");
-  int64_t least = lanes * MIN_VECTORS > MIN_ITERATIONS ? lanes * MIN_VECTORS : MIN_ITERATIONS;
-  LLVMValueRef is_long = LLVMBuildICmp(b, LLVMIntSGE, count, qn__emit_i64(e, least), "");
-  LLVMValueRef moves = LLVMBuildAnd(b, has_head, is_long, "");
-  return LLVMBuildAdd(b, begin, LLVMBuildSelect(b, moves, back, qn__emit_i64(e, 0), ""), "");
+  LLVMValueRef until =
+      LLVMBuildAnd(b, LLVMBuildNeg(b, place, ""), qn__emit_i64(e, alignment->bytes - 1), "");
+  LLVMValueRef count = LLVMBuildUDiv(b, until, qn__emit_i64(e, alignment->element_bytes), "");
+  LLVMValueRef is_there = LLVMBuildICmp(b, LLVMIntEQ, until, qn__emit_i64(e, 0), "");
+  count = LLVMBuildSelect(b, is_there, qn__emit_i64(e, lanes), count, "");
+  return LLVMBuildAdd(b, begin, count, "");
 }
