@@ -131,6 +131,7 @@ static bool build_loop(LLVMContextRef context, LLVMModuleRef module,
                           .arena = &arena,
                           .has_fma = cpu.has_fma,
                           .has_round = cpu.has_round,
+                          .has_avx2 = cpu.has_fma,
                           .has_avx512 = cpu.has_avx512,
                           .fast = spec->fast};
   qn_dtype_t dtype = spec->is_f64 ? QN_DTYPE_F64 : QN_DTYPE_F32;

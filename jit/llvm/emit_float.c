@@ -28,6 +28,7 @@ static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LL
                           .arena = e->arena,
                           .has_fma = e->options->has_fma,
                           .has_round = e->options->has_round,
+                          .has_avx2 = e->options->has_avx2,
                           .has_avx512 = e->options->has_avx512 && e->options->vector_bytes >= 64,
                           .fast = e->function->is_fast};
   LLVMValueRef result = qn__llvm_math_emit(&math, op, dtype, args);

@@ -17,6 +17,7 @@
 
 enum {
   max_tile = 16,         // lines of a tile: vectors that registers hold
+  max_tile_bytes = 32,   // of a line: more cross lines of the cache at each access
   min_tile = 4,          // smaller ones gain nothing
   max_turned = 2,        // loads that a tile holds
   max_body_weight = 80,  // nodes of a body that is worth three copies
@@ -147,7 +148,8 @@ static int64_t tile_size(const qn__permute_t* permute) {
     int64_t size = (int64_t)qn_dtype_size_bytes(access->buffer->dtype);
     if (size > bytes) bytes = size;
   }
-  int64_t size = (int64_t)permute->pb->options->vector_bytes / bytes;
+  uint32_t vector_bytes = permute->pb->options->vector_bytes;
+  int64_t size = (vector_bytes < max_tile_bytes ? vector_bytes : max_tile_bytes) / bytes;
   return size < max_tile ? size : max_tile;
 }
 
