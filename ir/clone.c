@@ -130,7 +130,7 @@ static qn__ir_tensor_t* clone_tensor(cloner_t* cloner, const qn__ir_tensor_t* te
     }
   }
   if (tensor->operand && !(copy->operand = clone_expr(cloner, tensor->operand))) return NULL;
-  for (uint32_t i = 0; tensor->kind == QN__TENSOR_PRODUCT && i < QN__TENSOR_REFS; ++i) {
+  for (uint32_t i = 0; i < qn__tensor_extents(tensor); ++i) {
     if (!(copy->extents[i] = clone_expr(cloner, tensor->extents[i]))) return NULL;
   }
   return copy;

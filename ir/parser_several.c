@@ -40,6 +40,8 @@ void qn__parser_several_misplaced(qn__parser_t* p) {
 typedef struct several_parser {
   qn__parser_t* p;
   qn__ir_several_t* several;
+  const qn__parser_value_name_t* names;  // of the results
+  size_t name_count;
   bool is_good;
 } several_parser_t;
 
@@ -73,6 +75,12 @@ static qn__ir_expr_t* like_value(several_parser_t* s, qn__parser_operand_t opera
   return NULL;
 }
 
+// Types a value: by the dtype that is written for its result, or as a let.
+static qn__ir_expr_t* as_value(several_parser_t* s, qn__parser_operand_t operand, size_t i) {
+  bool has_name = i < s->name_count && i < QN__LARGEST_VALUES;
+  return has_name ? qn__type_as_named(s->p, operand, &s->names[i]) : qn__type_as_any(s->p, operand);
+}
+
 // Parses expressions with commas between, and returns how many. `what` NULL: the values, which
 // decide their dtypes.
 static size_t parse_exprs(several_parser_t* s, const char* what, qn__ir_expr_t** out_exprs) {
@@ -80,8 +88,7 @@ static size_t parse_exprs(several_parser_t* s, const char* what, qn__ir_expr_t**
   size_t count = 0;
   do {
     qn__parser_operand_t operand = qn__parse_expr(s->p);
-    qn__ir_expr_t* expr =
-        what ? like_value(s, operand, count, what) : qn__type_as_any(s->p, operand);
+    qn__ir_expr_t* expr = what ? like_value(s, operand, count, what) : as_value(s, operand, count);
     s->is_good &= expr != NULL;
     if (count < QN__LARGEST_VALUES) out_exprs[count] = expr;
     count++;
@@ -210,16 +217,13 @@ static bool check_values(qn__parser_t* p, const qn__ir_several_t* several, uint3
 }
 
 // Declares the results. Those of a reduction with an error are poisoned.
-static void declare_results(several_parser_t* s, const qn__ir_loc_t* names, size_t name_count) {
+static void declare_results(several_parser_t* s) {
   qn__ir_several_t* several = s->several;
-  for (size_t i = 0; i < name_count && i < QN__LARGEST_VALUES; i++) {
+  for (size_t i = 0; i < s->name_count && i < QN__LARGEST_VALUES; i++) {
     qn_dtype_t dtype = s->is_good ? qn__several_result_dtype(several, (uint32_t)i) : QN_DTYPE_NONE;
-    several->results[i] = qn__parser_new_var(s->p, QN__VAR_LET, dtype, names[i]);
-    if (several->results[i]) {
-      qn__parser_declare(s->p, names[i], several->results[i], NULL);
-    } else {
-      s->is_good = false;
-    }
+    s->is_good &= qn__type_check_name(s->p, &s->names[i], dtype);
+    several->results[i] = qn__parser_declare_value(s->p, QN__VAR_LET, dtype, &s->names[i]);
+    if (!several->results[i]) s->is_good = false;
   }
 }
 
@@ -248,7 +252,7 @@ static void append(const several_parser_t* s, qn__ir_block_t* block, qn__ir_loc_
 }
 
 void qn__parse_scan(qn__parser_t* p, qn__ir_block_t* block) {
-  several_parser_t s = {p, NULL, true};
+  several_parser_t s = {p, NULL, NULL, 0, true};
   uint32_t begin = p->token.loc.begin;
   if (!parse_head(&s, begin)) return;
   qn__ir_several_t* several = s.several;
@@ -268,8 +272,8 @@ void qn__parse_scan(qn__parser_t* p, qn__ir_block_t* block) {
 }
 
 void qn__parse_several(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
-                       const qn__ir_loc_t* names, size_t name_count) {
-  several_parser_t s = {p, NULL, true};
+                       const qn__parser_value_name_t* names, size_t name_count) {
+  several_parser_t s = {p, NULL, names, name_count, true};
   if (!parse_head(&s, begin)) return;
   qn__ir_several_t* several = s.several;
   bool has_merge = qn__several_has_combiner(several->kind);
@@ -285,6 +289,6 @@ void qn__parse_several(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
                      name_count, name_count == 1 ? "is" : "are");
     s.is_good = false;
   }
-  declare_results(&s, names, name_count);
+  declare_results(&s);
   append(&s, block, loc);
 }

@@ -99,7 +99,7 @@ static bool walk_tensor(qn__ir_walker_t* walker, const qn__ir_tensor_t* tensor) 
     if (!walk_exprs(walker, ref->indices, ref->buffer->rank)) return false;
   }
   if (tensor->operand && !qn__walk_expr(walker, tensor->operand)) return false;
-  return tensor->kind != QN__TENSOR_PRODUCT || walk_exprs(walker, tensor->extents, QN__TENSOR_REFS);
+  return walk_exprs(walker, tensor->extents, qn__tensor_extents(tensor));
 }
 
 static bool walk_several(qn__ir_walker_t* walker, qn__ir_several_t* several) {

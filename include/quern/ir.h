@@ -1,4 +1,5 @@
-// quern/ir.h: reading modules, and building them without text. docs/ir.md describes the language.
+// quern/ir.h: modules as a whole, and building them without text. docs/ir.md describes the
+// language, read.h has the walk over what functions compute.
 #ifndef QUERN_IR_H_
 #define QUERN_IR_H_
 
@@ -75,6 +76,13 @@ QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char**
 QN_API QN_MUST_USE qn_status_t qn_text_format(const char* text, size_t size,
                                               const qn_parse_options_t* options, char** out_text,
                                               size_t* out_size);
+// As qn_text_format, and writes the dtype of each value of a let for which the text has none: `let
+// v = x[0];` becomes `let v: f32 = x[0];`. The text must be one that the parser reads, of the same
+// digest before and after. Errors: those of qn_text_format; SYNTAX also for mistakes of names and
+// dtypes.
+QN_API QN_MUST_USE qn_status_t qn_text_format_types(const char* text, size_t size,
+                                                    const qn_parse_options_t* options,
+                                                    char** out_text, size_t* out_size);
 // Frees a text that a function of this header gave.
 QN_API void qn_text_free(char* text);
 
@@ -101,17 +109,24 @@ typedef enum qn_access {
   QN_ACCESS_INOUT = 3,
 } qn_access_t;
 
+// A buffer: a parameter, an allocation, a table or a view. Of a builder or of a module (read.h).
+typedef struct qn_buffer qn_buffer_t;
+// A variable of a module (read.h).
+typedef struct qn_var qn_var_t;
+
 // What a caller must pass for one parameter.
 typedef struct qn_param_info {
-  size_t struct_size;    // sizeof(qn_param_info_t)
-  const char* name;      // borrowed from the module
-  bool is_buffer;        // else a scalar
-  qn_dtype_t dtype;      // of the scalar, or of the buffer's elements
-  qn_access_t access;    // buffers
-  uint32_t rank;         // buffers
-  uint32_t align_bytes;  // buffers; at least the dtype's size
-  bool is_fixed;         // scalars: each call must pass fixed_value
-  int64_t fixed_value;   // 0 unless is_fixed
+  size_t struct_size;         // sizeof(qn_param_info_t)
+  const char* name;           // borrowed from the module
+  bool is_buffer;             // else a scalar
+  qn_dtype_t dtype;           // of the scalar, or of the buffer's elements
+  qn_access_t access;         // buffers
+  uint32_t rank;              // buffers
+  uint32_t align_bytes;       // buffers; at least the dtype's size
+  bool is_fixed;              // scalars: each call must pass fixed_value
+  int64_t fixed_value;        // 0 unless is_fixed
+  const qn_buffer_t* buffer;  // buffers: its handle (read.h), borrowed from the module; else NULL
+  const qn_var_t* scalar;     // scalars: likewise
 } qn_param_info_t;
 // Describes one parameter of a function. Errors: INVALID_ARGUMENT (an index beyond the counts).
 QN_API QN_MUST_USE qn_status_t qn_module_param_info(const qn_module_t* module,
@@ -222,10 +237,8 @@ QN_API QN_MUST_USE qn_status_t qn_module_work(const qn_module_t* module, size_t 
 
 // Makes modules.
 typedef struct qn_builder qn_builder_t;
-// An expression of a builder: a value of one dtype.
+// An expression, which has a value of one dtype. Of a builder or of a module (read.h).
 typedef struct qn_expr qn_expr_t;
-// A buffer of a builder: a parameter, an allocation, a table or a view.
-typedef struct qn_buffer qn_buffer_t;
 
 // How a loop runs (docs/ir.md).
 typedef enum qn_loop_kind {
@@ -240,11 +253,14 @@ typedef enum qn_loop_kind {
   QN_LOOP_THREAD_Y = 9,
   QN_LOOP_THREAD_Z = 10,
 } qn_loop_kind_t;
-// Where an allocation lives.
+// Where the elements of a buffer are.
 typedef enum qn_scope {
+  QN_SCOPE_PARAM = 0,   // an argument of the call
   QN_SCOPE_LOCAL = 1,   // one thread
   QN_SCOPE_SHARED = 2,  // the threads of a block
   QN_SCOPE_GLOBAL = 3,  // all threads: workspace of the call
+  QN_SCOPE_CONST = 4,   // a read-only table that is part of the code
+  QN_SCOPE_VIEW = 5,    // those of another buffer
 } qn_scope_t;
 // How a reduction combines its values.
 typedef enum qn_reduce_kind {
@@ -337,8 +353,8 @@ QN_API void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t ra
 QN_API qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t* buffer,
                                   size_t rank, qn_expr_t* const* indices, qn_expr_t* operand,
                                   qn_expr_t* operand2);
-// Allocates a row-major buffer, not zeroed, until the end of the block. `shape` has `rank` i64
-// extents.
+// Allocates a row-major buffer of scope LOCAL, SHARED or GLOBAL, not zeroed, until the end of the
+// block. `shape` has `rank` i64 extents.
 QN_API qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t scope,
                                    qn_dtype_t dtype, size_t rank, qn_expr_t* const* shape);
 // Makes a read-only table. `elements` are literals of the dtype (qn_build_int, qn_build_float,

@@ -102,8 +102,7 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
         if (!each(ref->indices, ref->buffer->rank, fn, self)) return false;
       }
       return each(&stmt->tensor->operand, 1, fn, self) &&
-             (stmt->tensor->kind != QN__TENSOR_PRODUCT ||
-              each(stmt->tensor->extents, QN__TENSOR_REFS, fn, self));
+             each(stmt->tensor->extents, qn__tensor_extents(stmt->tensor), fn, self);
     case QN__STMT_REDUCE:
       return each_of_several(stmt->several, fn, self);
   }

@@ -66,11 +66,15 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
     case QN__STMT_BARRIER:
       self->refused = "barrier";
       break;
-    case QN__STMT_TENSOR:
-      if (stmt->tensor->kind != QN__TENSOR_PRODUCT || !self->e->options->prepared) {
+    case QN__STMT_TENSOR: {
+      bool is_tiles = stmt->tensor->kind == QN__TENSOR_TILES;
+      bool is_product = stmt->tensor->kind == QN__TENSOR_PRODUCT;
+      if (!(is_tiles && self->e->options->has_tiles) &&
+          !(is_product && self->e->options->prepared)) {
         self->refused = "tensor statement";
       }
       break;
+    }
     case QN__STMT_REDUCE:
       self->refused = "reduction of several values";
       break;

@@ -1,18 +1,18 @@
-// tests/support/generate_several.c: random reductions of several values, and scans.
+// conformance/random/generate_several.c: random reductions of several values, and scans.
 //
 // Their values are exact, so that ties and the order of the combiner cannot change a result. Thread
 // rule: one thread per generator.
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 // An exact value: an element of an input, else an integer expression.
 static gen_value_t exact_value(gen_t* g) {
   for (uint32_t tries = 0; tries < 4 && g->buffer_count > 0; ++tries) {
     const gen_buffer_t* buffer = &g->buffers[gen_below(g, (uint32_t)g->buffer_count)];
-    bool is_number = qn__dtype_is_int(buffer->dtype) || qn__dtype_is_float(buffer->dtype);
+    bool is_number = gen_is_int(buffer->dtype) || gen_is_float(buffer->dtype);
     if (buffer->is_readable && buffer->err == 0 && is_number) return gen_load(g, buffer, 2);
   }
   static const qn_dtype_t dtypes[] = {QN_DTYPE_I32, QN_DTYPE_I64, QN_DTYPE_U8, QN_DTYPE_I16};
-  return gen_expr(g, dtypes[gen_below(g, QN_COUNT_OF(dtypes))], 2);
+  return gen_expr(g, dtypes[gen_below(g, GEN_COUNT_OF(dtypes))], 2);
 }
 
 // Sums and largest values of integers: `reduce` of two or three values.
@@ -39,7 +39,7 @@ static void add_combined(gen_t* g, const char* range, gen_value_t value, bool ha
 
 // A scan of a pair, or of the largest value so far. An array has some of its values.
 static void add_scan(gen_t* g, const char* var, gen_extent_t extent, gen_value_t value) {
-  bool is_pair = qn__dtype_is_int(value.dtype);
+  bool is_pair = gen_is_int(value.dtype);
   gen_buffer_t* local = gen_add_buffer(g, "l", is_pair ? QN_DTYPE_I64 : value.dtype);
   local->rank = 1;
   local->shape[0] = gen_constant_extent(g, 8);
@@ -79,11 +79,11 @@ void gen_several(gen_t* g) {
     add_scan(g, name, extent, value);
     return;
   }
-  if (qn__dtype_is_int(value.dtype) && gen_chance(g, 50)) {
+  if (gen_is_int(value.dtype) && gen_chance(g, 50)) {
     add_combined(g, range, value, gen_chance(g, 50));
     return;
   }
-  bool is_float = qn__dtype_is_float(value.dtype);
+  bool is_float = gen_is_float(value.dtype);
   const char* text = qn_dtype_text(value.dtype);
   const char* body = value.text;
   // A product is not computed twice, so it takes a combiner.
