@@ -9,6 +9,7 @@
 typedef struct qn__scan_tiles {
   qn__pass_builder_t* pb;
   qn__ir_several_t* several;
+  int64_t scan_count;  // of the function
   int64_t threads;
   int64_t run;                // values of a thread
   int64_t groups;             // of runs
