@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/plugin.c: finds and opens modules of quern.
 //
 // A module is opened by its path and never searched on the loader's paths: a library of that name

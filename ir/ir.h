@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/ir.h: the data structures of a module: a tree of statements and expressions in one arena.
 // Parser and builder make it, the verifier checks it, passes rewrite it; printer, encoder,
 // interpreter and code generators read it.

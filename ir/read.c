@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/read.c: the public walk over a module (quern/read.h): describes a node in a struct of the
 // caller.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loop over one math operation, compiled in memory with LLVM: see math_sweep.h. Included by the
 // programs that use it, because it needs LLVM.
 #include "tests/math_sweep.h"

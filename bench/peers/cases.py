@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work that bench/peers/run compares. A case has a name, a group, its floating-point operations and
 bytes, and `samples(quern, peers)`: a function for each library that can do it, and a check of quern's result.
 """

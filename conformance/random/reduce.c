@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/reduce.c: see reduce.h.
 //
 // Works on lines, of which the generator writes one for each statement, "HEAD {" or "}". The parser

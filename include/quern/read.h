@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/read.h: reading what functions compute: a typed, read-only walk over the tree of a module,
 // for code generators and other tools. docs/ir.md says what each construct means.
 //

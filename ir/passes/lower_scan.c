@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_scan.c: replaces scans by loops over local variables.
 //
 //   scan i in begin..end { x } from (p) with (a), (b) { ... } as (s) { body }   becomes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_several.c: replaces reductions of several values by loops over local variables.
 //
 //   let a, b = reduce i in begin..end { x, y } from (p, q) with (a, b), (c, d) { ... };   becomes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/passes.h: rewrites of a body, one file each. A pass keeps the body valid; in debug
 // builds the verifier runs after each.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/pipeline.c: runs passes in order, checking the body after each in debug builds.
 //
 // A code generator may also pass its own list of passes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/scan_tiles.c: the tiles of a scan, whose steps lower_scan.c describes.
 #include "ir/passes/scan_tiles.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/scan_tiles.h: scans by the threads of a block, which share tiles of the range.
 //
 // lower_scan.c says what a tile is.

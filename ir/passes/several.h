@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/several.h: what the lowering of reductions of several values and that of scans share.
 //
 // Not here: what replaces them (lower_several.c, lower_scan.c).

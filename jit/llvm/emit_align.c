@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_align.c: lets a loop in lanes store whole lines of the cache.
 //
 //   vectors of y[begin..], y[begin + 16..], y[begin + 32..], ...

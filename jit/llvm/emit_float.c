@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_float.c: emits float operators, comparisons, and rounding to f16 and bf16.
 //
 // A value of f16 or bf16 is held as the f32 that is equal. Every result is computed in f32 and

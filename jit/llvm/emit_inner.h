@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_inner.h: types and functions shared by the emit_*.c files.
 //
 // Code is scalar or in a *vector region*. In scalar code (lanes == 0) a value is an LLVM scalar and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_loop.c: emits counted loops: serial, or in lanes with a tail.
 //
 // A loop in lanes runs full vectors first. The remaining iterations run under a mask if the target

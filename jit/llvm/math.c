@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/math.c: the operations that are a few instructions each, and the entry to all others.
 //
 // Not here: fma (math_fma.c), functions of ir/math (math_shared.c).

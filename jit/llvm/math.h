@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/math.h: the floating-point operations of the IR as LLVM code.
 //
 // The code calls nothing outside the module, needs no relocation, and keeps the bounds of

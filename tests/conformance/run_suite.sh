@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/conformance/run_suite.sh WHAT [least|short|races|no-races]: runs the suite on one device, as a test; 77 where the
 # device is missing. `least` takes the least Vulkan target and the areas that ask for integers. `short` leaves out the
 # areas whose programs differ in their arithmetic alone (operators, conversions, mathematics), which are most of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/reencode.c: see reencode.h. ir/encode.c describes the bytes.
 //
 // Variables and buffers are counted where the bytes number them, so that a wrong id is found, too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/jam.c: the pass `jam` runs some rows of a program at once (unroll and jam).
 //
 //   parallel i in 0..n {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/jam_ranges.c: gives all rows of a block one range, for the pass `jam`.
 //
 //   for i in 0..n {                                  // a row, of causal attention

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/jam_ranges.h: gives all rows of a block one range, for the pass `jam`.
 #ifndef QUERN_IR_PASSES_CPU_JAM_RANGES_H_
 #define QUERN_IR_PASSES_CPU_JAM_RANGES_H_

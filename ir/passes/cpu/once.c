@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/once.c: the pass `once` computes a costly part of a reduction and of a later loop
 // once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/permute.c: the pass `permute` orders the loops of copies, and transposes in tiles.
 //
 //   parallel j in 0..m { parallel i in 0..n { b[i, j] = a[i, j] * 2; } }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/placement.c: compares the costs of a thread, a block and a warp for an iteration.
 //
 // Costs are estimated in instructions of a thread:

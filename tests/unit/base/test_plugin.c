@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_plugin.c: tests the search path of plugins, and the messages for missing and
 // invalid ones.
 #include <setjmp.h>

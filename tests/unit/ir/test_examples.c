@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_examples.c: programs of examples/ir, run by the interpreter against results
 // that are worked out in C here. The first six are in test_interpret.c; kernels that run on every
 // device in tests/examples.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_jam.c: tests of the pass `jam` (ir/passes/cpu/jam.c). Results:
 // test_pass_memory.c and test_pass_random.c.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_memory.c: tests of the passes for loops that memory bounds
 // (ir/passes/cpu/ strips.c and its neighbours), with the interpreter as the oracle.
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_once.c: tests of the pass `once` (ir/passes/cpu/once.c).
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_memory.c: random programs that memory bounds, the interpreter against
 // compiled code for several processors.
 #include <setjmp.h>
