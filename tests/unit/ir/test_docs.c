@@ -139,7 +139,8 @@ static void test_small_tables(void** state) {
 static void test_programs_parse(void** state) {
   (void)state;
   static const char head[] =
-      "func f(x: f32[n, m], v: f32[n], w: f32[n, n], d: f64[n], inout count: i32[n], inout best: "
+      "func f(x: f32[n, m], v: f32[n], bytes: u8[m], w: f32[n, n], d: f64[n], inout count: i32[n], "
+      "inout best: "
       "i32[1], inout lock: i32[], bin: i32, score: i32, inout y: f32[n, m]) {\n";
   int count = 0;
   for (const char* at = page; (at = strstr(at, "```qn\n"));) {
