@@ -16,6 +16,7 @@ typedef enum operator_rule {
   SCALE,
   LANE,
   GROUP,
+  AXES,
   TARGET,
 } operator_rule_t;
 typedef enum syntax { INFIX, PREFIX, CALL } syntax_t;

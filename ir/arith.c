@@ -62,6 +62,16 @@ static int64_t dot_int(qn_op_t op, const qn__ir_scalar_t* args) {
   return qn__wrap_int(QN_DTYPE_I32, sum);
 }
 
+static int64_t least(const qn__ir_scalar_t* args) {
+  uint64_t word = 0;
+  for (uint32_t i = 0; i < 2; i++) {
+    int64_t sum = part(args[0].i, i, 16, false);
+    int64_t number = part(part(args[1].i & args[2].i, i, 16, false) - 1, 0, 16, false);
+    word |= (uint64_t)(number < sum ? number : sum) << (16 * i);
+  }
+  return qn__wrap_int(QN_DTYPE_I32, (int64_t)word);
+}
+
 static double dot_float(const qn__ir_scalar_t* args) {
   double sum = args[0].f;
   for (uint32_t i = 2; i-- > 0;) {
@@ -94,13 +104,14 @@ bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__ir_scalar_t* args,
       out->f = qn__float_op(op, dtype, args[0].f, (double)args[1].i, 0);
       return true;
     case QN__RULE_DOT_INT:
-      out->i = dot_int(op, args);
+      out->i = (int)op == QN__OP_LEAST ? least(args) : dot_int(op, args);
       return true;
     case QN__RULE_DOT_FLOAT:
       out->f = dot_float(args);
       return true;
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
+    case QN__RULE_AXES:
       return !QN_NEVER(true);
     default:
       break;

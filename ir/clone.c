@@ -130,7 +130,7 @@ static qn__ir_tensor_t* clone_tensor(cloner_t* cloner, const qn__ir_tensor_t* te
     }
   }
   if (tensor->operand && !(copy->operand = clone_expr(cloner, tensor->operand))) return NULL;
-  for (uint32_t i = 0; tensor->kind == QN__TENSOR_PRODUCT && i < QN__TENSOR_REFS; ++i) {
+  for (uint32_t i = 0; i < qn__tensor_extents(tensor); ++i) {
     if (!(copy->extents[i] = clone_expr(cloner, tensor->extents[i]))) return NULL;
   }
   return copy;
@@ -164,7 +164,8 @@ static qn__ir_several_t* clone_several(cloner_t* cloner, const qn__ir_several_t*
                  declare_list(cloner, copy->right, copy->merged_count) &&
                  clone_block(cloner, &several->merge_lets, &copy->merge_lets) &&
                  clone_list(cloner, copy->merged, copy->merged_count) &&
-                 declare_list(cloner, copy->results, copy->result_count);
+                 declare_list(cloner, copy->results, copy->result_count) &&
+                 clone_block(cloner, &several->body, &copy->body);
   return is_done ? copy : NULL;
 }
 

@@ -16,4 +16,7 @@ void qn__body_encode(const qn__ir_body_t* body, qn__buffer_t* out);
 // "v3", "b2". Nesting is limited to 256 levels. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__body_decode(qn_span_t bytes, qn_allocator_t allocator, qn__ir_body_t* out_body);
 
+// Returns the bits of a literal in memory, zero-extended. All NaNs are one.
+uint64_t qn__literal_bits(const qn__ir_expr_t* literal);
+
 #endif  // QUERN_IR_ENCODE_H_

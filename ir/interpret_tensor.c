@@ -1,5 +1,6 @@
 // ir/interpret_tensor.c: runs TENSOR statements (ir/tensor.h), each thread for itself: a thread's
-// sums are what its warp's multiplication leaves in its registers. A PRODUCT has one thread.
+// sums are what its warp's multiplication leaves in its registers. PRODUCT and TILES have one
+// thread.
 //
 // A copy is complete at once. Sums are added up step by step, in order, each rounded to the dtype
 // of the sums. The fake driver runs what is printed for them, with copies that take their time.
@@ -8,6 +9,7 @@
 #include "ir/arith.h"
 #include "ir/interpreter.h"
 #include "ir/tensor.h"
+#include "ir/tiles.h"
 
 static void copy(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor, uint32_t thread) {
   const qn__ir_tensor_ref_t *to = &tensor->refs[0], *from = &tensor->refs[1];
@@ -139,16 +141,23 @@ static uint8_t* product_address(qn__interpret_machine_t* machine, const qn__ir_t
   return qn__machine_address(machine, buffer, indices, thread);
 }
 
-static void product(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
-                    uint32_t thread) {
-  int64_t first[QN__TENSOR_REFS][QN__LARGEST_RANK], extents[QN__TENSOR_REFS];
+// Evaluates the indices of the references, and the extents.
+static void find_first(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
+                       uint32_t thread, int64_t out_first[][QN__LARGEST_RANK],
+                       int64_t* out_extents) {
   for (uint32_t r = 0; r < QN__TENSOR_REFS; ++r) {
     const qn__ir_tensor_ref_t* ref = &tensor->refs[r];
     for (uint32_t d = 0; d < ref->buffer->rank; ++d) {
-      first[r][d] = qn__machine_eval(machine, ref->indices[d], thread).i;
+      out_first[r][d] = qn__machine_eval(machine, ref->indices[d], thread).i;
     }
-    extents[r] = qn__machine_eval(machine, tensor->extents[r], thread).i;
+    out_extents[r] = qn__machine_eval(machine, tensor->extents[r], thread).i;
   }
+}
+
+static void product(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
+                    uint32_t thread) {
+  int64_t first[QN__TENSOR_REFS][QN__LARGEST_RANK], extents[QN__TENSOR_REFS];
+  find_first(machine, tensor, thread, first, extents);
   if (qn__machine_failed(machine)) return;
   for (int64_t n = 0; extents[1] > 0 && n < extents[0] * extents[1]; ++n) {
     int64_t i = n / extents[1], j = n % extents[1];
@@ -169,11 +178,79 @@ static void product(qn__interpret_machine_t* machine, const qn__ir_tensor_t* ten
   }
 }
 
+// Returns word `w` of line `line` of an operand of tiles, which has numbers or words. 0: a failure.
+static int64_t tiles_word(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
+                          uint32_t ref, const int64_t* first, int64_t line, int64_t w,
+                          uint32_t thread) {
+  const qn__ir_buffer_t* buffer = tensor->refs[ref].buffer;
+  int64_t group = 4 / (int64_t)qn_dtype_size_bytes(buffer->dtype);
+  uint64_t word = 0;
+  for (int64_t g = 0; g < group; ++g) {
+    const uint8_t* at =
+        ref == 1 ? product_address(machine, tensor, ref, first, line, w * group + g, thread)
+                 : product_address(machine, tensor, ref, first, w, line, thread);
+    if (!at) return 0;
+    uint64_t bits = qn__scalar_to_bits(buffer->dtype, qn__machine_read(buffer, at));
+    word |= bits << (g * 32 / group);
+  }
+  return qn__wrap_int(QN_DTYPE_I32, (int64_t)word);
+}
+
+// Returns `sum` with the products of 16 words (rule 5 of tiles.h).
+static double tiles_float(const int64_t* rows, const int64_t* columns, double sum) {
+  float parts[2] = {0, 0};
+  for (int w = 0; w < QN__TILE_WORDS; ++w) {
+    for (int is_high = 0; is_high < 2; ++is_high) {
+      uint64_t a = (uint64_t)rows[w] >> (16 * is_high), b = (uint64_t)columns[w] >> (16 * is_high);
+      parts[is_high] = (float)qn__float_op(
+          QN_OP_FMA, QN_DTYPE_F32, qn__scalar_from_bits(QN_DTYPE_BF16, a & 0xffff).f,
+          qn__scalar_from_bits(QN_DTYPE_BF16, b & 0xffff).f, parts[is_high]);
+    }
+  }
+  return (double)((float)sum + (parts[0] + parts[1]));
+}
+
+static void tiles(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor,
+                  uint32_t thread) {
+  int64_t first[QN__TENSOR_REFS][QN__LARGEST_RANK], extents[QN__TENSOR_REFS];
+  bool adds = qn__machine_eval(machine, tensor->operand, thread).i != 0;
+  find_first(machine, tensor, thread, first, extents);
+  if (extents[0] > QN__TILES_ROWS) extents[0] = QN__TILES_ROWS;
+  for (int64_t n = 0; n < extents[0] * extents[1] * QN__TILES_COLUMNS; ++n) {
+    int64_t r = n % extents[0], c = n / extents[0];
+    int64_t panel = c / QN__TILES_COLUMNS, line = c % QN__TILES_COLUMNS;
+    uint8_t* sum = product_address(machine, tensor, 0, first[0], 0, r * tensor->count + c, thread);
+    if (!sum) return;
+    qn__ir_scalar_t total = {.i = 0};
+    if (tensor->dot == QN__OP_DOT_BF16_FAST) total.f = 0;
+    if (adds) total = qn__machine_read(tensor->refs[0].buffer, sum);
+    for (int64_t w = 0; w < extents[2]; w += QN__TILE_WORDS) {
+      int64_t rows[QN__TILE_WORDS], columns[QN__TILE_WORDS];
+      for (int64_t v = 0; v < QN__TILE_WORDS; ++v) {
+        rows[v] = tiles_word(machine, tensor, 1, first[1], r, w + v, thread);
+        columns[v] =
+            tiles_word(machine, tensor, 2, first[2], line, panel * tensor->depth + w + v, thread);
+        bool is_swapped = tensor->takes_column;
+        qn__ir_scalar_t args[] = {total,
+                                  {.i = is_swapped ? columns[v] : rows[v]},
+                                  {.i = is_swapped ? rows[v] : columns[v]}};
+        if (tensor->dot != QN__OP_DOT_BF16_FAST) {
+          (void)qn__scalar_op((qn_op_t)tensor->dot, QN_DTYPE_I32, args, &total);
+        }
+      }
+      if (tensor->dot == QN__OP_DOT_BF16_FAST) total.f = tiles_float(rows, columns, total.f);
+      if (qn__machine_failed(machine)) return;
+    }
+    qn__machine_write(tensor->refs[0].buffer, sum, total);
+  }
+}
+
 void qn__machine_tensor(qn__interpret_machine_t* machine, const qn__ir_tensor_t* tensor) {
   const qn__interpret_set_t* active = machine->active;
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
     if (tensor->kind == QN__TENSOR_COPY) copy(machine, tensor, active->threads[i]);
     if (tensor->kind == QN__TENSOR_MULTIPLY) multiply(machine, tensor, active->threads[i]);
     if (tensor->kind == QN__TENSOR_PRODUCT) product(machine, tensor, active->threads[i]);
+    if (tensor->kind == QN__TENSOR_TILES) tiles(machine, tensor, active->threads[i]);
   }
 }

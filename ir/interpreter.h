@@ -125,6 +125,13 @@ void qn__machine_free_buffers(qn__interpret_machine_t* machine);
 int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                           uint32_t thread, const uint8_t* address);
 
+// ---- interpret.c
+// Runs a block for a set of threads.
+void qn__machine_run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
+                           const qn__interpret_set_t* active);
+// Returns whether a thread takes part in the next round of a loop, after one that it may have left.
+bool qn__machine_goes_on(qn__interpret_machine_t* machine, uint32_t thread);
+
 // ---- interpret_several.c
 // Runs a REDUCE statement for the active threads.
 void qn__machine_several(qn__interpret_machine_t* machine, const qn__ir_several_t* several);

@@ -49,6 +49,7 @@ const qn__ir_rule_info_t* qn__rule_info(qn__ir_op_rule_t rule) {
       [QN__RULE_DOT_FLOAT] = {is_f32, "f32", "f32"},
       [QN__RULE_LANE] = {is_computed, "a number or bool", "numbers or bool"},
       [QN__RULE_GROUP] = {is_number, "an integer or a float", "integers or floats"},
+      [QN__RULE_AXES] = {is_number, "an integer or a float", "integers or floats"},
       [QN__RULE_TARGET] = {is_any, "nothing", "nothing"},
   };
   assert((size_t)rule < QN_COUNT_OF(rules));

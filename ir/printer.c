@@ -85,8 +85,7 @@ void qn__print_newline(qn__printer_t* p) {
 
 static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 
-// Prints "{", the statements on lines of their own, "}". The names of the block are already open.
-static void print_lines(qn__printer_t* p, const qn__ir_block_t* block) {
+void qn__print_lines(qn__printer_t* p, const qn__ir_block_t* block) {
   p->indent++;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     qn__print_newline(p);
@@ -101,7 +100,7 @@ static void print_block(qn__printer_t* p, const qn__ir_block_t* block) {
   qn__printed_name_t* outer = p->block;
   p->block = NULL;
   qn__buffer_cstr(p->out, " {");
-  print_lines(p, block);
+  qn__print_lines(p, block);
   qn__print_close_names(p, outer);
 }
 
@@ -198,7 +197,7 @@ static void print_loop(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
     qn__buffer_format(out, "  // %" PRIu32 " lanes", stmt->loop.lane_count);
     p->is_raw = true;
   }
-  print_lines(p, &stmt->loop.body);
+  qn__print_lines(p, &stmt->loop.body);
   qn__print_close_names(p, outer);
 }
 
@@ -209,21 +208,23 @@ static void print_tensor_ref(qn__printer_t* p, const qn__ir_tensor_ref_t* ref) {
 
 // "copy a[0, 0] = x[i, 0], 8 of 8;", "wait 2;", "multiply acc[0] += a[0, 0] * b[0, 0], 4 by 2
 // tiles, 32 steps, lane t % 32;", "product c[0, 0] = a[0, 0] * b[0, 0], n by m sums, k steps, form
-// 2;": for readers only.
+// 2;", "tiles c[0] = a[0, 0] * b[0, 0], n rows, m panels, k words, after 0;": for readers only.
 static void print_tensor(qn__printer_t* p, const qn__ir_tensor_t* tensor) {
   qn__buffer_t* out = p->out;
   p->is_raw = true;
-  if (tensor->kind == QN__TENSOR_PRODUCT) {
-    static const char* const before[] = {"product ", " = ", " * "};
-    static const char* const after[] = {" by ", " sums, ", " steps, form "};
+  if (qn__tensor_extents(tensor) > 0) {
+    static const char* const before[2][3] = {{"product ", " = ", " * "}, {"tiles ", " = ", " * "}};
+    static const char* const after[2][3] = {{" by ", " sums, ", " steps, form "},
+                                            {" rows, ", " panels, ", " words, after "}};
+    bool is_tiles = tensor->kind == QN__TENSOR_TILES;
     for (uint32_t i = 0; i < QN__TENSOR_REFS; ++i) {
-      qn__buffer_cstr(out, before[i]);
+      qn__buffer_cstr(out, before[is_tiles][i]);
       print_tensor_ref(p, &tensor->refs[i]);
     }
     qn__buffer_cstr(out, ", ");
     for (uint32_t i = 0; i < QN__TENSOR_REFS; ++i) {
       qn__print_expr(p, tensor->extents[i], QN_DTYPE_I64, 0);
-      qn__buffer_cstr(out, after[i]);
+      qn__buffer_cstr(out, after[is_tiles][i]);
     }
     qn__print_expr(p, tensor->operand, QN_DTYPE_I64, 0);
     qn__buffer_char(out, ';');

@@ -35,8 +35,11 @@ typedef struct qn__race_access {
   uint32_t condition_count;  // around it
 } qn__race_access_t;
 
+// A concurrent loop or a scan.
 typedef struct qn__race_loop {
-  const qn__ir_stmt_t* stmt;
+  const qn__ir_var_t* var;
+  const char* text;  // the word that begins it
+  bool is_thread;
   bool is_single;            // fewer than two iterations
   bool is_constant;          // its extent
   int64_t extent;            // when constant

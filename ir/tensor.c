@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ir/tiles.h"
+
 qn_dtype_t qn__tensor_sum_dtype(qn_dtype_t rows, qn_dtype_t columns) {
   if (!qn__tensor_steps(rows) || !qn__tensor_steps(columns)) return QN_DTYPE_NONE;
   bool is_int = qn__dtype_is_int(rows);
@@ -102,6 +104,8 @@ const char* qn__tensor_problem(const qn__ir_tensor_t* tensor) {
       return tensor->ref_count == 1 && tensor->refs[0].buffer ? NULL : "that finishes no sums";
     case QN__TENSOR_PRODUCT:
       return product_problem(tensor);
+    case QN__TENSOR_TILES:
+      return qn__tiles_problem(tensor);
   }
   return "of an unknown kind";
 }

@@ -1,5 +1,5 @@
-// ir/tensor.h: the layouts of TENSOR statements that the mapping to a GPU makes. (PRODUCT is of
-// CPUs and has no layout of its own: ir/prepared.h.)
+// ir/tensor.h: the layouts of TENSOR statements that the mapping to a GPU makes. (PRODUCT
+// and TILES are of CPUs: ir/prepared.h, ir/tiles.h.)
 //
 // 1. A multiplication computes sums of products of two operands, of *rows* and of *columns*. It has
 //    tiles of 16 rows by 8 columns. Lane l of the warp has four sums of each tile: element e is

@@ -305,7 +305,7 @@ static void verify_tensor(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   }
   if (tensor->operand)
     (void)qn__verify_i64(v, tensor->operand, "the operand of a tensor statement");
-  for (uint32_t i = 0; tensor->kind == QN__TENSOR_PRODUCT && i < QN__TENSOR_REFS; ++i) {
+  for (uint32_t i = 0; i < qn__tensor_extents(tensor); ++i) {
     (void)qn__verify_i64(v, tensor->extents[i], "an extent of a product");
   }
 }

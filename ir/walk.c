@@ -99,7 +99,7 @@ static bool walk_tensor(qn__ir_walker_t* walker, const qn__ir_tensor_t* tensor) 
     if (!walk_exprs(walker, ref->indices, ref->buffer->rank)) return false;
   }
   if (tensor->operand && !qn__walk_expr(walker, tensor->operand)) return false;
-  return tensor->kind != QN__TENSOR_PRODUCT || walk_exprs(walker, tensor->extents, QN__TENSOR_REFS);
+  return walk_exprs(walker, tensor->extents, qn__tensor_extents(tensor));
 }
 
 static bool walk_several(qn__ir_walker_t* walker, qn__ir_several_t* several) {
@@ -108,7 +108,8 @@ static bool walk_several(qn__ir_walker_t* walker, qn__ir_several_t* several) {
          qn__walk_block(walker, &several->lets) &&
          walk_exprs(walker, several->values, several->count) &&
          qn__walk_block(walker, &several->merge_lets) &&
-         walk_exprs(walker, several->merged, several->merged_count);
+         walk_exprs(walker, several->merged, several->merged_count) &&
+         qn__walk_block(walker, &several->body);
 }
 
 static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
@@ -254,6 +255,8 @@ static bool stmt_has_leave(const qn__ir_stmt_t* stmt, qn_leave_t kind) {
       return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->loop.body, kind);
     case QN__STMT_WHILE:
       return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->while_.body, kind);
+    case QN__STMT_REDUCE:
+      return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->several->body, kind);
     default:
       return false;
   }

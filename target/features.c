@@ -7,6 +7,7 @@
 #define NONE QN__STATE_NONE
 #define YMM QN__STATE_YMM
 #define ZMM QN__STATE_ZMM
+#define TILE QN__STATE_TILE
 #define QN_FEATURE(name, leaf, subleaf, reg, bit, state, is_baseline, implied, doc) \
   {name, leaf, subleaf, QN__##reg, bit, state, is_baseline, implied, doc},
 static const qn__target_feature_t x86_features[] = {

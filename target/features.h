@@ -23,7 +23,8 @@ typedef enum qn__target_cpuid_register {
 typedef enum qn__target_os_state {
   QN__STATE_NONE,
   QN__STATE_YMM,
-  QN__STATE_ZMM
+  QN__STATE_ZMM,
+  QN__STATE_TILE
 } qn__target_os_state_t;
 
 typedef struct qn__target_feature {

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE  // getauxval
+#define _GNU_SOURCE  // getauxval, syscall
 // target/host.c: detects the processor once and keeps the result.
 //
 // The result is one of two constants that the library computes once (the registry is the other). In
@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -27,7 +29,20 @@ static uint64_t real_xcr0(const void* self) {
   return (uint64_t)high << 32 | low;
 }
 
-static const qn__target_cpuid_source_t real_source = {NULL, real_cpuid, real_xcr0};
+// Linux grants the permission to the process for good, unless a thread has a signal stack that is
+// too small for the larger registers.
+static bool real_permits_tiles(const void* self) {
+  (void)self;
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  enum { request_permission = 0x1023, tile_data = 18 };  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+static const qn__target_cpuid_source_t real_source = {NULL, real_cpuid, real_xcr0,
+                                                      real_permits_tiles};
 
 static void detect(qn__target_host_cpu_t* out) {
   qn__x86_detect(&real_source, out);

@@ -34,6 +34,8 @@ typedef struct qn__target_cpuid_source {
   const void* self;
   void (*cpuid)(const void* self, uint32_t leaf, uint32_t subleaf, uint32_t out_registers[4]);
   uint64_t (*xcr0)(const void* self);  // called only if the operating system enabled xgetbv
+  // Asks the operating system to let the process use tile registers; called only if it saves them.
+  bool (*permits_tiles)(const void* self);
 } qn__target_cpuid_source_t;
 // Sets out_cpu->arch to x86_64.
 void qn__x86_detect(const qn__target_cpuid_source_t* source, qn__target_host_cpu_t* out_cpu);

@@ -2,13 +2,14 @@
 //
 // Rules:
 // 1. An extension counts only if its cpuid bit is set, the operating system saves its registers
-//    (XCR0), and everything that it implies counts, too.
+//    (XCR0), and everything that it implies counts, too. Tile registers need a permission for the
+//    process, which is asked for here: so a target has them exactly if its code may run.
 // 2. The model's name follows from family and model numbers and is used for tuning only.
 // 3. A machine that no table knows gets the name of the widest level (x86-64-v4 ... x86-64) whose
 //    extensions it has.
 #include "target/host.h"
 
-enum { XCR0_YMM = 0x6, XCR0_ZMM = 0xe6 };
+enum { XCR0_YMM = 0x6, XCR0_ZMM = 0xe6, XCR0_TILE = 0x60000 };
 
 typedef struct leaf_cache {
   const qn__target_cpuid_source_t* source;
@@ -65,13 +66,18 @@ static qn__target_features_t detect_features(leaf_cache_t* cache, const qn__targ
   qn__target_features_t set = {0};
   for (size_t i = 0; i < arch->feature_count; ++i) {
     const qn__target_feature_t* info = &arch->features[i];
-    uint64_t needed = info->state == QN__STATE_ZMM   ? XCR0_ZMM
+    uint64_t needed = info->state == QN__STATE_TILE  ? XCR0_TILE
+                      : info->state == QN__STATE_ZMM ? XCR0_ZMM
                       : info->state == QN__STATE_YMM ? XCR0_YMM
                                                      : 0;
     if ((xcr0 & needed) != needed) continue;
     if (read_register(cache, info->leaf, info->subleaf, info->reg) >> info->bit & 1) {
       set.bits |= UINT64_C(1) << i;
     }
+  }
+  int tile = qn__feature_find(arch, QN_STR("amx-tile"));
+  if (qn__features_has_index(set, tile) && !cache->source->permits_tiles(cache->source->self)) {
+    set = qn__features_remove(arch, set, tile);
   }
   set.bits |= qn__features_baseline(arch).bits;
   return qn__features_consistent(arch, set);

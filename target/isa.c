@@ -62,9 +62,11 @@ static qn_status_t check_cpu(const char* isa_json, const char* at,
                           QN_STR_ARG(triple), machine);
   }
   if (!missing.data) return QN_OK;
-  return qn_status_make(QN_STATUS_INCOMPATIBLE,
-                        "code needs the extension '%.*s', which this machine (%s) lacks",
-                        QN_STR_ARG(missing), host->model);
+  int index = qn__feature_find(host->arch, missing);
+  bool is_tile = index >= 0 && host->arch->features[index].state == QN__STATE_TILE;
+  return qn_status_make(
+      QN_STATUS_INCOMPATIBLE, "code needs the extension '%.*s', which this machine (%s) lacks%s",
+      QN_STR_ARG(missing), host->model, is_tile ? ", or does not let this process use" : "");
 }
 
 qn_status_t qn__isa_json_check_against(const char* isa_json, const qn__target_host_cpu_t* host) {

@@ -188,6 +188,7 @@ static qn__ir_expr_t* fold_op(qn__fold_t* fold, qn__ir_expr_t* expr) {
     case QN__RULE_DOT_FLOAT:
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
+    case QN__RULE_AXES:
     case QN__RULE_TEST:
       return NULL;
     default:

@@ -178,6 +178,10 @@ static void lower_block(lowering_t* l, leave_region_t* region, qn__ir_block_t* b
         stmt = new_return(l);
         if (stmt) lower_if(l, region, stmt, &rest, block);
         break;
+      case QN__STMT_REDUCE:
+        lower_body(l, &(leave_region_t){.outer = region}, &stmt->several->body);
+        qn__block_append(block, stmt);
+        break;
       default:
         qn__block_append(block, stmt);
     }

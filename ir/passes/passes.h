@@ -69,8 +69,9 @@ typedef struct qn__pass_options {
   // differs from DOT_BF16 only where an operand or a sum is denormal.
   uint32_t dots;
   bool has_exact_dots;
-  uint32_t prepared;  // bit i: the generator has kernel number i of ir/prepared.h
-  int preparing;      // 1 + the kernel that the function is to be: one form, in one thread; 0: none
+  uint32_t tile_dots;  // those of tile registers (ir/tiles.h), with the sums of x86
+  uint32_t prepared;   // bit i: the generator has kernel number i of ir/prepared.h
+  int preparing;  // 1 + the kernel that the function is to be: one form, in one thread; 0: none
   // The rest is for GPUs, and `warp_size` (32 where it is 0) for the lowering of exchanges.
   uint32_t warp_size;
   uint32_t max_threads;        // of a block

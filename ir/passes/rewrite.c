@@ -102,8 +102,7 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self) {
         if (!each(ref->indices, ref->buffer->rank, fn, self)) return false;
       }
       return each(&stmt->tensor->operand, 1, fn, self) &&
-             (stmt->tensor->kind != QN__TENSOR_PRODUCT ||
-              each(stmt->tensor->extents, QN__TENSOR_REFS, fn, self));
+             each(stmt->tensor->extents, qn__tensor_extents(stmt->tensor), fn, self);
     case QN__STMT_REDUCE:
       return each_of_several(stmt->several, fn, self);
   }
@@ -119,6 +118,8 @@ qn__ir_block_t* qn__stmt_next_block(qn__ir_stmt_t* stmt, const qn__ir_block_t* b
       return block ? NULL : &stmt->loop.body;
     case QN__STMT_WHILE:
       return block ? NULL : &stmt->while_.body;
+    case QN__STMT_REDUCE:
+      return block ? NULL : &stmt->several->body;
     default:
       return NULL;
   }

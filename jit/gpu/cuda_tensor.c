@@ -347,6 +347,7 @@ void qn__cuda_tensor(qn__gpu_printer_t* p, const qn__ir_tensor_t* tensor) {
       print_finish(p, tensor);
       break;
     case QN__TENSOR_PRODUCT:
+    case QN__TENSOR_TILES:
       (void)QN_NEVER(true);  // only passes for CPUs make one
       break;
   }

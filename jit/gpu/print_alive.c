@@ -39,9 +39,7 @@ static bool visit_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 
 static bool visit_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   (void)walker;
-  if (expr->kind != QN__EXPR_OP) return true;
-  qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule != QN__RULE_LANE && rule != QN__RULE_GROUP;
+  return !qn__expr_is_exchange(expr);
 }
 
 void qn__kprint_begin_alive(qn__gpu_printer_t* p) {

@@ -40,6 +40,7 @@ typedef struct qn__llvm_emit_options {
   bool has_avx2;      // masked loads and stores, and gathers, of 32- and 64-bit elements
   bool has_avx512;    // F, BW, DQ and VL: masked accesses of all widths
   uint32_t dot_rows;  // instructions for dot products (qn__emit_dot_rows)
+  bool has_tiles;     // some operators are instructions on tile registers (qn__emit_tile_ops)
   // Compiled kernels of products; NULL: the code calls none.
   const qn__llvm_prepared_t* prepared;
   bool is_checked;      // indices and integer divisors are checked
@@ -51,6 +52,8 @@ typedef struct qn__llvm_emit_options {
 // (qn__dot_bit) that such a set has.
 uint32_t qn__emit_dot_rows(const qn_target_t* target);
 uint32_t qn__emit_dot_ops(uint32_t rows);
+// Returns the set of operators that the tile registers of a target have.
+uint32_t qn__emit_tile_ops(const qn_target_t* target);
 
 typedef struct qn__llvm_emit_function {
   const char* name;  // of the IR's function, and the symbol of the entry: a qn_cpu_kernel_t

@@ -9,6 +9,7 @@
 #define NS_MEMORY 0.4
 #define NS_SIMPLE 0.2
 #define NS_DIVISION 2.0
+#define NS_TILE 0.05
 #define NS_FUNCTION 4.0
 #define NS_ATOMIC 10.0
 #define GUESSED_TRIPS 16.0
@@ -176,11 +177,14 @@ static void note_let(cost_t* self, const qn__ir_stmt_t* stmt) {
   }
 }
 
-// Emits the cost of a product. Its extents are those of a task, `min(left, most)`: most count.
+// Emits the cost of a product. Its extents are those of a task, `min(left, most)`: most count. Each
+// is a multiplication, or in tiles one of a word by the columns of a panel.
 static LLVMValueRef cost_product(cost_t* self, const qn__ir_tensor_t* tensor, double share) {
   qn__ir_expr_t zero = {.kind = QN__EXPR_INT, .dtype = QN_DTYPE_I64};
   uint32_t lanes = self->e->options->vector_bytes / 4;
-  LLVMValueRef each = constant(self, NS_SIMPLE * share * lane_share(self, lanes));
+  bool is_tiles = tensor->kind == QN__TENSOR_TILES;
+  LLVMValueRef each =
+      constant(self, share * (is_tiles ? NS_TILE : NS_SIMPLE * lane_share(self, lanes)));
   for (uint32_t i = 0; i < QN__TENSOR_REFS; ++i) {
     qn__ir_expr_t* extent = resolved(self, tensor->extents[i]);
     bool is_part = extent->kind == QN__EXPR_OP && extent->op == QN_OP_MIN;

@@ -156,7 +156,21 @@ static LLVMValueRef emit_bf16(qn__llvm_emit_t* e, const LLVMValueRef* args) {
   return fma[2];
 }
 
+// Emits LEAST in lanes of 16 bits.
+static LLVMValueRef emit_least(qn__llvm_emit_t* e, const LLVMValueRef* args) {
+  LLVMBuilderRef b = e->fn->builder;
+  LLVMTypeRef words = LLVMTypeOf(args[0]);
+  uint32_t lanes = qn__llvm_lane_count(words);
+  LLVMTypeRef halves = LLVMVectorType(e->i16, 2 * (lanes ? lanes : 1));
+  LLVMValueRef number = LLVMBuildBitCast(b, LLVMBuildAnd(b, args[1], args[2], ""), halves, "");
+  LLVMValueRef least[] = {LLVMBuildBitCast(b, args[0], halves, ""),
+                          LLVMBuildSub(b, number, qn__llvm_int(halves, 1), "")};
+  LLVMValueRef value = qn__llvm_intrinsic(b, "llvm.umin", &halves, 1, least, 2);
+  return LLVMBuildBitCast(b, value, words, "");
+}
+
 LLVMValueRef qn__emit_dot(qn__llvm_emit_t* e, qn_op_t op, LLVMValueRef* args) {
+  if ((int)op == QN__OP_LEAST) return emit_least(e, args);
   uint32_t lanes = qn__llvm_lane_count(LLVMTypeOf(args[0]));
   for (uint32_t i = 0; i < QN_COUNT_OF(table); ++i) {
     uint32_t own = table[i].bytes / 4;

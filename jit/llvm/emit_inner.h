@@ -399,8 +399,9 @@ void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMVa
 // are no lanes.
 bool qn__emit_transposed(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 void qn__emit_parallel(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
-// Emits a statement of kind PRODUCT.
+// Emit a statement of kind PRODUCT, and of kind TILES.
 void qn__emit_product(qn__llvm_emit_t* e, const qn__ir_tensor_t* tensor);
+void qn__emit_tiles(qn__llvm_emit_t* e, const qn__ir_tensor_t* tensor);
 // Estimates the nanoseconds of one iteration, as an f64 value of the kernel.
 LLVMValueRef qn__emit_cost(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);
 

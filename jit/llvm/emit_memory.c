@@ -190,13 +190,16 @@ static LLVMValueRef load_lanes(qn__llvm_emit_t* e, const qn__llvm_address_t* add
                      qn__emit_mask(e));
 }
 
-// Emits the load of a word of a local buffer of smaller integers.
+// Emits the load of a word of a buffer of smaller numbers.
 static qn__llvm_value_t load_word(qn__llvm_emit_t* e, const qn__llvm_address_t* address) {
   const qn__ir_buffer_t* buffer = address->buffer;
   if (address->shape == QN__LLVM_SHAPE_UNIFORM) {
     return qn__emit_uniform(QN_DTYPE_I32, plain_load(e, buffer, e->i32, address->pointer));
   }
   LLVMTypeRef type = qn__emit_wide(e, e->i32);
+  if (!e->fn->mask && has_step(address, 4 / element_bytes(buffer))) {
+    return qn__emit_varying(QN_DTYPE_I32, plain_load(e, buffer, type, address->pointer));
+  }
   return qn__emit_varying(QN_DTYPE_I32, masked_load(e, buffer, "llvm.masked.gather", type,
                                                     lane_pointers(e, address), qn__emit_mask(e)));
 }

@@ -66,11 +66,15 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
     case QN__STMT_BARRIER:
       self->refused = "barrier";
       break;
-    case QN__STMT_TENSOR:
-      if (stmt->tensor->kind != QN__TENSOR_PRODUCT || !self->e->options->prepared) {
+    case QN__STMT_TENSOR: {
+      bool is_tiles = stmt->tensor->kind == QN__TENSOR_TILES;
+      bool is_product = stmt->tensor->kind == QN__TENSOR_PRODUCT;
+      if (!(is_tiles && self->e->options->has_tiles) &&
+          !(is_product && self->e->options->prepared)) {
         self->refused = "tensor statement";
       }
       break;
+    }
     case QN__STMT_REDUCE:
       self->refused = "reduction of several values";
       break;
@@ -86,10 +90,7 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 static bool declare_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   declare_t* self = walker->self;
   if (expr->kind == QN__EXPR_REDUCE) declare_var(self, expr->reduce.reduce_var, UINT32_MAX);
-  if (expr->kind == QN__EXPR_OP) {
-    const qn__ir_op_info_t* info = qn__op_info(expr->op);
-    if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) self->refused = info->text;
-  }
+  if (qn__expr_is_exchange(expr)) self->refused = qn__op_info(expr->op)->text;
   return !self->has_failed && !self->refused;
 }
 

@@ -134,7 +134,11 @@ void qn__emit_stmt(qn__llvm_emit_t* e, const qn__ir_stmt_t* stmt) {
       qn__emit_alloc(e, stmt);
       break;
     case QN__STMT_TENSOR:
-      qn__emit_product(e, stmt->tensor);
+      if (stmt->tensor->kind == QN__TENSOR_TILES) {
+        qn__emit_tiles(e, stmt->tensor);
+      } else {
+        qn__emit_product(e, stmt->tensor);
+      }
       break;
     case QN__STMT_REDUCE:
     case QN__STMT_LEAVE:

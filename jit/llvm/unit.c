@@ -92,6 +92,7 @@ static qn_status_t make_module(qn__llvm_unit_t* unit) {
       .has_f16c = !is_x86 || has_feature(target, "f16c"),
       .has_avx2 = is_x86 && has_feature(target, "avx2"),
       .dot_rows = qn__emit_dot_rows(target),
+      .has_tiles = qn__emit_tile_ops(target) != 0,
       .has_avx512 = is_x86 && has_feature(target, "avx512bw") && has_feature(target, "avx512dq") &&
                     has_feature(target, "avx512vl"),
       .prepared = qn__llvm_prepared_find(target),

@@ -33,9 +33,9 @@ expect 0 cache merge both.qnb one.qnb two.qnb
 expect 0 cache ls --bundle both.qnb --json
 json 'len(it["generators"]) == 2'
 
-# in_image ARG...: nothing but the bundles; an empty directory of generators, nowhere to write.
+# in_image ARG...: nothing but the bundles; no generators, nowhere to write.
 in_image() {
-  env -u QUERN_CACHE_DIR -u HOME -u XDG_CACHE_HOME QUERN_GENERATOR_DIR="$work/empty" \
+  env -u QUERN_CACHE_DIR -u HOME -u XDG_CACHE_HOME QUERN_GENERATOR_DIR=none \
     QUERN_JIT=forbid "QUERN_BUNDLES=$bundles" "$QUERN" "$@" >out 2>err
 }
 # from_bundle KEY ARG...

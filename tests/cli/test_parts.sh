@@ -13,7 +13,7 @@ saxpy="examples/ir/saxpy.qn --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]"
 without() {
   if has_module "$1"; then
     advice="set QUERN_GENERATOR_DIR, or use --target interp"
-    export QUERN_GENERATOR_DIR="$work/nothing"
+    export QUERN_GENERATOR_DIR=none
   else
     advice="$rebuild $2=ON"
   fi

@@ -25,6 +25,8 @@ arguments() {
     philox) echo "--arg key=81985529216486895 --arg y=zeros:u32[37,4]" ;;
     split_sum) echo "--arg x=rand:f32[9000]:26 --arg y=zeros:f32[]" ;;
     prefix_sum) echo "--arg x=iota:i32[300] --arg y=zeros:i32[300]" ;;
+    recurrence)
+      echo "--arg a=rand:f32[3,1500]:26 --arg b=rand:f32[3,1500]:27 --arg h=zeros:f32[3,1500]" ;;
     argmax) echo "--arg logits=rand:f32[3,1500]:22 --arg token=zeros:i64[3] --arg score=zeros:f32[3]" ;;
     layernorm_welford)
       echo "--arg x=rand:f32[5,70]:23 --arg gamma=rand:f32[70]:24 --arg beta=rand:f32[70]:25 --arg eps=1e-5" \

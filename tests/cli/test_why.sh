@@ -48,7 +48,7 @@ export QUERN_CACHE_NAMESPACE
 expect 0 cache why $saxpy --target interp
 says "namespace: 'mine', cached ''"
 unset QUERN_CACHE_NAMESPACE
-QUERN_GENERATOR_DIR="$work/nowhere"
+QUERN_GENERATOR_DIR=none
 export QUERN_GENERATOR_DIR
 expect 0 cache why $saxpy --target 'cpu -mtriple=x86_64 -mcpu=x86-64-v2'
 says "generator 'llvm' is not installed"

@@ -173,6 +173,13 @@ bool args_has(const args_t* args, const char* name) {
   return false;
 }
 
+bool args_takes(const args_t* args, const char* name) {
+  for (size_t i = 0; i < args->verb->option_count; i++) {
+    if (strcmp(args->verb->options[i].name, name) == 0) return true;
+  }
+  return false;
+}
+
 const char* args_next(const args_t* args, const char* name, int* inout_at) {
   while (*inout_at < args->option_count) {
     const given_option_t* option = &args->options[(*inout_at)++];

@@ -18,6 +18,7 @@
 #include "ir/passes/cpu/prepared.h"
 #include "ir/passes/cpu/rows.h"
 #include "ir/passes/cpu/small.h"
+#include "ir/tiles.h"
 
 enum {
   min_rows = 4,             // fewer are not worth packing
@@ -33,7 +34,12 @@ enum {
   min_panels = 4,            // of a task whose packed columns belong to several loops
   many_rows = 128,           // more have no tiles of few rows at the edge
   max_stack_bytes = 131072,  // of the packed columns of a task
-  max_task_bytes = 229376,   // of these and of its sums
+  edge_height_tiles = 4,  // of the kernel for numbers that tile registers do not multiply exactly
+  tile_words = 128,       // of a packed line in tile registers
+  tile_column_bytes = 65536,
+  max_tile_rows = 512,
+  max_tile_bytes = 245760,  // of the operands and sums of a task in tile registers
+  max_task_bytes = 229376,  // of these and of its sums
 };
 
 // Returns the largest multiple of `step` up to `value`, but at least `minimum`.
@@ -76,6 +82,15 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
       (int64_t)options->vector_bytes / (int64_t)qn_dtype_size_bytes(product->reduce->dtype);
   bool has_many_registers = options->vector_bytes >= 64;
   bool has_dot = qn__blocks_find_dot(product, &shape->dot);
+  if (shape->dot.has_tiles) {
+    shape->height = QN__TILES_ROWS;
+    shape->edge_height = edge_height_tiles;
+    shape->width = QN__TILES_COLUMNS;
+    shape->edge_width = 0;
+    shape->has_direct_rows = false;
+    shape->row_ahead = 0;
+    return;
+  }
   uint32_t factors = product->operand_count - product->is_guarded;
   bool is_large = qn__product_summand_size(product) > max_summand || factors > 2;
   // With 32 registers a tile of a convolution has twelve rows, whose addresses do not fit.
@@ -106,6 +121,22 @@ static void choose_tile(const qn__product_t* product, int64_t columns, qn__block
   shape->row_ahead = is_fetched ? row_ahead : 0;
 }
 
+// Chooses the sizes of a task in tile registers. A tile reads a kibibyte of each operand for 16
+// rows of 16 sums, so the second cache may hold the columns.
+static void choose_tile_sizes(int64_t rows, int64_t columns, int64_t steps,
+                              qn__blocks_shape_t* shape) {
+  const int64_t group = shape->dot.group, size = 4;  // of a word, and of a sum
+  int64_t words = steps < 0 ? tile_words : (steps + group - 1) / group;
+  shape->words = at_most(round_up(words, QN__TILE_WORDS), tile_words);
+  shape->depth = shape->words * group;
+  shape->columns = at_least(tile_column_bytes / (size * shape->words), shape->width, shape->width);
+  shape->columns = at_most(shape->columns, round_up(columns, shape->width));
+  int64_t sums = max_tile_bytes - size * shape->words * (shape->columns + shape->height);
+  shape->rows = sums / (size * shape->columns) - shape->height;
+  shape->rows = at_most(at_least(shape->rows, shape->height, shape->height), max_tile_rows);
+  shape->rows = at_most(shape->rows, round_up(rows, shape->height));
+}
+
 // Returns false if blocks would not be faster.
 static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   const qn__pass_options_t* options = product->pb->options;
@@ -134,6 +165,10 @@ static bool choose(const qn__product_t* product, qn__blocks_shape_t* shape) {
   }
   assert(packed_size > 0);  // a product has an operand on either side, which is no mask
   choose_tile(product, columns, shape);
+  if (shape->dot.has_tiles) {
+    choose_tile_sizes(rows, columns, steps, shape);
+    return true;
+  }
   // A panel of two vectors fills the first cache at most: it is read in order, so the rows of a
   // tile stay there. The packed columns of a task fill an eighth of the second cache.
   int64_t l1 = options->l1_bytes ? options->l1_bytes : 32768;

@@ -8,6 +8,7 @@
 // blocks_masked.c  packs runs by masked vectors
 // blocks_kernel.c  the innermost loops of a task
 // blocks_dots.h    some steps at once, by operators of dots.inc
+// blocks_tiles.c   the kernel in tile registers
 #ifndef QUERN_IR_PASSES_CPU_BLOCKS_H_
 #define QUERN_IR_PASSES_CPU_BLOCKS_H_
 
@@ -20,6 +21,7 @@ typedef struct qn__blocks_dot {
   bool takes_column;  // the operator's first word is the column's
   bool moves_rows;    // rows are packed as bytes of the other sign
   bool is_checked;    // the operator is right for some numbers only: else DOT_BF16
+  bool has_tiles;     // in tile registers: the height and the width are those of ir/tiles.h
 } qn__blocks_dot_t;
 
 // The sizes of a task and of the tile that registers hold.
@@ -97,6 +99,9 @@ void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out);
 // Memory is read in the order in which it is contiguous, as far as a block goes.
 void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
                      qn__ir_expr_t* panels, const qn__blocks_steps_t* steps);
+// Appends a loop that sets `line_of[0, line]` for each line of the panel: its number among all.
+void qn__blocks_write_line_table(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                 const qn__blocks_panel_t* panel);
 // Returns a loop over the lines of a panel that sets the variables of its side. A line beyond the
 // edge is a copy of the last one if `is_clamped`.
 qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
@@ -178,5 +183,12 @@ typedef struct qn__blocks_tile {
 // Adds up the steps for a tile. A row beyond the task's last is a copy of that.
 void qn__blocks_write_kernel(qn__blocks_writer_t* w, qn__ir_block_t* out,
                              const qn__blocks_tile_t* tile);
+
+// ---- blocks_tiles.c
+
+// Adds up the steps for the packed rows at `row`, of which the task has `left`, and all panels.
+void qn__blocks_write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__ir_expr_t* row,
+                            const qn__ir_expr_t* left, const qn__ir_expr_t* panels,
+                            const qn__blocks_steps_t* steps);
 
 #endif  // QUERN_IR_PASSES_CPU_BLOCKS_H_

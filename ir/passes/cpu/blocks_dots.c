@@ -3,6 +3,8 @@
 #include "ir/passes/cpu/blocks_dots.h"
 #include "ir/passes/terms.h"
 
+enum { min_tile_steps = 16 };  // fewer leave most of a tile empty
+
 // ---- which operands fit
 
 static bool clear_slot(void* self, qn__ir_expr_t** slot) {
@@ -101,6 +103,15 @@ static bool find_bytes(uint32_t ops, const qn__ir_range_t* ranges, qn__blocks_do
   return false;
 }
 
+// Returns the operators of tile registers, if a product has enough steps for them, and rows that
+// are packed as they are.
+static uint32_t tile_ops(const qn__product_t* product) {
+  const qn__product_operand_t* operands = product->operands;
+  bool is_along = operands[operands[0].side != QN__PRODUCT_ROW].runs_along_step;
+  int64_t steps = qn__product_steps(product);
+  return is_along && (steps < 0 || steps >= min_tile_steps) ? product->pb->options->tile_dots : 0;
+}
+
 bool qn__blocks_find_dot(const qn__product_t* product, qn__blocks_dot_t* out) {
   const qn__pass_options_t* options = product->pb->options;
   const qn__ir_expr_t* reduce = product->reduce;
@@ -109,18 +120,26 @@ bool qn__blocks_find_dot(const qn__product_t* product, qn__blocks_dot_t* out) {
     return false;
   }
   const qn__product_operand_t* operands = product->operands;
+  const uint32_t tiles = tile_ops(product);
   if (reduce->dtype == QN_DTYPE_F32) {
     bool is_fast = product->pb->function->is_fast;
-    bool has_op = options->dots & qn__dot_bit(QN__OP_DOT_BF16_FAST);
+    bool has_op = (options->dots | tiles) & qn__dot_bit(QN__OP_DOT_BF16_FAST);
     if (!has_op || !(is_fast || options->has_exact_dots)) return false;
     if (!is_bf16(product, operands[0].value) || !is_bf16(product, operands[1].value)) return false;
-    *out = (qn__blocks_dot_t){.op = QN__OP_DOT_BF16_FAST, .group = 2, .is_checked = !is_fast};
+    *out = (qn__blocks_dot_t){.op = QN__OP_DOT_BF16_FAST,
+                              .group = 2,
+                              .is_checked = !is_fast,
+                              .has_tiles = tiles & qn__dot_bit(QN__OP_DOT_BF16_FAST)};
     return true;
   }
   if (reduce->dtype != QN_DTYPE_I32) return false;
   qn__ir_range_t ranges[qn__product_sides];
   for (int o = 0; o < 2; ++o) {
     ranges[operands[o].side] = range_of(product, operands[o].value);
+  }
+  if (find_bytes(tiles, ranges, out)) {
+    out->has_tiles = true;
+    return true;
   }
   if (find_bytes(options->dots, ranges, out)) return true;
   for (int s = 0; s < qn__product_sides; ++s) {

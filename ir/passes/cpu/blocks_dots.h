@@ -4,6 +4,7 @@
 // blocks_dots.c          finds the operator
 // blocks_dots_pack.c     packs words
 // blocks_dots_measure.c  what kernels must know of packed words
+// blocks_tiles.c         the kernel in tile registers
 //
 // 1. A word (i32) holds `group` steps of one line. Steps beyond the last are 0 in the columns'
 //    words, which adds nothing, whatever the rows' words hold. (A float there must be finite: these
@@ -18,7 +19,9 @@
 //    denormal and every product is a multiple of 2^-126, the smallest normal number: then all sums
 //    are such multiples, so none is denormal. The smallest numbers of rows and columns (`least`)
 //    tell whether that holds. If not, the tile is computed by fma. Functions marked `fast` do not
-//    ask.
+//    ask. That holds for any order of the additions, so for tile registers, too.
+// 5. Tile registers (ir/tiles.h) multiply 16 words of a line at once: those beyond the last are 0
+//    in rows and columns. They need no rows beyond the edge, and pack and measure none.
 #ifndef QUERN_IR_PASSES_CPU_BLOCKS_DOTS_H_
 #define QUERN_IR_PASSES_CPU_BLOCKS_DOTS_H_
 
@@ -39,11 +42,16 @@ qn_dtype_t qn__blocks_dot_dtype(const qn__blocks_writer_t* w, bool is_along);
 // Returns the number to pack for an operand's value, and the number of words for some steps.
 qn__ir_expr_t* qn__blocks_dot_number(const qn__blocks_writer_t* w, qn__ir_expr_t* value);
 qn__ir_expr_t* qn__blocks_dot_words(const qn__blocks_writer_t* w, const qn__ir_expr_t* steps);
+// Returns the number of words that a kernel multiplies for some steps.
+qn__ir_expr_t* qn__blocks_dot_padded(const qn__blocks_writer_t* w, const qn__ir_expr_t* steps);
 // Packs an operand as words: of the tile at line `row`, or of all panels of columns (`row` NULL).
 void qn__blocks_dot_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
                          qn__ir_expr_t* panels, const qn__blocks_steps_t* steps, uint32_t o);
+// Returns true if an operand's words are transposed in registers, as columns along the steps are
+// whose numbers are in memory as they are.
+bool qn__blocks_dot_has_squares(const qn__blocks_writer_t* w, uint32_t o);
 // Appends zeros after the last step of rows that are packed as numbers, to fill words.
-void qn__blocks_dot_pad(qn__blocks_writer_t* w, qn__ir_block_t* out,
+void qn__blocks_dot_pad(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
                         const qn__blocks_steps_t* steps, uint32_t o);
 // Return a word of a packed row, and a sum with the products of two words.
 qn__ir_expr_t* qn__blocks_dot_row(const qn__blocks_writer_t* w, uint32_t o, qn__ir_expr_t* line,
@@ -80,6 +88,8 @@ qn__ir_expr_t* qn__blocks_dot_place(const qn__blocks_writer_t* w, const qn__bloc
                                     qn__ir_expr_t* word);
 // Returns how many lines of a panel exist.
 qn__ir_expr_t* qn__blocks_dot_lines(const qn__blocks_writer_t* w, const qn__blocks_panel_t* panel);
+// Returns how many of them are packed: all, but those of rows in tiles end at the edge.
+qn__ir_expr_t* qn__blocks_dot_packed(const qn__blocks_writer_t* w, const qn__blocks_panel_t* panel);
 // Makes a loop over the panels of columns, which `out` then describes.
 qn__ir_stmt_t* qn__blocks_dot_panels(qn__blocks_writer_t* w, qn__ir_expr_t* panels,
                                      qn__blocks_panel_t* out);

@@ -11,21 +11,22 @@ enum {
 // returns the buffer of totals.
 static qn__ir_buffer_t* write_totals(qn__blocks_writer_t* w, qn__ir_block_t* out,
                                      const qn__blocks_panel_t* panel,
-                                     const qn__blocks_steps_t* steps, uint32_t o, qn_dtype_t dtype,
-                                     int64_t initial,
+                                     const qn__blocks_steps_t* steps, uint32_t o, int64_t initial,
                                      qn__ir_expr_t* (*value)(const qn__blocks_writer_t* w,
                                                              qn__ir_expr_t* total,
                                                              qn__ir_expr_t* word)) {
   qn__pass_builder_t* pb = w->pb;
   qn__ir_buffer_t* totals =
-      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, dtype, "totals", panel->lines, -1);
+      qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, QN_DTYPE_I32, "totals", panel->lines, -1);
   qn__ir_stmt_t* clear = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "v", qn__pb_int(pb, panel->lines));
   qn__ir_stmt_t* words =
       qn__pb_count_loop(pb, QN_LOOP_SERIAL, "q", qn__blocks_dot_words(w, steps->count));
   qn__ir_stmt_t* lines = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "v", qn__pb_int(pb, panel->lines));
   if (!totals || !clear || !words || !lines) return NULL;
+  // So that LLVM holds the totals in registers: it does not freeze what it loads.
+  totals->is_filled = true;
   qn__pb_append(&clear->loop.body, qn__pb_store(pb, totals, qn__pb_use(pb, clear->loop.var), NULL,
-                                                qn__expr_int(w->pb->arena, dtype, initial)));
+                                                qn__expr_int(w->pb->arena, QN_DTYPE_I32, initial)));
   qn__block_append(out, clear);
   qn__ir_expr_t* at = qn__blocks_dot_place(w, panel, qn__pb_use(pb, words->loop.var));
   qn__ir_block_t* body = &lines->loop.body;
@@ -45,18 +46,29 @@ static qn__ir_expr_t* add_moved(const qn__blocks_writer_t* w, qn__ir_expr_t* tot
                             qn__expr_int(w->pb->arena, QN_DTYPE_I32, qn__blocks_dot_zeros), word);
 }
 
-// Returns the least of `total` and the bits of both numbers of a word without their signs, minus
-// one: that of 0 is the largest u32.
+// Returns the least of both halves of `total` and of the bits of the numbers of a word without
+// their signs, minus one: that of 0 is the largest u16.
 static qn__ir_expr_t* take_least(const qn__blocks_writer_t* w, qn__ir_expr_t* total,
                                  qn__ir_expr_t* word) {
-  for (int is_high = 0; is_high < 2; ++is_high) {
-    qn__ir_expr_t* bits = qn__pb_copy(w->pb, word);
-    if (is_high) bits = qn__blocks_dot_op(w, QN_OP_SHR, bits, 16);
-    bits = qn__blocks_dot_op(w, QN_OP_ADD, qn__blocks_dot_op(w, QN_OP_AND, bits, 0x7fff), -1);
-    bits = qn__blocks_dot_convert(w, QN__EXPR_CAST, QN_DTYPE_U32, bits);
-    total = qn__pb_op(w->pb, QN_OP_MIN, total, bits);
-  }
-  return total;
+  return qn__expr_op(w->pb->arena, (qn_op_t)QN__OP_LEAST, total, word,
+                     qn__expr_int(w->pb->arena, QN_DTYPE_I32, 0x7fff7fff));
+}
+
+// Appends a loop that replaces each total by the lesser half.
+static void fold_halves(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_buffer_t* totals,
+                        int64_t lines) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "v", qn__pb_int(pb, lines));
+  if (!loop || !totals) return;
+  qn__ir_expr_t* word = qn__pb_load(pb, totals, qn__pb_use(pb, loop->loop.var), NULL);
+  word = qn__pb_named(pb, &loop->loop.body, "word", word);
+  qn__ir_expr_t* high = qn__blocks_dot_op(
+      w, QN_OP_AND, qn__blocks_dot_op(w, QN_OP_SHR, qn__pb_copy(pb, word), 16), 0xffff);
+  qn__ir_expr_t* less =
+      qn__pb_op(pb, QN_OP_MIN, high, qn__blocks_dot_op(w, QN_OP_AND, word, 0xffff));
+  qn__pb_append(&loop->loop.body,
+                qn__pb_store(pb, totals, qn__pb_use(pb, loop->loop.var), NULL, less));
+  qn__block_append(out, loop);
 }
 
 void qn__blocks_dot_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
@@ -80,14 +92,14 @@ static void note_least(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__bl
   qn__pb_append(out, qn__pb_store(pb, w->least, qn__pb_int(pb, panel->side), NULL, least));
 }
 
-// As take_least, for rows that are packed as numbers: `min p { u16(packed[line, p]) & 0x7fff - 1 }`
+// The same for rows that are packed as numbers: `min p { u16(packed[line, p]) & 0x7fff - 1 }`
 // for each line, in lanes of 16 bits.
 static void measure_numbers(qn__blocks_writer_t* w, qn__ir_block_t* out,
                             const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
                             uint32_t o) {
   qn__pass_builder_t* pb = w->pb;
   qn__ir_stmt_t* lines =
-      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__pb_int(pb, panel->lines));
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__blocks_dot_packed(w, panel));
   qn__ir_expr_t* least =
       qn__expr_new(pb->arena, QN__EXPR_REDUCE, QN_DTYPE_U16, (qn__ir_loc_t){0, 0});
   qn__ir_var_t* p = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "p");
@@ -114,7 +126,7 @@ static void measure_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__pass_builder_t* pb = w->pb;
   bool is_column = panel->side == QN__PRODUCT_COLUMN;
   if (w->moved && is_column) {
-    qn__ir_buffer_t* totals = write_totals(w, out, panel, steps, o, QN_DTYPE_I32, 0, add_moved);
+    qn__ir_buffer_t* totals = write_totals(w, out, panel, steps, o, 0, add_moved);
     qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "v", qn__pb_int(pb, panel->lines));
     if (!totals || !loop) return;
     qn__ir_expr_t* v = qn__pb_use(pb, loop->loop.var);
@@ -129,12 +141,13 @@ static void measure_panel(qn__blocks_writer_t* w, qn__ir_block_t* out,
     measure_numbers(w, out, panel, steps, o);
     return;
   }
-  qn__ir_buffer_t* totals =
-      write_totals(w, out, panel, steps, o, QN_DTYPE_U32, UINT32_MAX, take_least);
+  qn__ir_buffer_t* totals = write_totals(w, out, panel, steps, o, -1, take_least);
+  fold_halves(w, out, totals, panel->lines);
   // Columns that are packed across have no words beyond the edge.
   bool has_all = !is_column || w->product->operands[o].runs_along_step;
   qn__ir_expr_t* lines = has_all ? qn__pb_int(pb, panel->lines) : qn__blocks_dot_lines(w, panel);
-  note_least(w, out, panel, qn__pb_reduce(pb, QN_REDUCE_MIN, totals, qn__pb_int(pb, 0), lines));
+  qn__ir_expr_t* least = qn__pb_reduce(pb, QN_REDUCE_MIN, totals, qn__pb_int(pb, 0), lines);
+  note_least(w, out, panel, qn__blocks_dot_convert(w, QN__EXPR_CAST, QN_DTYPE_U32, least));
 }
 
 void qn__blocks_dot_measure(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,

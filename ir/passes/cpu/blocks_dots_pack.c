@@ -1,5 +1,6 @@
 // ir/passes/cpu/blocks_dots_pack.c: packs words of some steps (blocks_dots.h).
 #include "ir/passes/cpu/blocks_dots.h"
+#include "ir/tiles.h"
 
 // ---- expressions
 
@@ -40,6 +41,13 @@ qn__ir_expr_t* qn__blocks_dot_words(const qn__blocks_writer_t* w, const qn__ir_e
   return qn__pb_op_int(w->pb, QN_OP_CEILDIV, qn__pb_copy(w->pb, steps), w->shape->dot.group);
 }
 
+qn__ir_expr_t* qn__blocks_dot_padded(const qn__blocks_writer_t* w, const qn__ir_expr_t* steps) {
+  if (!w->shape->dot.has_tiles) return qn__blocks_dot_words(w, steps);
+  int64_t tile_steps = QN__TILE_WORDS * w->shape->dot.group;
+  qn__ir_expr_t* tiles = qn__pb_op_int(w->pb, QN_OP_CEILDIV, qn__pb_copy(w->pb, steps), tile_steps);
+  return qn__pb_op_int(w->pb, QN_OP_MUL, tiles, QN__TILE_WORDS);
+}
+
 qn__ir_expr_t* qn__blocks_dot_row(const qn__blocks_writer_t* w, uint32_t o, qn__ir_expr_t* line,
                                   qn__ir_expr_t* word) {
   if (!w->product->operands[o].runs_along_step) {
@@ -70,6 +78,12 @@ qn__ir_expr_t* qn__blocks_dot_lines(const qn__blocks_writer_t* w, const qn__bloc
   qn__ir_expr_t* left = qn__pb_op(w->pb, QN_OP_SUB, qn__pb_copy(w->pb, w->count[panel->side]),
                                   qn__pb_copy(w->pb, panel->line));
   return qn__pb_op_int(w->pb, QN_OP_MIN, left, panel->lines);
+}
+
+qn__ir_expr_t* qn__blocks_dot_packed(const qn__blocks_writer_t* w,
+                                     const qn__blocks_panel_t* panel) {
+  bool is_short = w->shape->dot.has_tiles && panel->side == QN__PRODUCT_ROW;
+  return is_short ? qn__blocks_dot_lines(w, panel) : qn__pb_int(w->pb, panel->lines);
 }
 
 qn__ir_stmt_t* qn__blocks_dot_panels(qn__blocks_writer_t* w, qn__ir_expr_t* panels,
@@ -189,6 +203,65 @@ static void write_words(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__block_append(out, lines);
 }
 
+// Returns the load whose numbers fill the words of an operand as they are in memory; NULL: the
+// value is another one.
+static const qn__ir_expr_t* load_of(const qn__product_operand_t* operand) {
+  const qn__ir_expr_t* value = operand->value;
+  if (value->kind != QN__EXPR_CAST || value->args[0]->kind != QN__EXPR_LOAD) return NULL;
+  qn_dtype_t dtype = value->args[0]->dtype;
+  bool is_float = value->dtype == QN_DTYPE_F32;
+  bool is_word = is_float ? dtype == QN_DTYPE_BF16 : qn_dtype_size_bytes(dtype) == 1;
+  return is_word && (is_float || qn__dtype_is_int(dtype)) ? value->args[0] : NULL;
+}
+
+bool qn__blocks_dot_has_squares(const qn__blocks_writer_t* w, uint32_t o) {
+  const qn__product_operand_t* operand = &w->product->operands[o];
+  return w->shape->dot.has_tiles && operand->side == QN__PRODUCT_COLUMN &&
+         operand->runs_along_step && !w->pb->options->is_checked && load_of(operand);
+}
+
+// Appends the words of `squares` squares of a panel: of some lines at the same number of words,
+// which are transposed in registers.
+static void write_squares(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                          const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
+                          uint32_t o, qn__ir_expr_t* squares, int64_t size) {
+  qn__product_t* product = w->product;
+  qn__pass_builder_t* pb = w->pb;
+  const qn__product_operand_t* operand = &product->operands[o];
+  qn__ir_stmt_t* down = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "square", squares);
+  qn__ir_stmt_t* across =
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "group", qn__pb_int(pb, panel->lines / size));
+  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__pb_int(pb, size));
+  qn__ir_stmt_t* words = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "q", qn__pb_int(pb, size));
+  if (!down || !across || !lines || !words) return;
+  lines->loop.is_transposed = true;
+  qn__blocks_write_line_table(w, out, panel);
+  qn__ir_expr_t* line = qn__blocks_dot_op(w, QN_OP_MUL, qn__pb_use(pb, across->loop.var), size);
+  line = qn__pb_op(pb, QN_OP_ADD, line, qn__pb_use(pb, lines->loop.var));
+  qn__ir_var_t* at =
+      qn__pb_let(pb, &lines->loop.body, "at",
+                 qn__pb_load(pb, w->line_of, qn__pb_int(pb, 0), qn__pb_copy(pb, line)));
+  if (!at) return;
+  qn__product_place(product, &lines->loop.body, product->side_dims[panel->side], at);
+  qn__ir_expr_t* word = qn__blocks_dot_op(w, QN_OP_MUL, qn__pb_use(pb, down->loop.var), size);
+  word = qn__pb_op(pb, QN_OP_ADD, word, qn__pb_use(pb, words->loop.var));
+  qn__ir_expr_t* step = qn__blocks_dot_op(w, QN_OP_MUL, qn__pb_copy(pb, word), w->shape->dot.group);
+  qn__ir_block_t* body = &words->loop.body;
+  qn__product_set_step(product, body,
+                       qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, steps->first), step));
+  qn__product_write_lets(product, body, operand->is_needed,
+                         product->side_dims[panel->side] | QN__PRODUCT_STEP, 0);
+  qn__ir_expr_t* load = qn__product_copy(product, load_of(operand));
+  if (!load) return;
+  load->dtype = QN_DTYPE_I32;
+  qn__pb_append(body,
+                qn__pb_store(pb, w->packed[o], qn__blocks_dot_place(w, panel, word), line, load));
+  qn__block_append(&lines->loop.body, words);
+  qn__block_append(&across->loop.body, lines);
+  qn__block_append(&down->loop.body, across);
+  qn__block_append(out, down);
+}
+
 // Appends all words of such a panel: some of each line, whose places the first cache holds.
 static void write_along(qn__blocks_writer_t* w, qn__ir_block_t* out,
                         const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
@@ -197,6 +270,15 @@ static void write_along(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__ir_expr_t* whole =
       qn__blocks_dot_op(w, QN_OP_FLOORDIV, qn__pb_copy(w->pb, steps->count), w->shape->dot.group);
   whole = qn__pb_named(pb, out, "whole", whole);
+  if (qn__blocks_dot_has_squares(w, o)) {
+    int64_t size = pb->options->vector_bytes / 4;
+    qn__ir_expr_t* squares = qn__pb_named(
+        pb, out, "squares", qn__blocks_dot_op(w, QN_OP_FLOORDIV, qn__pb_copy(pb, whole), size));
+    write_squares(w, out, panel, steps, o, qn__pb_copy(pb, squares), size);
+    write_words(w, out, panel, steps, o, qn__blocks_dot_op(w, QN_OP_MUL, squares, size),
+                qn__blocks_dot_words(w, steps->count), true);
+    return;
+  }
   qn__ir_stmt_t* runs =
       qn__pb_count_loop(pb, QN_LOOP_SERIAL, "run",
                         qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_copy(pb, whole), run_words));
@@ -210,6 +292,23 @@ static void write_along(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__block_append(out, runs);
   write_words(w, out, panel, steps, o, qn__pb_copy(pb, whole),
               qn__blocks_dot_words(w, steps->count), true);
+}
+
+// Appends words of 0 after the last one of each panel of columns, which tiles read.
+static void write_words_beyond(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                               const qn__blocks_panel_t* panel, const qn__blocks_steps_t* steps,
+                               uint32_t o) {
+  qn__pass_builder_t* pb = w->pb;
+  qn__ir_var_t* q = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "q");
+  qn__ir_stmt_t* words = qn__pb_loop(pb, QN_LOOP_SERIAL, q, qn__blocks_dot_words(w, steps->count),
+                                     qn__blocks_dot_padded(w, steps->count));
+  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, QN_LOOP_VECTOR, "v", qn__pb_int(pb, panel->lines));
+  if (!words || !lines) return;
+  qn__pb_append(&lines->loop.body,
+                qn__pb_store(pb, w->packed[o], qn__blocks_dot_place(w, panel, qn__pb_use(pb, q)),
+                             qn__pb_use(pb, lines->loop.var), qn__pb_zero(pb, QN_DTYPE_I32)));
+  qn__block_append(&words->loop.body, lines);
+  qn__block_append(out, words);
 }
 
 void qn__blocks_dot_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
@@ -236,17 +335,25 @@ void qn__blocks_dot_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_exp
   }
   if (across) qn__block_append(body, across);
   if (words.loop) qn__block_append(out, words.loop);
+  if (!w->shape->dot.has_tiles) return;
+  across = qn__blocks_dot_panels(w, panels, &panel);
+  if (!across) return;
+  write_words_beyond(w, &across->loop.body, &panel, steps, o);
+  qn__block_append(out, across);
 }
 
-void qn__blocks_dot_pad(qn__blocks_writer_t* w, qn__ir_block_t* out,
+void qn__blocks_dot_pad(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t* row,
                         const qn__blocks_steps_t* steps, uint32_t o) {
   qn__pass_builder_t* pb = w->pb;
+  bool has_tiles = w->shape->dot.has_tiles;
+  const qn__blocks_panel_t panel = {QN__PRODUCT_ROW, row, w->shape->height, NULL};
   qn__ir_stmt_t* lines =
-      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__pb_int(pb, w->shape->height));
+      qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__blocks_dot_packed(w, &panel));
   qn__ir_var_t* p = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, "p");
   qn__ir_expr_t* end =
-      qn__blocks_dot_op(w, QN_OP_MUL, qn__blocks_dot_words(w, steps->count), w->shape->dot.group);
-  qn__ir_stmt_t* loop = qn__pb_loop(pb, QN_LOOP_SERIAL, p, qn__pb_copy(w->pb, steps->count), end);
+      qn__blocks_dot_op(w, QN_OP_MUL, qn__blocks_dot_padded(w, steps->count), w->shape->dot.group);
+  qn__ir_stmt_t* loop = qn__pb_loop(pb, has_tiles ? QN_LOOP_PARALLEL : QN_LOOP_SERIAL, p,
+                                    qn__pb_copy(w->pb, steps->count), end);
   if (!lines || !loop) return;
   qn__pb_append(&loop->loop.body,
                 qn__pb_store(pb, w->packed[o], qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, p),

@@ -36,8 +36,9 @@ void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
       steps = is_along ? shape->depth : shape->words;
     }
     bool is_one_loop = w->product->step_count == 1;
-    if (operand->runs_along_step && !is_row && !shape->dot.op && is_one_loop) {
-      w->square[o] = square_of(w, operand);
+    bool has_squares = operand->runs_along_step && !is_row && !shape->dot.op && is_one_loop;
+    if (has_squares) w->square[o] = square_of(w, operand);
+    if (has_squares || qn__blocks_dot_has_squares(w, o)) {
       if (!w->line_of) {
         w->line_of =
             qn__pb_alloc(w->pb, out, QN__SCOPE_LOCAL, QN_DTYPE_I64, "line_of", 1, shape->width);
@@ -48,7 +49,7 @@ void qn__blocks_pack_buffers(qn__blocks_writer_t* w, qn__ir_block_t* out) {
         qn__pb_alloc(w->pb, out, QN__SCOPE_LOCAL, dtype, is_row ? "packed_rows" : "packed_columns",
                      is_along ? lines : steps, is_along ? steps : lines);
     // Rows beyond the edge are copies, so that all that a kernel reads is packed.
-    if (w->packed[o]) w->packed[o]->is_filled = is_row;
+    if (w->packed[o]) w->packed[o]->is_filled = is_row && !shape->dot.has_tiles;
   }
 }
 
@@ -96,8 +97,9 @@ static void place_line(qn__blocks_writer_t* w, qn__ir_block_t* out, const qn__bl
 qn__ir_stmt_t* qn__blocks_lines(qn__blocks_writer_t* w, const qn__blocks_panel_t* panel,
                                 qn_loop_kind_t kind, bool is_clamped) {
   qn__pass_builder_t* pb = w->pb;
-  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, kind, "line", qn__pb_int(pb, panel->lines));
+  qn__ir_stmt_t* lines = qn__pb_count_loop(pb, kind, "line", qn__blocks_dot_packed(w, panel));
   if (!lines) return NULL;
+  if (lines->loop.end->kind != QN__EXPR_INT) is_clamped = false;
   place_line(w, &lines->loop.body, panel,
              line_of(w, panel, qn__pb_use(pb, lines->loop.var), is_clamped));
   return lines;
@@ -187,9 +189,8 @@ static void write_along(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__block_append(out, lines);
 }
 
-// Appends a loop that sets `line_of[0, line]` for each line of the panel: its number among all.
-static void write_table(qn__blocks_writer_t* w, qn__ir_block_t* out,
-                        const qn__blocks_panel_t* panel) {
+void qn__blocks_write_line_table(qn__blocks_writer_t* w, qn__ir_block_t* out,
+                                 const qn__blocks_panel_t* panel) {
   qn__pass_builder_t* pb = w->pb;
   qn__ir_stmt_t* lines =
       qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "line", qn__pb_int(pb, panel->lines));
@@ -229,7 +230,7 @@ static void write_transposed(qn__blocks_writer_t* w, qn__ir_block_t* out,
       pb, QN_OP_ADD, qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, squares->loop.var), size),
       qn__pb_use(pb, loop->loop.var));
   // The code generator would compute clamped lines again for each square.
-  write_table(w, out, panel);
+  qn__blocks_write_line_table(w, out, panel);
   place_line(w, &lines->loop.body, panel,
              qn__pb_load(pb, w->line_of, qn__pb_int(pb, 0), copy(w, line)));
   place_step(w, &loop->loop.body, steps, copy(w, p));
@@ -428,7 +429,7 @@ void qn__blocks_pack(qn__blocks_writer_t* w, qn__ir_block_t* out, qn__ir_expr_t*
     }
     if (loop) qn__block_append(out, loop);
     if (has_dot) {
-      qn__blocks_dot_pad(w, out, steps, o);
+      qn__blocks_dot_pad(w, out, row, steps, o);
       qn__blocks_dot_measure(w, out, row, panels, steps, o);
     }
   }

@@ -194,9 +194,13 @@ static void write_tiles(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__blocks_pack(w, body, row, NULL, steps);
   // Few rows at the edge are done by kernels of few rows.
   qn__ir_block_t kernels = {NULL, NULL};
-  write_kernels(w, &kernels, shape->height, row, panels, left, steps);
+  if (shape->dot.has_tiles) {
+    qn__blocks_write_tiles(w, &kernels, row, left, panels, steps);
+  } else {
+    write_kernels(w, &kernels, shape->height, row, panels, left, steps);
+  }
   int64_t few = shape->height - shape->edge_height;
-  if (few > 0) {
+  if (few > 0 && !shape->dot.has_tiles) {
     qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op_int(pb, QN_OP_GT, copy(w, left), few), kernels);
     if (!test) return;
     write_kernels(w, &test->if_.else_block, shape->edge_height, row, panels,

@@ -67,6 +67,7 @@ static void test_operators(void** state) {
     const char* names = info->rule == QN__RULE_SELECT  ? "cab"
                         : info->rule == QN__RULE_LANE  ? "xd"
                         : info->rule == QN__RULE_SCALE ? "xn"
+                        : info->rule == QN__RULE_AXES  ? "xa"
                         : info->arity == 1             ? "x"
                                                        : "abc";
     char text[128];
@@ -138,7 +139,7 @@ static void test_programs_parse(void** state) {
   (void)state;
   static const char head[] =
       "func f(x: f32[n, m], v: f32[n], w: f32[n, n], d: f64[n], inout count: i32[n], inout best: "
-      "i32[1], inout lock: i32[], bin: i32, score: i32) {\n";
+      "i32[1], inout lock: i32[], bin: i32, score: i32, inout y: f32[n, m]) {\n";
   int count = 0;
   for (const char* at = page; (at = strstr(at, "```qn\n"));) {
     at += strlen("```qn\n");

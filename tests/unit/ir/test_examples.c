@@ -73,6 +73,23 @@ static void test_prefix_sum(void** state) {
   for (int32_t i = 0, sum = 0; i < 600; i++) assert_int_equal(y[i], sum += x[i]);
 }
 
+static void test_recurrence(void** state) {
+  (void)state;
+  float a[2][300], b[2][300], h[2][300];
+  for (int i = 0; i < 600; i++) {
+    a[i / 300][i % 300] = (float)(i % 5) * 0.25f;
+    b[i / 300][i % 300] = (float)(i % 7) - 3.0f;
+  }
+  run("recurrence", (int64_t[]){2, 300}, (uint64_t[]){P(a), P(b), P(h)});
+  for (int c = 0; c < 2; c++) {
+    double wanted = 0;
+    for (int t = 0; t < 300; t++) {
+      wanted = (double)a[c][t] * wanted + (double)b[c][t];
+      assert_true(fabs((double)h[c][t] - wanted) <= 1e-4);
+    }
+  }
+}
+
 static void test_newton_sqrt(void** state) {
   (void)state;
   float x[] = {4.0f, 2.0f, 0.0f, 1e-12f, 1e20f, -1.0f};
@@ -102,8 +119,9 @@ static void test_block_norm(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_split_sum),   cmocka_unit_test(test_prefix_sum),
+      cmocka_unit_test(test_recurrence),  cmocka_unit_test(test_block_norm),
       cmocka_unit_test(test_histogram),   cmocka_unit_test(test_fir_filter),
-      cmocka_unit_test(test_newton_sqrt), cmocka_unit_test(test_block_norm),
+      cmocka_unit_test(test_newton_sqrt),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include "ir/verify.h"
 #include "support_gpu.h"
 #include "support_pass.h"
+#include "support_product.h"
 #include "tests/support/fault.h"
 #include "tests/support/sanitized.h"
 
@@ -26,7 +27,7 @@ enum { MAX_PARAMS = 6, BUFFER_BYTES = 1 << 15 };
 #define BIT(name) (1U << (QN__OP_##name - QN__OP_DOT_FIRST))
 
 // Sets of operators as processors have them.
-enum { WORDS, VNNI, VNNI_INT8, BF16, DOTPROD, I8MM, TARGET_COUNT };
+enum { WORDS, VNNI, VNNI_INT8, BF16, DOTPROD, I8MM, AMX, TARGET_COUNT };
 static const qn__pass_options_t targets[TARGET_COUNT] = {
     [WORDS] = {.dots = BIT(DOT_WORDS), .vector_bytes = 16},
     [VNNI] = {.dots = BIT(DOT_WORDS) | BIT(DOT_US), .vector_bytes = 32},
@@ -39,16 +40,21 @@ static const qn__pass_options_t targets[TARGET_COUNT] = {
     [DOTPROD] = {.dots = BIT(DOT_SS) | BIT(DOT_UU), .vector_bytes = 16},
     [I8MM] = {.dots = BIT(DOT_SS) | BIT(DOT_UU) | BIT(DOT_US) | BIT(DOT_BF16_FAST),
               .vector_bytes = 16},
+    [AMX] = {.dots = BIT(DOT_WORDS) | BIT(DOT_US),
+             .tile_dots = BIT(DOT_SS) | BIT(DOT_UU) | BIT(DOT_US) | BIT(DOT_BF16_FAST),
+             .has_exact_dots = true,
+             .has_masked_memory = true,
+             .vector_bytes = 64},
 };
 
 typedef struct program {
   const char* name;
   const char* text;
   // The operators of each target: its text, "": blocks without one; NULL: not run there.
+  // "tiles": the statement of tile registers.
   const char* ops[TARGET_COUNT];
 } program_t;
 
-#define NEST "parallel i in 0..m { parallel j in 0..n { "
 #define PLAIN(a, b, at, bt)                                                                    \
   "func f(a: " a ", b: " b ", out c: i32[m, n]) { " NEST "c[i, j] = sum p in 0..k { i32(a[" at \
   "]) * i32(b[" bt "]) }; } } }"
@@ -56,82 +62,84 @@ typedef struct program {
 static const program_t programs[] = {
     {"i8 by i8",
      PLAIN("i8[m, k]", "i8[k, n]", "i, p", "p, j"),
-     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss"}},
+     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss", "tiles"}},
     {"i8 by transposed i8",
      PLAIN("i8[m, k]", "i8[n, k]", "i, p", "j, p"),
-     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss"}},
+     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss", "tiles"}},
     {"transposed i8 by i8",
      PLAIN("i8[k, m]", "i8[k, n]", "p, i", "p, j"),
-     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss"}},
+     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss", "dot4_us"}},
     {"u8 by u8",
      PLAIN("u8[m, k]", "u8[k, n]", "i, p", "p, j"),
-     {"dot2_ss", "dot4_us", "dot4_uu", "dot4_us", "dot4_uu", "dot4_uu"}},
+     {"dot2_ss", "dot4_us", "dot4_uu", "dot4_us", "dot4_uu", "dot4_uu", "tiles"}},
     {"transposed u8 by transposed u8",
      PLAIN("u8[k, m]", "u8[n, k]", "p, i", "j, p"),
-     {"dot2_ss", "dot4_us", "dot4_uu", "dot4_us", "dot4_uu", "dot4_uu"}},
+     {"dot2_ss", "dot4_us", "dot4_uu", "dot4_us", "dot4_uu", "dot4_uu", "dot4_us"}},
     {"u8 by i8",
      PLAIN("u8[m, k]", "i8[k, n]", "i, p", "p, j"),
-     {"dot2_ss", "dot4_us", "dot4_us", "dot4_us", "dot4_ss", "dot4_us"}},
+     {"dot2_ss", "dot4_us", "dot4_us", "dot4_us", "dot4_ss", "dot4_us", "tiles"}},
     {"i8 by u8",
      PLAIN("i8[m, k]", "u8[n, k]", "i, p", "j, p"),
-     {"dot2_ss", "dot4_us", "dot4_us", "dot4_us", "dot4_uu", "dot4_us"}},
+     {"dot2_ss", "dot4_us", "dot4_us", "dot4_us", "dot4_uu", "dot4_us", "tiles"}},
     {"i16 by u8",
      PLAIN("i16[m, k]", "u8[k, n]", "i, p", "p, j"),
-     {"dot2_ss", "dot2_ss", "dot2_ss", "dot2_ss", "", ""}},
+     {"dot2_ss", "dot2_ss", "dot2_ss", "dot2_ss", "", "", "dot2_ss"}},
     {"i16 by transposed i16",
      PLAIN("i16[k, m]", "i16[n, k]", "p, i", "j, p"),
-     {"dot2_ss", "dot2_ss", "dot2_ss", "dot2_ss", "", ""}},
-    {"u16 does not fit", PLAIN("u16[m, k]", "u8[k, n]", "i, p", "p, j"), {"", "", "", "", "", ""}},
+     {"dot2_ss", "dot2_ss", "dot2_ss", "dot2_ss", "", "", "dot2_ss"}},
+    {"u16 does not fit",
+     PLAIN("u16[m, k]", "u8[k, n]", "i, p", "p, j"),
+     {"", "", "", "", "", "", ""}},
     {"zero points",
      "func f(a: u8[m, k], b: i8[k, n], za: u8[m], zb: i8[n], out c: i32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { (i32(a[i, p]) - i32(za[i])) * (i32(b[p, j]) - i32(zb[j])) };\n"
      "} } }",
-     {"dot2_ss", "dot2_ss", "dot2_ss", "dot2_ss", "", ""}},
+     {"dot2_ss", "dot2_ss", "dot2_ss", "dot2_ss", "", "", "dot2_ss"}},
     {"nibbles by lets, scaled sums",
      "func f(a: i8[m, k], b: u8[k, n], s: f32[n], out c: f32[m, n]) { " NEST
      "c[i, j] = s[j] * f32(sum p in 0..k { let w = i32(b[p // 2, j]); let x = i32(a[i, p]);\n"
      "let q = (w >> (i32(p % 2) * 4) & 15) - 8; x * q }); } } }",
-     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss"}},
+     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss", "tiles"}},
     {"padding by conditions",
      "func f(a: i8[m, k], b: i8[k, n], out c: i32[m, n]) { " NEST
      "c[i, j] = 7 + (sum p in 0..k { (p > i ? i32(a[i, p - 1]) : 0) * i32(b[p, j]) }); } } }",
-     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss"}},
+     {"dot2_ss", "dot4_us", "dot4_ss", "dot4_us", "dot4_ss", "dot4_ss", "tiles"}},
     {"a reduction that begins later, in a batch",
      "func f(a: i8[3, m, k], b: u8[3, n, k], out c: i32[3, m, n]) { parallel u in 0..3 { " NEST
      "c[u, i, j] = sum p in 3..k { i32(a[u, i, p]) * i32(b[u, j, p]) }; } } } }",
-     {"dot2_ss", "dot4_us", "dot4_us", "dot4_us", "dot4_uu", "dot4_us"}},
+     {"dot2_ss", "dot4_us", "dot4_us", "dot4_us", "dot4_uu", "dot4_us", "tiles"}},
     {"products of sums",
      "func f(a: i8[m, k], b: i8[k, n], out c: i32[m, n]) { " NEST
      "c[i, j] = prod p in 0..k { i32(a[i, p]) * i32(b[p, j]) }; } } }",
-     {"", "", "", "", "", ""}},
+     {"", "", "", "", "", "", ""}},
     {"more than a product",
      "func f(a: i8[m, k], b: i8[k, n], out c: i32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { i32(a[i, p]) * i32(b[p, j]) + 1 }; } } }",
-     {"", "", "", "", "", ""}},
+     {"", "", "", "", "", "", ""}},
     {"products that wrap in 8 bits",
      "func f(a: i8[m, k], b: i8[k, n], out c: i32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { i32(a[i, p] * b[p, j]) }; } } }",
-     {"", "", "", "", "", ""}},
+     {"", "", "", "", "", "", ""}},
     {"bf16",
      "func f(a: bf16[m, k], b: bf16[k, n], out c: f32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { f32(a[i, p]) * f32(b[p, j]) }; } } }",
-     {"", "", "", "dot2_bf16_fast", "", ""}},
+     {"", "", "", "dot2_bf16_fast", "", "", "tiles"}},
     {"transposed bf16",
      "func f(a: bf16[k, m], b: bf16[n, k], out c: f32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { f32(a[p, i]) * f32(b[j, p]) }; } } }",
-     {"", "", "", "dot2_bf16_fast", "", ""}},
+     {"", "", "", "dot2_bf16_fast", "", "", ""}},
     {"fast bf16",
      "func f(a: bf16[m, k], b: bf16[n, k], out c: f32[m, n]) fast { " NEST
      "c[i, j] = sum p in 0..k { f32(a[i, p]) * f32(b[j, p]) }; } } }",
-     {"", "", "", "dot2_bf16_fast", "", "dot2_bf16_fast"}},
+     {"", "", "", "dot2_bf16_fast", "", "dot2_bf16_fast", "tiles"}},
     {"bf16 by i8",
      "func f(a: bf16[m, k], b: i8[k, n], s: f32[n], out c: f32[m, n]) { " NEST
      "c[i, j] = s[j] * (sum p in 0..k { f32(a[i, p]) * f32(b[p, j]) }); } } }",
-     {"", "", "", "dot2_bf16_fast", "", ""}},
+     {"", "", "", "dot2_bf16_fast", "", "", "tiles"}},
     {"f16 keeps its bits",
      "func f(a: f16[m, k], b: bf16[k, n], out c: f32[m, n]) { " NEST
      "c[i, j] = sum p in 0..k { f32(a[i, p]) * f32(b[p, j]) }; } } }",
-     {"", "", "", "", "", ""}},
+     {"", "", "", "", "", "", ""}},
 };
 
 // ---- calls
@@ -223,10 +231,14 @@ typedef struct found {
 static bool find_op(void* self, qn__ir_expr_t** slot) {
   found_t* found = self;
   if ((*slot)->kind == QN__EXPR_OP && qn__op_is_dot((*slot)->op) &&
-      (int)(*slot)->op != QN__OP_DOT_BF16) {
+      (int)(*slot)->op != QN__OP_DOT_BF16 && (int)(*slot)->op != QN__OP_LEAST) {
     found->op = qn__op_info((*slot)->op)->text;
   }
   return qn__expr_each_child(*slot, find_op, self);
+}
+
+static bool is_tiles(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_TENSOR && stmt->tensor->kind == QN__TENSOR_TILES;
 }
 
 static void run_target(const program_t* program, const qn_module_t* module, int target) {
@@ -245,6 +257,7 @@ static void run_target(const program_t* program, const qn_module_t* module, int 
   qn__function_number(body.first);
   found_t found = {""};
   (void)qn__block_each_expr(&body.first->body, find_op, &found);
+  if (qn_test_any(&body.first->body, is_tiles)) found.op = "tiles";
   if (strcmp(found.op, program->ops[target]) != 0) {
     qn_test_show(&body);
     fail_msg("%s, target %d: '%s', not '%s'", program->name, target, found.op,
@@ -302,6 +315,25 @@ static void integers_are_exact(void** state) {
   }
 }
 
+static void least_is_of_halves(void** state) {
+  (void)state;
+  static const struct {
+    uint32_t sum, word, least;
+  } cases[] = {{0xffffffff, 0, 0xffffffff},
+               {0xffffffff, 0x80018000, 0x0000ffff},
+               {0x00050004, 0x00040009, 0x00030004},
+               {0x80007fff, 0x7fffffff, 0x7ffe7ffe}};
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    qn__ir_scalar_t have, args[3] = {
+                              {.i = (int32_t)cases[i].sum},
+                              {.i = (int32_t)cases[i].word},
+                              {.i = 0x7fff7fff},
+                          };
+    assert_true(qn__scalar_op((qn_op_t)QN__OP_LEAST, QN_DTYPE_I32, args, &have));
+    assert_int_equal(have.i, (int32_t)cases[i].least);
+  }
+}
+
 // The upper numbers first: (1 + 2^-24) needs that, and fma.
 static void bf16_is_two_fma(void** state) {
   (void)state;
@@ -341,11 +373,17 @@ static void texts_have_no_such_operators(void** state) {
 
 // ---- memory
 
+typedef struct attempt {
+  qn_module_t* module;
+  int target;
+} attempt_t;
+
 static bool try_without_memory(qn_allocator_t allocator, void* user) {
+  const attempt_t* attempt = user;
   qn__ir_body_t body;
-  qn_status_t status = qn__body_clone(&((qn_module_t*)user)->body, allocator, &body);
+  qn_status_t status = qn__body_clone(&attempt->module->body, allocator, &body);
   if (qn_ok(status)) {
-    qn__pass_options_t options = targets[BF16];
+    qn__pass_options_t options = targets[attempt->target];
     options.has_blocks = options.has_fma = true;
     status = qn__passes_run_cpu(&body, &options);
     qn__body_deinit(&body);
@@ -362,17 +400,17 @@ static void memory_runs_out(void** state) {
     qn_module_t* module = NULL;
     const char* text = programs[i].text;
     assert_true(qn_ok(qn_module_parse(text, strlen(text), NULL, &module)));
-    assert_true(qn_fault_walk_alloc(try_without_memory, module) > 0);
+    attempt_t attempt = {module, i % 2 ? AMX : BF16};
+    assert_true(qn_fault_walk_alloc(try_without_memory, &attempt) > 0);
     qn_module_release(module);
   }
 }
 
 int main(void) {
-  enum { FIXED = 4, COUNT = FIXED + QN_COUNT_OF(programs) };
+  enum { FIXED = 5, COUNT = FIXED + QN_COUNT_OF(programs) };
   struct CMUnitTest tests[COUNT] = {
-      cmocka_unit_test(integers_are_exact),
-      cmocka_unit_test(bf16_is_two_fma),
-      cmocka_unit_test(texts_have_no_such_operators),
+      cmocka_unit_test(integers_are_exact), cmocka_unit_test(bf16_is_two_fma),
+      cmocka_unit_test(least_is_of_halves), cmocka_unit_test(texts_have_no_such_operators),
       cmocka_unit_test(memory_runs_out),
   };
   for (size_t i = 0; i < QN_COUNT_OF(programs); ++i) {

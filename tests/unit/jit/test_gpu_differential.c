@@ -242,6 +242,7 @@ static const example_t examples[] = {
     {"embed_layernorm", {3, 17, 40, 96, 20}, 1e-4},
     {"split_sum", {9000}, 1e-3},
     {"prefix_sum", {3000}, 0},
+    {"recurrence", {2, 2500}, 1e-4},
 };
 
 static bool extent_of(const qn__ir_func_t* function, const int64_t* symbols,

@@ -18,6 +18,7 @@
 #include "jit/llvm/compile.h"
 #include "jit/llvm/image.h"
 #include "quern/target.h"
+#include "target/host.h"
 #include "tests/support/fault.h"
 #include "tests/support/must.h"
 
@@ -65,6 +66,7 @@ static level_t level_of(const char* cpu) {
   if (strcmp(cpu, "x86-64-v3") == 0) return v3;
   if (strcmp(cpu, "x86-64-v4") == 0) return v4;
   if (strcmp(cpu, "cascadelake") == 0 || strcmp(cpu, "cooperlake") == 0) return v4;
+  if (strcmp(cpu, "sapphirerapids") == 0) return v4;
   if (strcmp(cpu, "native") == 0) return host_has_avx512() ? v4 : host_has_avx2() ? v3 : base;
   return base;
 }
@@ -74,6 +76,13 @@ bool build_can_run(const char* cpu) {
   if (strcmp(cpu, "x86-64-v4") == 0) return host_has_avx512();
   if (strcmp(cpu, "cascadelake") == 0) {
     return host_has_avx512() && __builtin_cpu_supports("avx512vnni");
+  }
+  if (strcmp(cpu, "sapphirerapids") == 0) {
+    const qn__target_host_cpu_t* host = qn__host_cpu();
+    return build_can_run("cooperlake") &&
+           qn__features_has(host->arch, host->features, "amx-int8") &&
+           qn__features_has(host->arch, host->features, "amx-bf16") &&
+           qn__features_has(host->arch, host->features, "avx512fp16");
   }
   if (strcmp(cpu, "cooperlake") == 0) {
     return build_can_run("cascadelake") && __builtin_cpu_supports("avx512bf16");
@@ -136,8 +145,10 @@ static void link_object(kernels_t* kernels, LLVMMemoryBufferRef object) {
   }
 }
 
-// Returns the dot instructions of a processor for vectors of some bytes: none of "native".
-static uint32_t dot_rows_of(const char* cpu, uint32_t vector_bytes) {
+// Returns the dot instructions of a processor for vectors of some bytes, and the operators of its
+// tile registers: none of "native".
+static uint32_t dot_rows_of(const char* cpu, uint32_t vector_bytes, uint32_t* out_tile_ops) {
+  *out_tile_ops = 0;
   if (strcmp(cpu, "native") == 0) return 0;
   char text[64];
   (void)snprintf(text, sizeof text, "cpu -mcpu=%s -vector_width=%u", cpu, 8 * vector_bytes);
@@ -145,6 +156,7 @@ static uint32_t dot_rows_of(const char* cpu, uint32_t vector_bytes) {
   qn_status_t status = qn_target_parse(text, &target);
   if (!qn_ok(status)) die("target", qn_status_message(status));
   uint32_t rows = qn__emit_dot_rows(target);
+  *out_tile_ops = qn__emit_tile_ops(target);
   qn_target_release(target);
   return rows;
 }
@@ -155,7 +167,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                         qn__llvm_emit_result_t* out) {
   level_t level = level_of(build.cpu);
   if (build.vector_bytes) level.vector_bytes = build.vector_bytes;
-  uint32_t dot_rows = dot_rows_of(build.cpu, level.vector_bytes);
+  uint32_t tile_ops, dot_rows = dot_rows_of(build.cpu, level.vector_bytes, &tile_ops);
   qn__ir_body_t body;
   qn_span_t bytes = {module->bytes, module->byte_count};
   QN_TRY(qn__body_decode(bytes, qn_allocator_default(), &body));
@@ -168,6 +180,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .has_fma = level.has_fma,
                                      .dots = qn__emit_dot_ops(dot_rows),
                                      .has_exact_dots = true,
+                                     .tile_dots = tile_ops,
                                      .is_checked = build.is_checked};
   qn_status_t status = build.is_raw ? QN_OK : qn__passes_run_cpu(&body, &pass_options);
   qn__llvm_emit_options_t options = {.context = context,
@@ -179,6 +192,7 @@ static qn_status_t emit(const qn_module_t* module, build_t build, LLVMContextRef
                                      .has_avx2 = level.has_avx2,
                                      .has_avx512 = level.has_avx512,
                                      .dot_rows = dot_rows,
+                                     .has_tiles = tile_ops != 0,
                                      .is_checked = build.is_checked,
                                      .is_fast_tier = build.is_fast,
                                      .is_scalar_only = build.is_scalar};

@@ -61,6 +61,8 @@ static const build_t builds[] = {
     {.cpu = "cascadelake"},
     {.cpu = "cooperlake"},
     {.cpu = "cooperlake", .vector_bytes = 32, .l1_bytes = 1024, .l2_bytes = 4096},
+    {.cpu = "sapphirerapids"},
+    {.cpu = "sapphirerapids", .vector_bytes = 32, .is_checked = true},
     {.cpu = "x86-64", .is_fast = true, .is_checked = true},
     // Caches so small that products of a few thousand steps have several blocks.
     {.cpu = "native", .l1_bytes = 1024, .l2_bytes = 4096},

@@ -17,7 +17,8 @@
 #include "tests/support/must.h"
 #include "tests/support/sanitized.h"
 
-static const char* const cpus[] = {"x86-64", "x86-64-v3", "x86-64-v4", "cascadelake", "cooperlake"};
+static const char* const cpus[] = {"x86-64",      "x86-64-v3",  "x86-64-v4",
+                                   "cascadelake", "cooperlake", "sapphirerapids"};
 
 #define NEST "parallel i in 0..n { parallel j in 0..m { "
 #define PLAIN(name, a, b, at, bt)                               \
@@ -29,6 +30,8 @@ static const char integers[] =
     PLAIN("uu_transposed", "u8[n, k]", "u8[m, k]", "i, p", "j, p")
     PLAIN("us_first_transposed", "u8[k, n]", "i8[k, m]", "p, i", "p, j")
     PLAIN("su_both_transposed", "i8[k, n]", "u8[m, k]", "p, i", "j, p")
+    PLAIN("ss_transposed", "i8[n, k]", "i8[m, k]", "i, p", "j, p")
+    PLAIN("su", "i8[n, k]", "u8[k, m]", "i, p", "p, j")
     PLAIN("words", "i16[n, k]", "i16[m, k]", "i, p", "j, p")
     "func zero_points(a: u8[n, k], b: i8[k, m], z: u8[n], s: f32[m], out c: f32[n, m]) { " NEST
     "c[i, j] = s[j] * f32(sum p in 0..k { (i32(a[i, p]) - i32(z[i])) * i32(b[p, j]) }); } } }\n";
@@ -64,7 +67,7 @@ static void run_integers(void** state) {
 
 // ---- bf16
 
-enum { ROWS = 29, COLUMNS = 70, STEPS = 301, KINDS = 5 };
+enum { ROWS = 29, COLUMNS = 70, STEPS = 601, KINDS = 5 };
 
 static uint16_t bf16_of(uint64_t random, int kind) {
   uint16_t sign = (uint16_t)(random >> 8 & 0x8000), mantissa = (uint16_t)(random >> 32 & 0x7f);
@@ -95,26 +98,33 @@ static float float_of(uint16_t bits) {
   return value;
 }
 
-// The sum in the order of the operator: pairs of steps, the second one first.
-static float fused(const uint16_t* a, const uint16_t* b) {
+// The sum in the order of tile registers up to step `tiled`, a multiple of 32 or the end; then in
+// that of the operator: pairs of steps, the second one first.
+static float fused(const uint16_t* a, const uint16_t* b, int tiled) {
   float sum = 0;
-  for (int p = 0; p < STEPS; p += 2) {
+  for (int first = 0; first < tiled; first += 32) {
+    float parts[2] = {0, 0};
+    for (int p = first; p < STEPS && p < first + 32; ++p) {
+      parts[p % 2] = fmaf(float_of(a[p]), float_of(b[p]), parts[p % 2]);
+    }
+    sum += parts[0] + parts[1];
+  }
+  for (int p = tiled; p < STEPS; p += 2) {
     if (p + 1 < STEPS) sum = fmaf(float_of(a[p + 1]), float_of(b[p + 1]), sum);
     sum = fmaf(float_of(a[p]), float_of(b[p]), sum);
   }
   return sum;
 }
 
-static void bf16_is_exact(void** state) {
-  (void)state;
-  if (!build_can_run("cooperlake")) skip();
+static void check_bf16(const char* cpu, const int* tiled, size_t tiled_count) {
+  if (!build_can_run(cpu)) skip();
   qn_module_t* module = parse_or_die(
-      "func f(a: bf16[29, 301], b: bf16[70, 301], out c: f32[29, 70]) { parallel i in 0..29 {\n"
-      "parallel j in 0..70 { c[i, j] = sum p in 0..301 { f32(a[i, p]) * f32(b[j, p]) }; } } }\n"
-      "func g(a: bf16[301, 29], b: bf16[301, 70], out c: f32[29, 70]) { parallel i in 0..29 {\n"
-      "parallel j in 0..70 { c[i, j] = sum p in 0..301 { f32(a[p, i]) * f32(b[p, j]) }; } } }\n");
+      "func f(a: bf16[29, 601], b: bf16[70, 601], out c: f32[29, 70]) { parallel i in 0..29 {\n"
+      "parallel j in 0..70 { c[i, j] = sum p in 0..601 { f32(a[i, p]) * f32(b[j, p]) }; } } }\n"
+      "func g(a: bf16[601, 29], b: bf16[601, 70], out c: f32[29, 70]) { parallel i in 0..29 {\n"
+      "parallel j in 0..70 { c[i, j] = sum p in 0..601 { f32(a[p, i]) * f32(b[p, j]) }; } } }\n");
   qn_status_t error;
-  kernels_t* kernels = kernels_create(module, (build_t){.cpu = "cooperlake"}, false, &error);
+  kernels_t* kernels = kernels_create(module, (build_t){.cpu = cpu}, false, &error);
   if (!kernels) fail_msg("%s", qn_status_message(error));
   static uint16_t a[ROWS][STEPS], b[COLUMNS][STEPS], a_t[STEPS][ROWS], b_t[STEPS][COLUMNS];
   static float c[ROWS][COLUMNS];
@@ -139,9 +149,13 @@ static void bf16_is_exact(void** state) {
       assert_int_equal(report.result, 0);
       for (int i = 0; i < ROWS; ++i) {
         for (int j = 0; j < COLUMNS; ++j) {
-          float want = fused(a[i], b[j]);
-          bool is_same = memcmp(&want, &c[i][j], sizeof want) == 0;
-          if (is_same || (isnan(want) && isnan(c[i][j]))) continue;
+          bool is_same = false;
+          float want = 0;
+          for (size_t t = 0; t < tiled_count && !is_same; ++t) {
+            want = fused(a[i], b[j], tiled[t]);
+            is_same = memcmp(&want, &c[i][j], sizeof want) == 0 || (isnan(want) && isnan(c[i][j]));
+          }
+          if (is_same) continue;
           fail_msg("kind %d, %s: %d, %d is %a, not %a", kind, f ? "across" : "along", i, j,
                    (double)c[i][j], (double)want);
         }
@@ -152,6 +166,19 @@ static void bf16_is_exact(void** state) {
   qn_module_release(module);
 }
 
+static void bf16_is_exact(void** state) {
+  (void)state;
+  static const int tiled[] = {0};
+  check_bf16("cooperlake", tiled, 1);
+}
+
+// Numbers that tile registers do not multiply exactly may come in any block of 256 steps.
+static void bf16_in_tiles_is_exact(void** state) {
+  (void)state;
+  static const int tiled[] = {STEPS, 0, 256, 512};
+  check_bf16("sapphirerapids", tiled, QN_COUNT_OF(tiled));
+}
+
 // ---- instructions
 
 static void instructions_of_targets(void** state) {
@@ -159,6 +186,7 @@ static void instructions_of_targets(void** state) {
   static const char bytes[] = PLAIN("f", "i8[n, k]", "i8[k, m]", "i, p", "p, j");
   static const char unsigned_bytes[] = PLAIN("f", "u8[n, k]", "u8[k, m]", "i, p", "p, j");
   static const char mixed[] = PLAIN("f", "u8[n, k]", "i8[k, m]", "i, p", "p, j");
+  static const char swapped[] = PLAIN("f", "i8[n, k]", "u8[k, m]", "i, p", "p, j");
   static const char words[] = PLAIN("f", "i16[n, k]", "u8[k, m]", "i, p", "p, j");
   static const char bf16[] = "func f(a: bf16[n, k], b: bf16[k, m], out c: f32[n, m]) { " NEST
                              "c[i, j] = sum p in 0..k { f32(a[i, p]) * f32(b[p, j]) }; } } }\n";
@@ -186,6 +214,14 @@ static void instructions_of_targets(void** state) {
       {"cpu -mcpu=znver4", bf16, "vdpbf16ps", "vpdpbusd"},
       {"cpu -mcpu=znver4", fast_bf16, "vdpbf16ps", "vpdpbusd"},
       {"cpu -mcpu=icelake-server", bf16, "vfmadd", "vdpbf16ps"},
+      {"cpu -mcpu=sapphirerapids", bytes, "tdpbssd", "tdpbuud"},
+      {"cpu -mcpu=sapphirerapids", unsigned_bytes, "tdpbuud", "tdpbssd"},
+      {"cpu -mcpu=sapphirerapids", mixed, "tdpbusd", "tdpbsud"},
+      {"cpu -mcpu=sapphirerapids", swapped, "tdpbsud", "tdpbusd"},
+      {"cpu -mcpu=sapphirerapids", bf16, "tdpbf16ps", "vdpbf16ps"},
+      {"cpu -mcpu=sapphirerapids", fast_bf16, "tilerelease", "vdpbf16ps"},
+      {"cpu -mcpu=sapphirerapids -mattr=-amx-tile", bytes, "vpdpbusd", "tmm"},
+      {"cpu -mcpu=sapphirerapids -mattr=-amx-int8", bf16, "tdpbf16ps", "tdpbssd"},
       {ARM "neoverse-n1", bytes, "\tsdot\t", "udot"},
       {ARM "neoverse-n1", unsigned_bytes, "\tudot\t", "sdot"},
       {ARM "neoverse-n1", mixed, "\tsdot\t", "usdot"},
@@ -206,6 +242,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_integers),
       cmocka_unit_test(bf16_is_exact),
+      cmocka_unit_test(bf16_in_tiles_is_exact),
       cmocka_unit_test(instructions_of_targets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+#define _XOPEN_SOURCE 700  // sigaltstack
 // tests/unit/target/test_host.c: detection on invented machines, the tables, and the check on load.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -5,6 +6,10 @@
 #include <stdint.h>
 // cmocka wants the four above first.
 #include <cmocka.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "target/target.h"
@@ -18,6 +23,7 @@ typedef struct machine {
   const leaf_t* leaves;
   size_t count;
   uint64_t xcr0;
+  bool permits_tiles;
 } machine_t;
 
 static void fake_cpuid(const void* self, uint32_t leaf, uint32_t subleaf, uint32_t out[4]) {
@@ -35,6 +41,11 @@ static uint64_t fake_xcr0(const void* self) {
   return machine->xcr0;
 }
 
+static bool fake_permits_tiles(const void* self) {
+  const machine_t* machine = self;
+  return machine->permits_tiles;
+}
+
 enum {
   OSXSAVE = 1 << 27,
   LEAF1_V3 = 1 << 0 | 1 << 9 | 1 << 12 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 28 |
@@ -49,7 +60,7 @@ enum {
 #define AMD {0x10, 0x68747541, 0x444d4163, 0x69746e65}
 
 static qn__target_host_cpu_t detect(const machine_t* machine) {
-  qn__target_cpuid_source_t source = {machine, fake_cpuid, fake_xcr0};
+  qn__target_cpuid_source_t source = {machine, fake_cpuid, fake_xcr0, fake_permits_tiles};
   qn__target_host_cpu_t cpu;
   qn__x86_detect(&source, &cpu);
   return cpu;
@@ -72,7 +83,7 @@ static const leaf_t icelake[] = {
 
 static void test_full_machine(void** state) {
   (void)state;
-  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0xe7};
+  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0xe7, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_true(has(&cpu, "avx512vl") && has(&cpu, "avx512vbmi2") && has(&cpu, "lzcnt"));
@@ -81,7 +92,7 @@ static void test_full_machine(void** state) {
 
 static void test_os_without_zmm(void** state) {
   (void)state;
-  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07};
+  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_true(has(&cpu, "avx2") && has(&cpu, "fma"));
@@ -92,13 +103,49 @@ static void test_os_without_zmm(void** state) {
   assert_true(has(&cpu, "sse4.2") && has(&cpu, "bmi2"));
 }
 
+static void test_tiles(void** state) {
+  (void)state;
+  leaf_t leaves[QN_COUNT_OF(icelake)];
+  memcpy(leaves, icelake, sizeof leaves);
+  leaves[1].registers[0] = 0x000806f8;
+  leaves[2].registers[3] = 1 << 22 | 1 << 24 | 1 << 25;
+  machine_t machine = {leaves, QN_COUNT_OF(leaves), 0x600e7, true};
+  qn__target_host_cpu_t cpu = detect(&machine);
+  assert_string_equal(cpu.model, "sapphirerapids");
+  assert_true(has(&cpu, "amx-tile") && has(&cpu, "amx-bf16") && has(&cpu, "amx-int8"));
+  machine.permits_tiles = false;  // a signal stack is too small
+  cpu = detect(&machine);
+  assert_false(has(&cpu, "amx-tile") || has(&cpu, "amx-bf16") || has(&cpu, "amx-int8"));
+  assert_true(has(&cpu, "avx512vnni"));
+  machine = (machine_t){leaves, QN_COUNT_OF(leaves), 0x200e7, true};  // the configuration alone
+  cpu = detect(&machine);
+  assert_false(has(&cpu, "amx-tile"));
+}
+
+// This process asks for no tiles before, so a child is like a process with such a signal stack.
+static void test_small_signal_stack(void** state) {
+  (void)state;
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    static char memory[MINSIGSTKSZ];
+    stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
+    bool is_set = sigaltstack(&stack, NULL) == 0;
+    const qn__target_host_cpu_t* host = qn__host_cpu();
+    _exit(is_set && host->arch && has(host, "amx-tile"));
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void test_virtual_machine_masks(void** state) {
   (void)state;
   // The hypervisor hides AVX-512F and nothing of what needs it: those go too.
   leaf_t leaves[QN_COUNT_OF(icelake)];
   memcpy(leaves, icelake, sizeof leaves);
   leaves[2].registers[1] &= ~(1u << 16);
-  machine_t machine = {leaves, QN_COUNT_OF(leaves), 0xe7};
+  machine_t machine = {leaves, QN_COUNT_OF(leaves), 0xe7, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "icelake-server");
   assert_false(has(&cpu, "avx512f") || has(&cpu, "avx512bw") || has(&cpu, "avx512vbmi"));
@@ -113,14 +160,14 @@ static void test_virtual_machine_masks(void** state) {
 static void test_old_and_unknown(void** state) {
   (void)state;
   static const leaf_t bare[] = {{0, 0, {1, 0, 0, 0}}, {1, 0, {0, 0, 0, 0}}};
-  machine_t machine = {bare, QN_COUNT_OF(bare), 0};
+  machine_t machine = {bare, QN_COUNT_OF(bare), 0, false};
   qn__target_host_cpu_t cpu = detect(&machine);
   assert_string_equal(cpu.model, "x86-64");
   assert_true(has(&cpu, "sse2"));  // the baseline of the architecture
   leaf_t leaves[QN_COUNT_OF(icelake)];
   memcpy(leaves, icelake, sizeof leaves);
   leaves[1].registers[0] = 0x000f0ff0;  // a model number of the future
-  machine = (machine_t){leaves, QN_COUNT_OF(leaves), 0xe7};
+  machine = (machine_t){leaves, QN_COUNT_OF(leaves), 0xe7, false};
   assert_string_equal(detect(&machine).model, "x86-64-v4");
   machine.xcr0 = 0x07;
   assert_string_equal(detect(&machine).model, "x86-64-v3");
@@ -139,9 +186,9 @@ static void test_amd_models_and_caches(void** state) {
       {0x8000001d, 2, {3 | 2 << 5, 7u << 22 | 63, 1023, 0}},
       {0x8000001d, 3, {3 | 3 << 5, 15u << 22 | 63, 32767, 0}},
   };
-  machine_t machine = {zen3, QN_COUNT_OF(zen3), 0x07};
+  machine_t machine = {zen3, QN_COUNT_OF(zen3), 0x07, false};
   assert_string_equal(detect(&machine).model, "znver3");
-  qn__target_cpuid_source_t source = {&machine, fake_cpuid, fake_xcr0};
+  qn__target_cpuid_source_t source = {&machine, fake_cpuid, fake_xcr0, fake_permits_tiles};
   qn__target_host_caches_t caches = qn__x86_caches(&source);
   assert_int_equal(caches.l1_bytes, 32768);
   assert_int_equal(caches.l2_bytes, 524288);
@@ -176,7 +223,7 @@ static void test_this_machine(void** state) {
 
 static void test_check_against(void** state) {
   (void)state;
-  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07};
+  machine_t machine = {icelake, QN_COUNT_OF(icelake), 0x07, false};
   qn__target_host_cpu_t host = detect(&machine);
   static const struct {
     const char* target;
@@ -272,10 +319,16 @@ static void test_tables(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_full_machine),          cmocka_unit_test(test_os_without_zmm),
-      cmocka_unit_test(test_virtual_machine_masks), cmocka_unit_test(test_old_and_unknown),
-      cmocka_unit_test(test_amd_models_and_caches), cmocka_unit_test(test_this_machine),
-      cmocka_unit_test(test_check_against),         cmocka_unit_test(test_tables),
+      cmocka_unit_test(test_small_signal_stack),  // before others ask for tiles
+      cmocka_unit_test(test_full_machine),
+      cmocka_unit_test(test_os_without_zmm),
+      cmocka_unit_test(test_tiles),
+      cmocka_unit_test(test_virtual_machine_masks),
+      cmocka_unit_test(test_old_and_unknown),
+      cmocka_unit_test(test_amd_models_and_caches),
+      cmocka_unit_test(test_this_machine),
+      cmocka_unit_test(test_check_against),
+      cmocka_unit_test(test_tables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-// tests/support/generate_launch.c: random modules: the launches of a function: element-wise code,
-// scans, atomics, blocks of threads, products.
+// conformance/random/generate_launch.c: random modules: the launches of a function: element-wise
+// code, scans, atomics, blocks of threads, products.
 //
 // A launch is deterministic because each iteration of a concurrent loop owns one element or row,
 // and a launch reads the buffer that it stores to only at the element owned by the iteration.
 // Elsewhere: loop bodies (generate_stmt.c). Thread rule: one thread per generator.
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 typedef struct scope {
   size_t scalar_count;
@@ -68,7 +68,7 @@ static void atomic_launch(gen_t* g, gen_buffer_t* target) {
                                     "atomic_and", "atomic_or",  "atomic_xor"};
   scope_t scope = enter(g);
   gen_extent_t extent = g->extents[gen_below(g, (uint32_t)g->extent_count)];
-  bool is_int = qn__dtype_is_int(target->dtype);
+  bool is_int = gen_is_int(target->dtype);
   const char* op = ops[is_int ? gen_below(g, 6) : 1 + gen_below(g, 2)];
   gen_scalar_t* var = gen_add_scalar(g, "ix", QN_DTYPE_I64, 0, 0);
   var->extent = extent.text;
@@ -149,14 +149,14 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
   gen_line(g, "%s[%s] = %s;", s, id, own_name);
   gen_line(g, "barrier;");
   gen_value_t shared = {NULL, dtype, own.mag, own.err};
-  bool is_number = dtype != QN_DTYPE_BOOL && !qn__dtype_is_stored(dtype);
+  bool is_number = dtype != QN_DTYPE_BOOL && !conf_is_stored(dtype);
   if (is_number && gen_chance(g, 60)) {  // a tree
     const char* k = gen_text(g, "k%u", g->name_count++);
     const char* o = gen_text(g, "o%u", g->name_count++);
     uint32_t rounds = 1 + gen_below(g, 3);
     gen_open(g, gen_text(g, "for %s in 0..%u", k, rounds));
     gen_line(g, "let %s = %s + (1 << %s) < %s ? %s[%s + (1 << %s)] : %s(0%s);", o, id, k, total, s,
-             id, k, name, qn__dtype_is_float(dtype) ? ".0" : "");
+             id, k, name, gen_is_float(dtype) ? ".0" : "");
     gen_line(g, "barrier;");
     gen_line(g, "%s[%s] = %s[%s] + %s;", s, id, s, id, o);
     gen_line(g, "barrier;");
@@ -200,13 +200,13 @@ static const char* follow(gen_t* g, const char* var, gen_extent_t bound, gen_ext
 // made small, so that a sum of many products keeps a useful bound.
 static bool product_operand(gen_t* g, qn_dtype_t dtype, const char* i, gen_extent_t bound,
                             const char* p, gen_extent_t steps, gen_value_t* out) {
-  bool is_float = qn__dtype_is_float(dtype);
+  bool is_float = gen_is_float(dtype);
   const gen_buffer_t* buffer = NULL;
   size_t count = 0;
   for (size_t b = 0; b < g->buffer_count; ++b) {
     const gen_buffer_t* each = &g->buffers[b];
-    bool is_fit = is_float ? qn__dtype_is_real(each->dtype) && each->err <= gen_eps(dtype)
-                           : qn__dtype_is_int(each->dtype);
+    bool is_fit = is_float ? conf_is_float(each->dtype) && each->err <= gen_eps(dtype)
+                           : gen_is_int(each->dtype);
     if (!each->is_readable || each->rank == 0 || !is_fit) continue;
     if (gen_below(g, (uint32_t)++count) == 0) buffer = each;
   }
@@ -222,7 +222,7 @@ static bool product_operand(gen_t* g, qn_dtype_t dtype, const char* i, gen_exten
   }
   text = gen_text(g, "%s]", text);
   qn_dtype_t from_dtype = buffer->dtype;
-  if (qn__dtype_is_stored(from_dtype)) {
+  if (conf_is_stored(from_dtype)) {
     from_dtype = dtype;
     text = gen_text(g, "%s(%s)", qn_dtype_text(dtype), text);
   }
@@ -248,7 +248,7 @@ static bool product_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
     return false;
   }
   const char* name = qn_dtype_text(dtype);
-  bool is_float = qn__dtype_is_float(dtype);
+  bool is_float = gen_is_float(dtype);
   double count = (double)steps.value, eps = gen_eps(dtype);
   double mag = count * a.mag * b.mag;
   double err =
@@ -293,16 +293,15 @@ static bool product_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
 static void one_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
   bool is_fresh = !target->is_readable;
   target->is_readable = false;
-  bool is_int = qn__dtype_is_int(target->dtype);
+  bool is_int = gen_is_int(target->dtype);
   if (options->allows_threads && target->rank == 1 && gen_chance(g, 40)) {
     thread_launch(g, target);
   } else if (is_int && target->rank == 2 && gen_chance(g, 25)) {
     scan_launch(g, target);
-  } else if ((is_int || qn__dtype_is_float(target->dtype)) && !is_fresh && gen_chance(g, 40)) {
+  } else if ((is_int || gen_is_float(target->dtype)) && !is_fresh && gen_chance(g, 40)) {
     atomic_launch(g, target);
-  } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL ||
-             qn__dtype_is_stored(target->dtype) || !gen_chance(g, 30) ||
-             !product_launch(g, target, is_fresh)) {
+  } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL || conf_is_stored(target->dtype) ||
+             !gen_chance(g, 30) || !product_launch(g, target, is_fresh)) {
     elementwise_launch(g, target, is_fresh);
   }
   target->is_readable = true;
@@ -320,7 +319,7 @@ static const char* host_loop(gen_t* g) {
 
 // Repeats some launches. Not those of floats, which would lose more bits in each round.
 void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
-  bool is_exact = qn__dtype_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
+  bool is_exact = gen_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
   if (!is_exact || !gen_chance(g, 15)) {
     one_launch(g, target, options);
     return;
