@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/plugin.c: finds and opens modules of quern.
 //
 // A module is opened by its path and never searched on the loader's paths: a library of that name
@@ -123,7 +124,8 @@ enum { NAME_ROOM = 96 };
 static bool is_there(module_search_t* search, const char* folder, const char* inner) {
   char path[PATH_MAX];
   struct stat info;
-  (void)snprintf(path, sizeof path, "%s%s/libquern-%s.so", folder, inner, search->name);
+  (void)snprintf(path, sizeof path, "%.*s%.16s/libquern-%.64s.so", PATH_MAX - NAME_ROOM, folder,
+                 inner, search->name);
   const bool is_found = qn__fs()->lstat(path, &info) == 0;
   if (is_found || !search->has_tried) memcpy(search->out, path, sizeof path);
   search->has_tried = true;

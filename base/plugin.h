@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/plugin.h: modules of quern that are opened on demand (`libquern-NAME.so`): code generators,
 // the remote store, cryptography. The core links none of the libraries that they need.
 #ifndef QUERN_BASE_PLUGIN_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The few functions that CMakeLists.txt is written in.
 
 # Warnings and sanitizers for our own targets.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/cache.c: code of the target in the cache: the next engine finds it on disk, and an
 // engine without a compiler in a bundle.
 #define _XOPEN_SOURCE 700  // mkdtemp, nftw

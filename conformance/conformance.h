@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/conformance.h: the interface of a suite that tests which features work on a device.
 //
 // It uses the public headers alone, so that devices and generators from outside run it as ours do:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/exchanges.c: shuffles, and reductions of warps and blocks, at the target's warp size.
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/operators.c: every operator of ops.inc with one right answer, on every dtype that it
 // takes. Operators with an error bound are in math.c, exchanges in exchanges.c.
 #include "conformance/program.h"

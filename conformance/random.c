@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random.c: random programs on the target and on the interpreter. Of one that differs,
 // the smallest part that still differs in the same way is reported.
 //

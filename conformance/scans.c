@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/scans.c: scans of one or several values, by one thread, a block and a device.
 //
 // Combiners of integers give the same bits in every grouping; those that are not commutative show

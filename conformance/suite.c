@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/suite.c: runs the areas, makes the verdict of a case, and releases its resources.
 #include "conformance/suite.h"
 

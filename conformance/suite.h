@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/suite.h: for authors of cases: the context of a case, its functions, and the tables.
 //
 // A case is a row of an area's table: a name and a function, or a text of IR with arguments

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/arith.c: the values of operators and reductions, used by both constant folding and the
 // interpreter, so that they cannot disagree.
 //

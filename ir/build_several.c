@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/build_several.c: reductions of several values and scans in the builder.
 #include "ir/builder.h"
 

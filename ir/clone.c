@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/clone.c: deep copies of expressions, blocks and bodies, with substitution.
 //
 // Variables and buffers that the copied piece declares get new nodes; a map from old to new lasts

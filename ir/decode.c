@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/decode.c: reads canonical bytes into a body. encode.c describes the format.
 //
 // The bytes may come from a file or a network and are not trusted:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/encode.c: a numbered body to canonical bytes.
 //
 // Not here: reading them (decode.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/encode.h: canonical bytes of a body, and back. The format is described at the top of encode.c.
 //
 // Names of parameters, symbols and functions and assert messages are in the bytes (they are part of

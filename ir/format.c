@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/format.c: the layout of the printer for texts that people write: comments, names, parentheses
 // and the spelling of literals stay; blanks and line ends become canonical.
 //

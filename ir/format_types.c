@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/format_types.c: writes the dtypes of lets into a text that has none there.
 //
 // The parser finds them. The text changes nowhere else, so comments and spellings stay.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret.c: runs statements in lock-step over the active threads.
 //
 // interpreter.h defines how threads are numbered. Each statement runs for all active threads:

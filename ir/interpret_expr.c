@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret_expr.c: evaluates expressions for one thread.
 //
 // An exchange evaluates its operand as the other thread would. This is correct for two reasons:

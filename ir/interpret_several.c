@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret_several.c: runs reductions of several values and scans, in the order of the range.
 //
 // Reductions hold no stores and no exchanges, so threads run them one after the other. In a scan,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpreter.h: the state of one run, shared by the files of the interpreter.
 //
 // Execution is in lock-step: each statement runs for all *active* threads before the next begins.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/ir.h: the data structures of a module: a tree of statements and expressions in one arena.
 // Parser and builder make it, the verifier checks it, passes rewrite it; printer, encoder,
 // interpreter and code generators read it.
@@ -347,6 +348,9 @@ struct qn_stmt {
       bool is_rare;  // set by passes for CPUs: few iterations run here, so code is short, not fast
       // Marks of the mapping to a GPU (passes/gpu/launch.h), which holds them between its passes
       // only. They are neither encoded nor compared.
+      // Set by the lowering of scans: the threads of a block share its iterations, and a thread
+      // alone has none of the loops around it.
+      bool is_of_block;
       bool is_independent;        // its iterations may run in any order and at once
       bool is_cooperative;        // the threads of a block share its iterations
       struct qn__launch* launch;  // the outermost block loop of a launch that is not finished

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/module.c: the life of a module: sealing a body, reference counts, the public calls that make
 // and describe modules.
 //

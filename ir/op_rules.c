@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/op_rules.c: the operand dtypes that an operator takes, and the dtype of its result.
 //
 // Not here: the values (arith.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser.c: the driver of the parser: tokens, messages, recovery, lists, and the entry point.
 //
 // Not here: the grammar (parser_expr.c, parser_stmt.c, parser_func.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser.h: what the files of the parser share.
 //
 // parser.c         tokens, recovery and messages

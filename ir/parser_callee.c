@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_callee.c: functions with a value: which there are, their order, their definitions.
 //
 // The definition may follow the call. So texts with "->" are scanned for functions with a value

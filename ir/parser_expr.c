@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_expr.c: the grammar of expressions: precedence climbing over a table of infix
 // operators.
 //

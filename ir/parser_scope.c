@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_scope.c: the declarations of names, and suggestions for unknown ones.
 //
 // Each name has a stack of declarations. A block removes its declarations when it ends. Inner

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_several.c: the grammar of reductions of several values and of scans.
 //
 // The values decide the dtypes: each is typed as the value of a let is. Initial and combined values

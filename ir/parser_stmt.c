@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_stmt.c: the grammar of statements.
 //
 // A declaration with an error still declares its name, so that uses of the name give no further

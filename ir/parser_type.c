@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_type.c: dtypes of expressions.
 //
 // 1. A literal is open: it has no dtype yet. An operator whose operands are all open is open too,

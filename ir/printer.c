@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/printer.c: a body as canonical text: two spaces of indent, one statement a line, the fewest
 // parentheses, names that mean one thing.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/printer.h: what the files of the printer share.
 //
 // printer.c writes statements and functions, printer_expr.c expressions. Each statement is written

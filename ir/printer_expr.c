@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/printer_expr.c: expressions as text.
 //
 // The inverse of parser_type.c: an expression of literals alone takes its dtype from its

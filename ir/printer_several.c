@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/printer_several.c: reductions of several values and scans as canonical text.
 #include "ir/printer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/race.h: the state of the race check, shared by its two files.
 //
 // verify_race.c walks a function and records facts about variables, buffers and accesses.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/read.c: the public walk over a module (quern/read.h): describes a node in a struct of the
 // caller.
 //
@@ -275,6 +276,10 @@ static qn_several_kind_t several_kind_of(const qn__ir_several_t* several) {
       return QN_SEVERAL_ARGMIN;
     case QN__SEVERAL_ARGMAX:
       return QN_SEVERAL_ARGMAX;
+    case QN__SEVERAL_SCAN:
+      return QN_SEVERAL_SCAN;
+    case QN__SEVERAL_EXCLUSIVE_SCAN:
+      return QN_SEVERAL_EXCLUSIVE_SCAN;
   }
   return QN_SEVERAL_NONE;
 }
@@ -301,7 +306,8 @@ qn_status_t qn_module_several_info(const qn_module_t* module, const qn_stmt_t* s
                             .merged_count = several->merged_count,
                             .merge_lets = several->merge_lets.first,
                             .result_count = several->result_count,
-                            .results = vars_of(several->results)};
+                            .results = vars_of(several->results),
+                            .body = several->body.first};
   if (several->merged_count > 0) {
     info.initial = exprs_of(several->initial);
     info.left = vars_of(several->left);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/text.h: text to body (parser) and body to canonical text (printer).
 //
 // The language: docs/ir.md.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verifier.h: what the files of the verifier share.
 //
 // verify.c         the driver; functions, parameters, names

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_expr.c: checks expressions: operands, dtypes by the operator's rule, and literals.
 //
 // Not here: statements and scopes (verify_stmt.c), exchanges under divergent control flow

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_place.c: checks the places of loops, allocations and barriers, and their sizes.
 //
 // Not here: control flow that divides threads (verify_uniform.c).

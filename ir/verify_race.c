@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_race.c: finds races that are certain: two iterations of a concurrent loop that access
 // one element, at least one of them by a store.
 //

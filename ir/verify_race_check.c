@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_race_check.c: compares accesses to find iterations that access one element.
 //
 // The head of verify_race.c has the requirements R1 to R5.

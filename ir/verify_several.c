@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_several.c: checks reductions of several values, and scans.
 #include "ir/verifier.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_uniform.c: checks that all threads of a block reach each barrier and exchange.
 //
 // 1. A value is *divergent* if it may differ among the threads of a block. Divergent are a thread

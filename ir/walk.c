@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/walk.c: visits every statement and expression in program order; compares expressions.
 #include <assert.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/work.c: counts operations and bytes by walking a function: see work.h.
 //
 // What is counted is what the text says, whatever a compiler makes of it:

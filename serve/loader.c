@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/loader.c: the engine of the server, its compiles, and loading.
 #include "serve/loader.h"
 

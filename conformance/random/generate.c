@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate.c: random modules: the signature and the order of launches.
 //
 // Not here: launches (generate_launch.c), statements (generate_stmt.c), expressions

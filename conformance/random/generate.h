@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate.h: random valid modules with arguments, for comparing
 // implementations.
 //
 // A module is made from a seed alone: one function `f` with buffers of random dtypes and symbolic
-// shapes, and a few launches over them: element-wise code, reductions, products, scans, masks,
-// local arrays, views, tables, atomics, vector and unroll loops, blocks of threads with shared
-// memory and barriers. It never leaves what the language specifies: indices are clamped or wrapped
-// into range, divisors are odd or at least one, a result never depends on the order of iterations
-// of a concurrent loop.
+// shapes, and a few launches over them, some in loops: element-wise code, reductions, products,
+// scans, masks, local arrays, views, tables, atomics, vector and unroll loops, blocks of threads
+// with shared memory and barriers. It never leaves what the language specifies: indices are clamped
+// or wrapped into range, divisors are odd or at least one, a result never depends on the order of
+// iterations of a concurrent loop.
 //
 // Integers and bools must come out bit for bit. For floats the generator carries, with every value
 // that it writes down, a bound of its magnitude and of the error that rounding may have put into it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_args.c: the arguments of random modules, and whether two calls wrote
 // the same.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_call.c: random calls of functions with a value.
 //
 // Integers are exact. Of floats a function chooses one, so that their bounds hold for its value.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_expr.c: random expressions with bounds of magnitude and error.
 //
 // Not here: statements (generate_stmt.c), arguments (generate_args.c). Thread rule: one thread per

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_forms.c: random programs of the forms that mappings look for.
 //
 // Products, convolutions, attention, and loops that memory bounds, in many spellings: orders of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_forms.h: parts of the programs that generate_forms.c describes.
 #ifndef QUERN_CONFORMANCE_RANDOM_GENERATE_FORMS_H_
 #define QUERN_CONFORMANCE_RANDOM_GENERATE_FORMS_H_

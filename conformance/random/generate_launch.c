@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_launch.c: random modules: the launches of a function: element-wise
 // code, scans, atomics, blocks of threads, products.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_memory.c: random loops that memory bounds: sums along any axis,
 // transposes, joined and cut arrays, scans, rows that are normalised.
 //

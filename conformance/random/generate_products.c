@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_products.c: random products, convolutions and attention.
 //
 // Not here: operands, epilogues, bounds (generate_forms.c). Thread rule: one thread per generator.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_ranges.c: random products and reductions of ranges that a call
 // decides: ragged batches, triangles, guarded steps, and columns with several reductions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_several.c: random reductions of several values, and scans.
 //
 // Their values are exact, so that ties and the order of the combiner cannot change a result. Thread

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_stmt.c: random modules: the lines of a text, and the statements of a
 // body.
 //

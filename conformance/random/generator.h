@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/generator.h: the state of the generator, shared by its files.
 //
 // Text of expressions comes from a pool that lives as long as the generator.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/reduce.c: see reduce.h.
 //
 // Works on lines, of which the generator writes one for each statement, "HEAD {" or "}". The parser
@@ -264,25 +265,12 @@ static size_t size_of_brackets(const char* text) {
   return 0;
 }
 
-// Puts literals in place of the value of a let or a store, or of parts of it.
-static bool try_values(reducer_t* r, size_t i) {
+static const char* const plain[] = {"1", "true"};
+
+// Puts a literal in place of a part in brackets, with the name before it, from `begin` on.
+static bool try_parts(reducer_t* r, size_t i, size_t begin) {
   const char* line = r->lines[i];
-  const char* equals = strstr(line, " = ");
-  size_t size = strlen(line);
-  if (!equals || line[size - 1] != ';') return false;
-  bool is_let = strncmp(skip_blanks(line), "let ", 4) == 0;
-  size_t begin = (size_t)(equals - line) + 3;
-  static const char* const plain[] = {"1", "true"};
-  for (size_t k = 0; k < GEN_COUNT_OF(plain) && !is_let; k++) {
-    if (try_literal(r, i, begin, size - 1 - begin, plain[k])) return true;
-  }
-  for (int dtype = QN_DTYPE_BOOL; dtype < QN_DTYPE_COUNT && is_let; dtype++) {
-    char typed[32];
-    (void)snprintf(typed, sizeof typed, dtype == QN_DTYPE_BOOL ? "true" : "%s(1)",
-                   qn_dtype_text((qn_dtype_t)dtype));
-    if (try_literal(r, i, begin, size - 1 - begin, typed)) return true;
-  }
-  for (size_t at = begin; at < size; at++) {
+  for (size_t at = begin; line[at]; at++) {
     if (line[at] != '(' && line[at] != '[') continue;
     size_t first = at;
     while (first > begin && is_letter(line[first - 1])) first--;
@@ -292,6 +280,30 @@ static bool try_values(reducer_t* r, size_t i) {
     }
   }
   return false;
+}
+
+// Puts literals in place of the value of a let or a store, of parts of it, or of an atomic.
+static bool try_values(reducer_t* r, size_t i) {
+  const char* line = r->lines[i];
+  const char* equals = strstr(line, " = ");
+  size_t size = strlen(line);
+  if (size == 0 || line[size - 1] != ';') return false;
+  if (strncmp(skip_blanks(line), "atomic_", 7) == 0) {
+    return try_parts(r, i, strcspn(line, "(") + 1);
+  }
+  if (!equals) return false;
+  bool is_let = strncmp(skip_blanks(line), "let ", 4) == 0;
+  size_t begin = (size_t)(equals - line) + 3;
+  for (size_t k = 0; k < GEN_COUNT_OF(plain) && !is_let; k++) {
+    if (try_literal(r, i, begin, size - 1 - begin, plain[k])) return true;
+  }
+  for (int dtype = QN_DTYPE_BOOL; dtype < QN_DTYPE_COUNT && is_let; dtype++) {
+    char typed[32];
+    (void)snprintf(typed, sizeof typed, dtype == QN_DTYPE_BOOL ? "true" : "%s(1)",
+                   qn_dtype_text((qn_dtype_t)dtype));
+    if (try_literal(r, i, begin, size - 1 - begin, typed)) return true;
+  }
+  return try_parts(r, i, begin);
 }
 
 char* gen_reduce(const char* text, bool (*fails)(void* self, const char* text), void* self) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/random/reduce.h: makes a failing random program smaller.
 #ifndef QUERN_CONFORMANCE_RANDOM_REDUCE_H_
 #define QUERN_CONFORMANCE_RANDOM_REDUCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/eval.c: evaluates a plan's expression in the IR's i64 arithmetic, and reports whether
 // a step overflowed.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // examples/plugin/echo.c: the smallest plugin: a device, a code generator and a target kind in one
 // shared object.
 //

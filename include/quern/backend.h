@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/backend.h: for authors of backends: the tables of a device, a code generator, a kind of
 // target and a plugin, the artifact between generator and device, and the ABI of CPU images.
 // docs/new-backend.md walks through one.

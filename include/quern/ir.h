@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/ir.h: modules as a whole, and building them without text. docs/ir.md describes the
 // language, read.h has the walk over what functions compute.
 #ifndef QUERN_IR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/quern.h: the interface of a program: from the text of a module to calls on a stream.
 //
 //   qn_engine_create(NULL, &engine);

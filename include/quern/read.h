@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/read.h: reading what functions compute: a typed, read-only walk over the tree of a module,
 // for code generators and other tools. docs/ir.md says what each construct means.
 //
@@ -166,7 +167,7 @@ typedef enum qn_stmt_kind {
   QN_STMT_ALLOC = 7,    // buffer: declared for the rest of the block, of any scope but PARAM
   QN_STMT_BARRIER = 8,  //
   QN_STMT_ASSERT = 9,   // condition, message
-  QN_STMT_REDUCE = 11,  // the reduction of qn_module_several_info
+  QN_STMT_REDUCE = 11,  // the reduction or scan of qn_module_several_info
   QN_STMT_LEAVE = 12,   // leave
   QN_STMT_FENCE = 13,   //
 } qn_stmt_kind_t;
@@ -197,17 +198,20 @@ typedef struct qn_stmt_info {
 QN_API QN_MUST_USE qn_status_t qn_module_stmt_info(const qn_module_t* module, const qn_stmt_t* stmt,
                                                    qn_stmt_info_t* out_info);
 
-// How a reduction of several values combines them.
+// How a reduction of several values or a scan combines them.
 typedef enum qn_several_kind {
   QN_SEVERAL_NONE = 0,
   QN_SEVERAL_COMBINE = 1,  // by its combiner
   QN_SEVERAL_ARGMIN = 2,   // the smallest value and its lowest index, i64
   QN_SEVERAL_ARGMAX = 3,   // the largest value and its lowest index, i64
+  QN_SEVERAL_SCAN = 4,     // a scan: each iteration has what is combined up to and with its own
+  QN_SEVERAL_EXCLUSIVE_SCAN = 5,  // a scan that leaves the iteration's own values out
 } qn_several_kind_t;
 
 // A reduction of several values, in the order in which it runs: for each index, `lets` and
 // `values`; to combine two partial results, `left` and `right`, `merge_lets` and `merged`; after
-// it, `results` are declared for the rest of the block.
+// it, `results` are declared for the rest of the block. The results of a scan are declared for its
+// `body`, which runs in each iteration and has `var`, too.
 typedef struct qn_several_info {
   size_t struct_size;               // sizeof(qn_several_info_t)
   qn_several_kind_t kind;           // of the reduction
@@ -217,17 +221,18 @@ typedef struct qn_several_info {
   const qn_expr_t* end;             // i64, exclusive
   const qn_stmt_t* lets;            // the first one; NULL: there is none
   const qn_expr_t* const* values;   // of an iteration
-  uint32_t merged_count;            // of the next four: `count` for COMBINE, else 0
-  const qn_expr_t* const* initial;  // combined with other values, they give those
+  uint32_t merged_count;            // of the next four: `count`, or 0 for ARGMIN and ARGMAX
+  const qn_expr_t* const* initial;  // of a reduction: combined with other values, they give those
   const qn_var_t* const* left;      // operands of the combiner
   const qn_var_t* const* right;     // likewise
   const qn_expr_t* const* merged;   // what the combiner makes of them
   const qn_stmt_t* merge_lets;      // the first one of the combiner; NULL: there is none
   uint32_t result_count;            // of `results`: `count`, or 2 for ARGMIN and ARGMAX
   const qn_var_t* const* results;   // of the dtypes of `values`; then the index
+  const qn_stmt_t* body;            // the first statement of a scan's; NULL: there is none
 } qn_several_info_t;
-// Describes the reduction of a statement of kind REDUCE. Errors: INVALID_ARGUMENT (also a statement
-// of another kind).
+// Describes the reduction or scan of a statement of kind REDUCE. Errors: INVALID_ARGUMENT (also a
+// statement of another kind).
 QN_API QN_MUST_USE qn_status_t qn_module_several_info(const qn_module_t* module,
                                                       const qn_stmt_t* stmt,
                                                       qn_several_info_t* out_info);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/exchange.h: the structures that the files of the pass `lower_exchanges` share.
 #ifndef QUERN_IR_PASSES_EXCHANGE_H_
 #define QUERN_IR_PASSES_EXCHANGE_H_

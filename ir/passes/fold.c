@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fold.c: the rules of the simplify pass for expressions; those of integers are in
 // fold_int.c.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_exchanges.c: replaces exchanges among threads by operations of the target.
 //
 // An exchange (LANE and GROUP operators) first becomes the whole value of a let:

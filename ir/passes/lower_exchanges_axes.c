@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_exchanges_axes.c: lowers reductions over some thread axes.
 //
 // The threads that have the same place along the other axes are a *row*; x counts fastest. The sum

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_exchanges_memory.c: lowers one exchange among threads, the whole value of a let.
 // The exchange stays if the target has it, and uses shared memory otherwise. The head of
 // lower_exchanges.c shows the code.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_leaves.c: replaces `break`, `continue` and `return` by conditions.
 //
 // 1. What follows an `if` with an arm that always leaves moves into its other arm.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_scan.c: replaces scans by loops over local variables.
 //
 //   scan i in begin..end { x } from (p) with (a), (b) { ... } as (s) { body }   becomes
@@ -54,11 +55,12 @@ static void append_serial(qn__pass_builder_t* pb, qn__ir_several_t* several, qn_
 }
 
 // Appends a scan of `trips` values, -1: unknown, by the threads of a block.
-static void append_block(qn__pass_builder_t* pb, qn__ir_several_t* several, int64_t threads,
-                         int64_t trips, qn__ir_var_t* begin, qn__ir_var_t* end,
+static void append_block(qn__pass_builder_t* pb, qn__ir_several_t* several, int64_t scan_count,
+                         int64_t threads, int64_t trips, qn__ir_var_t* begin, qn__ir_var_t* end,
                          qn__ir_block_t* out) {
   qn__scan_tiles_t tiles = {.pb = pb,
                             .several = several,
+                            .scan_count = scan_count,
                             .threads = threads,
                             .begin = begin,
                             .end = end,
@@ -109,7 +111,8 @@ static qn__ir_block_t* append_slices(const slices_t* slices, qn__ir_block_t* out
 static void append_sums(const slices_t* slices, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = slices->pb;
   qn__ir_several_t* several = slices->several;
-  qn__scan_tiles_t tiles = {.pb = pb, .several = several, .threads = slices->threads};
+  qn__scan_tiles_t tiles = {
+      .pb = pb, .several = several, .scan_count = 1, .threads = slices->threads};
   qn__scan_choose_size(&tiles, -1);
   qn__ir_var_t* slice;
   qn__ir_block_t* body = append_slices(slices, out, &slice, &tiles.begin, &tiles.end);
@@ -140,7 +143,7 @@ static void append_beginnings(const slices_t* slices, qn__ir_expr_t* used, qn__i
   qn__ir_var_t* begin = qn__pb_let(pb, &loop->loop.body, "begin", qn__pb_int(pb, 0));
   qn__ir_var_t* end = qn__pb_let(pb, &loop->loop.body, "end", used);
   if (!begin || !end || qn__pb_stopped(pb)) return;
-  append_block(pb, &scan, slices->threads, slices->count, begin, end, &loop->loop.body);
+  append_block(pb, &scan, 1, slices->threads, slices->count, begin, end, &loop->loop.body);
   qn__block_append(out, loop);
 }
 
@@ -148,7 +151,8 @@ static void append_beginnings(const slices_t* slices, qn__ir_expr_t* used, qn__i
 static void append_launches(slices_t* slices, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = slices->pb;
   qn__ir_several_t* several = slices->several;
-  qn__scan_tiles_t tiles = {.pb = pb, .several = several, .threads = slices->threads};
+  qn__scan_tiles_t tiles = {
+      .pb = pb, .several = several, .scan_count = 1, .threads = slices->threads};
   qn__scan_choose_size(&tiles, -1);
   int64_t tile = tiles.threads * tiles.run;
   if (!qn__several_declare(pb, several, slices->count, out, slices->sums) ||
@@ -173,7 +177,7 @@ static void append_launches(slices_t* slices, qn__ir_block_t* out) {
   if (!body) return;
   qn__ir_several_t scan = *several;
   qn__several_load(pb, slices->beginnings, scan.count, qn__pb_use(pb, slice), scan.initial);
-  if (!qn__pb_stopped(pb)) append_block(pb, &scan, slices->threads, -1, begin, end, body);
+  if (!qn__pb_stopped(pb)) append_block(pb, &scan, 1, slices->threads, -1, begin, end, body);
 }
 
 void qn__lower_scan(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__several_place_t place,
@@ -189,7 +193,7 @@ void qn__lower_scan(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__sever
   qn__ir_var_t* end = qn__pb_let(pb, out, "end", several->end);
   if (!begin || !end) return;
   if (!place.is_at_top) {
-    append_block(pb, several, threads, trips, begin, end, out);
+    append_block(pb, several, place.scan_count, threads, trips, begin, end, out);
     return;
   }
   bool is_short = trips >= 0 && trips <= short_range * threads;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_several.c: replaces reductions of several values by loops over local variables.
 //
 //   let a, b = reduce i in begin..end { x, y } from (p, q) with (a, b), (c, d) { ... };   becomes
@@ -532,8 +533,18 @@ static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block, qn__sever
   }
 }
 
+static int64_t count_scans(qn__ir_block_t* block) {
+  int64_t count = 0;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    count += stmt->kind == QN__STMT_REDUCE && qn__several_is_scan(stmt->several->kind);
+    QN__EACH_BLOCK(stmt, inner) count += count_scans(inner);
+  }
+  return count;
+}
+
 static void lower_function(qn__pass_builder_t* pb) {
-  lower_block(pb, &pb->function->body, (qn__several_place_t){.is_at_top = true});
+  qn__ir_block_t* body = &pb->function->body;
+  lower_block(pb, body, (qn__several_place_t){.is_at_top = true, .scan_count = count_scans(body)});
 }
 
 static bool is_several(const qn__ir_stmt_t* stmt) {

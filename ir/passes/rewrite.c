@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/rewrite.c: visiting, joining and properties for all passes (rewrite.h).
 //
 // Requirements on the functions that visit:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/rewrite.h: functions that all passes share: visiting and replacing expressions in
 // place, joining lists, and properties of expressions (constant, pure, with loads).
 //

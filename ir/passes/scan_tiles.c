@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/scan_tiles.c: the tiles of a scan, whose steps lower_scan.c describes.
 #include "ir/passes/scan_tiles.h"
 
+#include "ir/passes/gpu/launch.h"
+
 enum {
   longest_run = 8,
-  most_bytes = 16384,  // of shared memory: what every device has
+  most_bytes = 16384,  // of shared memory, so that an SM has several blocks
 };
 
 void qn__scan_give_results(qn__pass_builder_t* pb, const qn__ir_several_t* several,
@@ -25,15 +28,17 @@ static int64_t tile_bytes(int64_t threads, int64_t run) {
 }
 
 void qn__scan_choose_size(qn__scan_tiles_t* tiles, int64_t trips) {
-  int64_t bytes = 0, warp = tiles->pb->warp_size;
+  int64_t bytes = 0, warp = tiles->pb->warp_size, limit = qn__shared_limit(tiles->pb);
+  // All scans of a launch have their memory at once.
+  limit = limit / tiles->scan_count < most_bytes ? limit / tiles->scan_count : most_bytes;
   for (uint32_t i = 0; i < tiles->several->count; ++i) {
     bytes += (int64_t)qn_dtype_size_bytes(tiles->several->values[i]->dtype);
   }
   tiles->run = longest_run;
-  while (tiles->run > 1 && bytes * tile_bytes(tiles->threads, tiles->run) > most_bytes) {
+  while (tiles->run > 1 && bytes * tile_bytes(tiles->threads, tiles->run) > limit) {
     tiles->run /= 2;
   }
-  while (tiles->threads > warp && bytes * tile_bytes(tiles->threads, tiles->run) > most_bytes) {
+  while (tiles->threads > warp && bytes * tile_bytes(tiles->threads, tiles->run) > limit) {
     tiles->threads /= 2;
   }
   while (trips >= 0 && tiles->threads > warp && tiles->threads / 2 * tiles->run >= trips) {
@@ -103,6 +108,7 @@ static qn__ir_block_t* append_loop(const qn__scan_tiles_t* tiles, qn_loop_kind_t
   *out_var = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, name);
   qn__ir_stmt_t* loop = qn__pb_loop(pb, kind, *out_var, begin, end);
   if (!loop) return NULL;
+  loop->loop.is_of_block = kind == QN_LOOP_PARALLEL;
   qn__block_append(out, loop);
   return &loop->loop.body;
 }

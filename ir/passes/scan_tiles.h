@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/scan_tiles.h: scans by the threads of a block, which share tiles of the range.
 //
 // lower_scan.c says what a tile is.
@@ -9,6 +10,7 @@
 typedef struct qn__scan_tiles {
   qn__pass_builder_t* pb;
   qn__ir_several_t* several;
+  int64_t scan_count;  // of the function
   int64_t threads;
   int64_t run;                // values of a thread
   int64_t groups;             // of runs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/several.c: copies of the parts of reductions of several values and of scans, and where
 // threads share them.
 #include "ir/passes/several.h"

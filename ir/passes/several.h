@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/several.h: what the lowering of reductions of several values and that of scans share.
 //
 // Not here: what replaces them (lower_several.c, lower_scan.c).
@@ -43,8 +44,9 @@ void qn__several_set_initial(qn__pass_builder_t* pb, const qn__ir_several_t* sev
 bool qn__several_loads_neighbours(const qn__ir_stmt_t* stmt);
 
 typedef struct qn__several_place {
-  bool has_threads;  // one thread's code, or the program says what its threads do
-  bool is_at_top;    // in no loop, so that the statement has the device for itself
+  bool has_threads;    // one thread's code, or the program says what its threads do
+  bool is_at_top;      // in no loop, so that the statement has the device for itself
+  int64_t scan_count;  // of the function
 } qn__several_place_t;
 
 // Returns how many threads share the statement; 0: one thread has all of it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/generator.c: finds and opens code generators.
 //
 // A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/generator.h: the code generators of an engine: finds them, predicts their identities
 // for keys, and opens them on the first miss.
 #ifndef QUERN_JIT_GENERATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/generator_info.c: see generator_info.h.
 //
 // Elements are added and never removed; an element is complete before the count includes it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/generator_info.h: what plugins say of code generators: the objects that are opened at
 // a miss, and what their output depends on beside themselves.
 #ifndef QUERN_JIT_GENERATOR_INFO_H_

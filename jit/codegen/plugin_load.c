@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _XOPEN_SOURCE 700  // realpath
 // jit/codegen/plugin_load.c: loads third-party plugins: shared objects that add devices, code
 // generators and target kinds (docs/new-backend.md).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/engine.c: creates and destroys an engine; its counters and its configuration.
 //
 // Thread rule: create and destroy are the owner's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_alive.c: keeps failed threads running to the barriers of their block.
 //
 // A thread that fails a check leaves its kernel. But in GLSL a barrier needs all threads of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_cast.c: conversions between dtypes, and reinterpretation of bits.
 //
 // Float to integer truncates and saturates, and NaN gives 0. Integers wrap. A conversion to f16 or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_expr.c: expressions of the kernel printer: literals, variables, choices,
 // comparisons, reductions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_module.c: emits a module of kernels, function by function.
 //
 // Before a function is emitted, all its variables and buffers get their slots, and constructs that

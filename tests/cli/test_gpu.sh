@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # GPU targets from the command: forms of code, devices that are not here, bundles made for others.
 . "${0%/*}/lib.sh"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A container image as it should be: bundles, no writable disk, no HOME, and no compiler.
 . "${0%/*}/lib.sh"
 $has_cpu || { echo "no code generator: no image to make"; exit 0; }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Parts that a build was made without: each verb names the part and says what to do. In a whole build the
 # generators are hidden instead, and the words are about where they are looked for.
 . "${0%/*}/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Plugins by --plugin and QUERN_PLUGINS: every verb that meets targets, workers too; a generator that
 # is opened at a miss alone, and whose code depends on a file outside.
 . "${0%/*}/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every sample of examples/ir runs on the interpreter and, where there is a code generator, on the
 # CPU in both tiers and checked, and all agree within 1e-5.
 . "${0%/*}/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern check`, `quern fmt` and `quern compile`.
 . "${0%/*}/lib.sh"
 

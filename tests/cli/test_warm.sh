@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern warm`: lists, outcomes, workers that crash or hang, interrupts, what is left behind; and
 # `quern cache verify --recompile`.
 . "${0%/*}/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern cache why`: found and where; each section by which a lookup can miss; damage; nothing there.
 . "${0%/*}/lib.sh"
 args="--arg a=1 --arg x=ones:f32[2] --arg y=ones:f32[2]"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/conformance/run_suite.sh WHAT [least|short|races|no-races]: runs the suite on one device, as a test; 77 where the
 # device is missing. `least` takes the least Vulkan target and the areas that ask for integers. `short` leaves out the
 # areas whose programs differ in their arithmetic alone (operators, conversions, mathematics), which are most of the
@@ -93,12 +94,12 @@ saxpy(a: f32, x: f32[n], inout y: f32[n])
           i64 v2
 END
   diff "$work/expected" "$work/outline" >&2 || fail "the outline is another one"
-  # Random programs find a device that computes nothing, and show that by one store; its value is the difference.
+  # Random programs find a device that computes nothing, and show that by a statement or a few.
   code=0
   "$QUERN" conformance --plugin "$PLUGIN" --device echo --random 12 --seed 1 >"$work/out" || code=$?
   [ "$code" -eq 1 ] || fail "random programs pass on echo"
   [ "$(grep -c '^fail echo: random/program/' "$work/out")" -eq 12 ] || fail "$(cat "$work/out")"
-  [ "$(grep -c ' = .*;' "$work/out")" -eq 12 ] || fail "programs are not small: $(cat "$work/out")"
+  [ "$(grep -c ';$' "$work/out")" -le 36 ] || fail "programs are not small: $(cat "$work/out")"
   "$QUERN" conformance --plugin "$PLUGIN" --device echo --random 1 --seed 2 --json >"$work/out" || true
   grep -q '"program": "func f(' "$work/out" || fail "no program in JSON: $(cat "$work/out")"
   "$QUERN" conformance --device interp --random 12 >"$work/out" || fail "the interpreter differs from itself: $(cat "$work/out")"

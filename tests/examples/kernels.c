@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/examples/kernels.c: kernels of examples/ir on one device, against plain C.
 //
 // usage: example_kernels [TARGET], by default the interpreter. Exits with 77 where there is no such

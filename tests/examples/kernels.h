@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/examples/kernels.h: what the tests of kernels share: a run of an example on the device of
 // the test, and numbers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/examples/kernels_float.c: kernels of floats, within bounds of sums in double.
 #include <math.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/examples/kernels_integer.c: kernels whose results are exact: hashes, orders, choices,
 // codes.
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_bytes.c: reads arbitrary bytes as the canonical bytes of a module.
 //
 // A module that decodes must encode to the same bytes, and can be copied, walked and printed; its

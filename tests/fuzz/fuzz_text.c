@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_text.c: reads arbitrary bytes as the text of a module.
 //
 // A module that parses must print, and its text must parse to the same canonical bytes and print

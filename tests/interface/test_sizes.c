@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/interface/test_sizes.c: tests structs with struct_size as an older program (shorter) and a
 // newer one (longer) use them: structs filled by the program, filled by the library, and returned
 // by the library. Also tests default streams.

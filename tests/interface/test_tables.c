@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/interface/test_tables.c: tests tables of plugins, devices, generators and target kinds, and
 // artifacts, from an older header (shorter) and a newer one (longer).
 #include <setjmp.h>

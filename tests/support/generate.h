@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/generate.h: random modules (conformance/random) for tests.
 #ifndef QUERN_TESTS_SUPPORT_GENERATE_H_
 #define QUERN_TESTS_SUPPORT_GENERATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/generate_seeds.c: see generate.h.
 #include <stdlib.h>
 

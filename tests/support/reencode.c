@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/reencode.c: see reencode.h. ir/encode.c describes the bytes.
 //
 // Variables and buffers are counted where the bytes number them, so that a wrong id is found, too.
@@ -173,6 +174,9 @@ static void write_several(writer_t* w, const qn_stmt_t* stmt) {
   write_exprs(w, info.values, info.count);
   if (info.merged_count > 0) write_block(w, info.merge_lets);
   write_exprs(w, info.merged, info.merged_count);
+  bool is_scan = info.kind == QN_SEVERAL_SCAN || info.kind == QN_SEVERAL_EXCLUSIVE_SCAN;
+  require(is_scan || !info.body);
+  if (is_scan) write_block(w, info.body);
 }
 
 static void write_access(writer_t* w, const qn_stmt_info_t* info) {

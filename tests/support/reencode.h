@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/reencode.h: canonical bytes from the public walk over a module (quern/read.h).
 //
 // A module that is written again byte by byte proves that the walk shows all of it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/args.c: parses options by table, in any order among the operands; "--" ends them.
 //
 // It is not getopt: it refuses abbreviations of long options (scripts would break when an option is

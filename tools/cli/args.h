@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/args.h: the command line: tables of verbs and options, and the arguments that were
 // given.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/main.c: the command `quern`: the table of verbs.
 //
 // The command uses the public headers only: a program can do all that it does. verbs/, run/, bench/

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/session.c: makes engines and modules for the verbs.
 //
 // This is the only file of the command that reads QUERN_* variables: QUERN_LOG, and QUERN_PLUGINS,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/session.h: engines that log, modules and targets for several verbs.
 //
 // Thread rule: any thread may call the log sink.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/cli/generators/lazy.c: a plugin with a kind of targets whose generator is opened at a miss.
 // The generator is faulty.c; its code depends on the program "lazy-compiler", which tests put into
 // a folder of PATH.

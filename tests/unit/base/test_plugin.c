@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_plugin.c: tests the search path of plugins, and the messages for missing and
 // invalid ones.
 #include <setjmp.h>
@@ -38,7 +39,7 @@ static void expect_unavailable(const char* directory, const char* name, const ch
 static void listed_folders_come_first(void** state) {
   (void)state;
   char path[PATH_MAX], expected[QN_TEST_PATH_SIZE + 64], own[PATH_MAX];
-  char list[2 * QN_TEST_PATH_SIZE], closed[QN_TEST_PATH_SIZE + 8];
+  char list[2 * QN_TEST_PATH_SIZE + 8], closed[QN_TEST_PATH_SIZE + 8];
   (void)snprintf(expected, sizeof expected, "%s/libquern-sodium.so", folder);
   (void)snprintf(list, sizeof list, "%s/a::%s", folder, folder);
   (void)snprintf(closed, sizeof closed, "%s:none", folder);

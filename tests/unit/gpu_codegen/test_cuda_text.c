@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/test_cuda_text.c: tests the CUDA C text of each construct, one row for
 // each rule, and properties of whole texts.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_gpu.c: see support_gpu.h.
 #include "support_gpu.h"
 

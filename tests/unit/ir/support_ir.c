@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_ir.c: samples, parsing, comparing bytes.
 #include "tests/unit/ir/support_ir.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_build.c: the builder: the same modules as the text gives, its mistakes and
 // their messages, and running out of memory.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_docs.c: docs/ir.md has a row for every entry of the tables, and its programs
 // parse.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_examples.c: programs of examples/ir, run by the interpreter against results
 // that are worked out in C here. The first six are in test_interpret.c; kernels that run on every
 // device in tests/examples.
@@ -118,10 +119,10 @@ static void test_block_norm(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_split_sum),   cmocka_unit_test(test_prefix_sum),
-      cmocka_unit_test(test_recurrence),  cmocka_unit_test(test_block_norm),
-      cmocka_unit_test(test_histogram),   cmocka_unit_test(test_fir_filter),
-      cmocka_unit_test(test_newton_sqrt),
+      cmocka_unit_test(test_split_sum),  cmocka_unit_test(test_prefix_sum),
+      cmocka_unit_test(test_recurrence), cmocka_unit_test(test_histogram),
+      cmocka_unit_test(test_fir_filter), cmocka_unit_test(test_newton_sqrt),
+      cmocka_unit_test(test_block_norm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_format.c: formatting keeps comments and meaning, breaks long lines and names
 // mistakes.
 #include <setjmp.h>

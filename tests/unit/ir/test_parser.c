@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_parser.c: tests the meaning of texts: dtypes of literals, operators, scopes,
 // names, places, strings.
 //

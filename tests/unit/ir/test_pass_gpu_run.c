@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_gpu_run.c: programs of every shape mean the same after the mapping.
 //
 // Each runs as written and mapped, in the interpreter, for several targets and extents (zero among

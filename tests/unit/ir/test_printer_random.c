@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_printer_random.c: random expressions, printed and parsed, are the same trees.
 #include <math.h>
 #include <setjmp.h>

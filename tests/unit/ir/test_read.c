@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_read.c: tests that the public walk (quern/read.h) shows all of a module:
 // canonical bytes that are written from it alone are those of the module. Random bytes:
 // tests/fuzz/fuzz_bytes.c.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_tables.c: tests lookups in the tables, operand rules, and values that must
 // never change.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/jit/test_gpu_differential.c: random modules and every example on a GPU device, against
 // the interpreter.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests concurrent lookups of one engine: a lookup that may not compile must not spoil one that
 // may, and a child of fork must not inherit a locked generator lock.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/test_operators.c: tests that every operator on every dtype, and every
 // conversion, reduction, atomic, statement and scope, becomes valid SPIR-V. Results are tested on
 // devices.

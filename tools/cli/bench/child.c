@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/child.c: new processes of the command, and what they measure.
 #include "tools/cli/bench/child.h"
 

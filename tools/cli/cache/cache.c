@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/cache.c: `quern cache ACTION`: shows and maintains the cache directory.
 //
 // Actions are a table of their own. A directory that does not exist yet is an empty cache, unless

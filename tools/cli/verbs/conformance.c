@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/conformance.c: `quern conformance`: which feature works on which device.
 //
 // The suite is the library in conformance/. A column is a device and the target to compile for.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/conformance_report.c: see conformance_report.h.
 #include "tools/cli/verbs/conformance_report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/fmt.c: `quern fmt`: prints module text in its canonical layout.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _XOPEN_SOURCE 700
 // tools/cli/verbs/warm.c: `quern warm LIST...`: compiles the keys of lists ahead, in worker
 // processes.
