@@ -27,7 +27,7 @@ arguments() {
     split_sum) echo "--arg x=rand:f32[9000]:26 --arg y=zeros:f32[]" ;;
     prefix_sum) echo "--arg x=iota:i32[300] --arg y=zeros:i32[300]" ;;
     recurrence)
-      echo "--arg a=rand:f32[3,1500]:26 --arg b=rand:f32[3,1500]:27 --arg h=zeros:f32[3,1500]" ;;
+      echo "--arg a=rand:f32[3,300]:26 --arg b=rand:f32[3,300]:27 --arg h=zeros:f32[3,300]" ;;
     argmax) echo "--arg logits=rand:f32[3,1500]:22 --arg token=zeros:i64[3] --arg score=zeros:f32[3]" ;;
     layernorm_welford)
       echo "--arg x=rand:f32[5,70]:23 --arg gamma=rand:f32[70]:24 --arg beta=rand:f32[70]:25 --arg eps=1e-5" \

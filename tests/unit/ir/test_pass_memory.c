@@ -299,12 +299,12 @@ static void transposes_in_tiles(void** state) {
       "  } } }\n"
       "}",
       "parallel u in 0..k {\n"
-      "if count_1 < 16 {\n"
+      "if count_1 < 8 {\n"
       "b[u, first + i_1, i] = f32(a[u, i, first + i_1]) + c[u, first + i_1, i];\n"
       "for tile_p in 0..tiles_p {\n"
       "for tile_q in 0..tiles_q {\n"
-      "alloc tile: f16[16, 16] in local;\n");
-  // Lines of half a vector.
+      "alloc tile: f16[8, 8] in local;\n");
+  // Lines have 32 bytes of the widest dtype.
   expect_permuted(
       "func f(a: f32[n, m], out b: f32[m, n]) {\n"
       "  parallel i in 0..n { parallel j in 0..m { b[j, i] = a[i, j]; } }\n"

@@ -16,6 +16,7 @@
 #include <stdint.h>
 // After those that it needs.
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -310,10 +311,11 @@ static void tame(const qn_generated_t* generated, const char* name, qn_generated
       bool is_sum = strcmp(name, "prefix_sum") == 0;
       if (param->dtype == QN_DTYPE_I32 && !is_sum) ((int32_t*)args->buffers[i])[e] = 0;
       if (param->dtype == QN_DTYPE_I16) ((int16_t*)args->buffers[i])[e] %= 100;
-      if (strcmp(name, "newton_sqrt") == 0) {
-        float* value = &((float*)args->buffers[i])[e];
-        if (*value < 0) *value = -*value;
-      }
+      if (param->dtype != QN_DTYPE_F32) continue;
+      float* value = &((float*)args->buffers[i])[e];
+      if (strcmp(name, "newton_sqrt") == 0 && *value < 0) *value = -*value;
+      // Factors below 1, so that it does not grow.
+      if (strcmp(name, "recurrence") == 0) *value -= truncf(*value);
     }
   }
 }
