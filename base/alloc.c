@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/alloc.c: see alloc.h.
 #include "base/alloc.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/alloc.h: allocates from a qn_allocator_t, with checked sizes.
 //
 // Not here: arenas (arena.h).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/arena.c: a list of blocks that are filled from the front and released together.
 #include "base/arena.h"
 

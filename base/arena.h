@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/arena.h: memory that is released all at once. One arena per module.
 //
 // Thread rule: one thread at a time.

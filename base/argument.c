@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/argument.c: the status of a public function's NULL argument.
 #include "base/argument.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/argument.h: the checks at the heads of public functions: arguments that must not be NULL.
 //
 // Read next: struct_size.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/base.c: hexadecimal digits, and the edit distance for "did you mean".
 #include "base/base.h"
 

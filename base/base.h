@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/base.h: what every other file may use: statuses, views, checked sizes, assertions.
 //
 // Not here: memory (alloc.h, arena.h), growing text and bytes (buffer.h), parsing bytes (reader.h).

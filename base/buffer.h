@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/buffer.h: growing bytes or text with a sticky failure flag: append freely, check once.
 //
 // Thread rule: one thread at a time.

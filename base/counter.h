@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/counter.h: counters that any thread raises: an array of numbers, and a table of their names.
 //
 // The table and an enumeration of the indices are made from one .inc file of QN_COUNTER lines.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/digest.c: XXH3-128 by the xxHash library, SHA-256 of our own (FIPS 180-4), and hexadecimal.
 //
 // An attacker can construct two inputs with one XXH3; SHA-256 resists that.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/digest.h: XXH3-128 for keys and checksums, and SHA-256 as the second digest of a module: a
 // collision of one is found by the other.
 #ifndef QUERN_BASE_DIGEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/dtype.c: looks up the table of dtypes.
 #include "base/dtype.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/dtype.h: the classes and widths of dtypes, from the public table.
 //
 // Not here: which operands an operator takes (ir/op_rules.c), DLPack's codes (jit/call/tensor.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/elf.c: reads the few bytes of an ELF file that hold its build id.
 //
 // Everything in the file is checked before it is used: counts are bounded, offsets go through

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/elf.h: reads build ids of ELF files and of objects mapped into the process.
 #ifndef QUERN_BASE_ELF_H_
 #define QUERN_BASE_ELF_H_

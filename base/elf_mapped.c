@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // dl_iterate_phdr
 // base/elf_mapped.c: reads build ids from the program headers of mapped objects, without a file.
 #include <link.h>

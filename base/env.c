@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // secure_getenv, environ
 // base/env.c: see env.h. As for getenv, no thread may change the environment meanwhile.
 #include "base/env.h"

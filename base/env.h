@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/env.h: the only place that reads the environment (by secure_getenv: nothing in set-user-id
 // programs).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/escape.c: shows text from outside without letting it act on a terminal.
 #include "base/escape.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/escape.h: UTF-8, and the one escape of text from outside (qn_text_escape, quern/status.h).
 #ifndef QUERN_BASE_ESCAPE_H_
 #define QUERN_BASE_ESCAPE_H_

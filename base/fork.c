@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // SYS_gettid
 // base/fork.c: one pthread_atfork registration for all objects of the library.
 //

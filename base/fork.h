@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/fork.h: handlers for fork and exit, for objects with locks or threads.
 //
 // An object registers a node with its mutex: a fork takes the mutex before and leaves it free in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/fs.c: the POSIX table of fs.h, and the helpers that use it.
 //
 // Each operation loads the table with one atomic load. No other file calls open, read and so on, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/fs.h: the table of all file calls of the library, so that tests can make the n-th one fail.
 // Results follow POSIX: -1 and errno. Calls that a signal interrupts are repeated inside.
 //

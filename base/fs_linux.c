@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // F_OFD_SETLK
 // base/fs_linux.c: locks of an open file description, and the kind of a file system.
 //

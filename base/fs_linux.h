@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/fs_linux.h: the functions of fs.c that POSIX does not have.
 #ifndef QUERN_BASE_FS_LINUX_H_
 #define QUERN_BASE_FS_LINUX_H_

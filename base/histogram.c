@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/histogram.c: computes buckets, and adds to them with atomics.
 //
 // The index of a bucket consists of the exponent and the three bits after the leading one: a count

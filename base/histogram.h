@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/histogram.h: a log-linear histogram of durations; threads add to it without a lock.
 //
 // Each power of two of nanoseconds has eight buckets, so the upper end of a bucket is at most an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/integer.c: operators on integers of any dtype and on bools. They compute as i64 does and
 // wrap to the width, except operators that count bits and unsigned 64-bit ones.
 #include "base/integer.h"

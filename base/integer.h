@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/integer.h: operators on integers and bools. Constant folding, the interpreter and launch
 // plans share this arithmetic, so that they always agree.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/log.c: see log.h.
 //
 // Each qn__log loads a level and a pointer and takes no lock, so that logging is safe in a child of

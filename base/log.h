@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/log.h: the log level and the sink. The library itself writes nothing: messages go to the
 // sink that the program or the command line installs. These are the first mutable global.
 #ifndef QUERN_BASE_LOG_H_

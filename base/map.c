@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/map.c: open addressing with linear probing, at most three quarters full. Removal shifts
 // later keys back, so there are no tombstones.
 #include "base/map.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/map.h: a hash map from text to a pointer, for symbol tables and registries.
 //
 // Keys are borrowed and must outlive the map. Thread rule: one thread at a time.

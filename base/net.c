@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // ppoll
 // base/net.c: the POSIX table of net.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/net.h: the table of all network calls of the library, so that tests can make the n-th one
 // fail, deliver single bytes, or hang. Results follow POSIX: -1 and errno.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/plugin.c: finds and opens modules of quern.
 //
 // A module is opened by its path and never searched on the loader's paths: a library of that name
@@ -111,32 +112,54 @@ bool qn__library_folder(char out[PATH_MAX]) {
   return own_folder(out, &is_program);
 }
 
-static bool is_there(const char* folder, const char* inner, const char* name, char out[PATH_MAX]) {
+typedef struct module_search {
+  const char* name;
+  char* out;  // the module; as long as there is none, the first place
+  bool has_tried;
+} module_search_t;
+
+// Room for what is put behind a folder.
+enum { NAME_ROOM = 96 };
+
+static bool is_there(module_search_t* search, const char* folder, const char* inner) {
+  char path[PATH_MAX];
   struct stat info;
-  (void)snprintf(out, PATH_MAX, "%s%s/libquern-%s.so", folder, inner, name);
-  return qn__fs()->lstat(out, &info) == 0;
+  (void)snprintf(path, sizeof path, "%.*s%.16s/libquern-%.64s.so", PATH_MAX - NAME_ROOM, folder,
+                 inner, search->name);
+  const bool is_found = qn__fs()->lstat(path, &info) == 0;
+  if (is_found || !search->has_tried) memcpy(search->out, path, sizeof path);
+  search->has_tried = true;
+  return is_found;
 }
 
-bool qn__plugin_find(const char* directory, const char* name, char out[PATH_MAX]) {
+// Searches the places of quern's own modules.
+static bool find_beside(module_search_t* search) {
   char folder[PATH_MAX];
-  bool is_program = false;
+  bool is_program;
+  if (!own_folder(folder, &is_program) || strlen(folder) >= PATH_MAX - NAME_ROOM) return false;
+  if (is_there(search, folder, "") || is_there(search, folder, "/quern")) return true;
+  if (!is_program) return false;
+  return is_there(search, folder, "/../lib") || is_there(search, folder, "/../lib/quern") ||
+         is_there(search, QN_MODULE_FOLDER, "");
+}
+
+bool qn__plugin_find(const char* directories, const char* name, char out[PATH_MAX]) {
+  module_search_t search = {.name = name, .out = out};
   (void)snprintf(out, PATH_MAX, "libquern-%.64s.so", name);
   if (strlen(name) > 64) return false;
-  if (directory[0] == '\0') {
-    if (!own_folder(folder, &is_program)) return false;
-  } else if (!copy_path(directory, folder)) {
-    return false;
+  for (const char* at = directories; *at;) {
+    const size_t size = strcspn(at, ":");
+    if (size == 4 && memcmp(at, "none", 4) == 0) return false;
+    if (size > 0 && size < PATH_MAX - NAME_ROOM) {
+      char folder[PATH_MAX];
+      memcpy(folder, at, size);
+      folder[size] = '\0';
+      if (is_there(&search, folder, "")) return true;
+    }
+    at += size;
+    if (*at) at++;
   }
-  if (strlen(folder) >= PATH_MAX - 96) return false;
-  if (is_there(folder, "", name, out)) return true;
-  if (directory[0] == '\0' && is_there(folder, "/quern", name, out)) return true;
-  if (is_program) {
-    if (is_there(folder, "/../lib", name, out)) return true;
-    if (is_there(folder, "/../lib/quern", name, out)) return true;
-    if (is_there(QN_MODULE_FOLDER, "", name, out)) return true;
-  }
-  (void)is_there(folder, "", name, out);
-  return false;
+  return find_beside(&search);
 }
 
 const char* qn__plugin_remedy(const char* name) {
@@ -148,15 +171,9 @@ const char* qn__plugin_remedy(const char* name) {
   return NULL;
 }
 
-qn_status_t qn__plugin_open(const char* directory, const char* name, const char* symbol,
-                            void** out_symbol) {
+qn_status_t qn__plugin_open_file(const char* name, const char* path, const char* symbol,
+                                 void** out_symbol) {
   *out_symbol = NULL;
-  char path[PATH_MAX];
-  if (!qn__plugin_find(directory, name, path)) {
-    const char* remedy = qn__plugin_remedy(name);
-    return qn_status_make(QN_STATUS_UNAVAILABLE, "module '%s' is not installed: no %s%s%s", name,
-                          path, remedy ? "; " : "", remedy ? remedy : "");
-  }
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
     const char* why = dlerror();
@@ -169,4 +186,16 @@ qn_status_t qn__plugin_open(const char* directory, const char* name, const char*
                           path, symbol);
   }
   return QN_OK;
+}
+
+qn_status_t qn__plugin_open(const char* directories, const char* name, const char* symbol,
+                            void** out_symbol) {
+  *out_symbol = NULL;
+  char path[PATH_MAX];
+  if (qn__plugin_find(directories, name, path)) {
+    return qn__plugin_open_file(name, path, symbol, out_symbol);
+  }
+  const char* remedy = qn__plugin_remedy(name);
+  return qn_status_make(QN_STATUS_UNAVAILABLE, "module '%s' is not installed: no %s%s%s", name,
+                        path, remedy ? "; " : "", remedy ? remedy : "");
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/reader.c: see reader.h. Integers are little-endian.
 #include "base/reader.h"
 

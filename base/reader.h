@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/reader.h: parses bytes from outside (files, network). A read past the end sets a sticky flag
 // and returns zeros, so that callers check once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/refcount.c: opens and closes counts. The requirements are in refcount.h.
 #include "base/refcount.h"
 

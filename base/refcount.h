@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/refcount.h: a reference count for threads on different CPUs that do not share a cache line.
 //
 // One owner (the memory table) keeps an object alive for long, while many threads retain and

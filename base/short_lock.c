@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/short_lock.c: waits for a taken lock. See short_lock.h.
 #include "base/short_lock.h"
 

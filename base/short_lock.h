@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/short_lock.h: a lock for sections of a few nanoseconds with little contention: one word, one
 // atomic exchange to lock, one store to unlock.
 //

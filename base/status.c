@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/status.c: the status object of quern/status.h: one block with a code and a message.
 //
 // A status comes from the C library's allocator: a failure must be reportable where no other

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // base/stripe.c: see stripe.h.
 #include "base/stripe.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/stripe.h: selects which of several copies of a hot word a thread uses.
 //
 // Data that all threads write has one copy per stripe, so that running threads do not share a cache

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/struct_size.h: the structs of the interface that begin with `struct_size`, between programs,
 // plugins and libraries of different versions. The head of quern/quern.h states the rule.
 //

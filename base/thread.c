@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // pthread_setname_np, CPU_COUNT_S
 // base/thread.c: see thread.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base/thread.h: mutexes, conditions, threads and clocks: pthreads with names and checks.
 //
 // C11 threads are not used: with ThreadSanitizer they crash on Debian 12.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does a bundle cost: opening one of 10,000 entries, and a hit in it?
 //
 // A hit is one search, one pread and the verification of the entry. Its floors are the bare pread

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does a packed call cost over a call through a pointer?
 //
 // It calls the same kernel with three tensors of four elements and a scalar through the pointer of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long do the samples take to compile, and how fast is their code?
 //
 // The floor is LLVM's default<O2> on the same loops as scalar code, in the same process (stages.h).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How near do products of plain loops on a GPU come to cuBLAS?
 //
 // Each row is a product of a dtype, a layout and a shape, computed by a program of plain loops

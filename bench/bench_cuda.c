@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does a packed call on CUDA cost over a bare cuLaunchKernel, and how near do kernels come to
 // the memory's bandwidth?
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does the directory cost: a hit, a miss, an entry to publish, a claim?
 //
 // The floor of verified hits of 4 KB and 64 KB is bare open, read, close and XXH3-128 of the same

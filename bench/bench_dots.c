@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much faster are products of small numbers than the same product in f32, on one core?
 //
 // It computes C = A * B as plain loops, all extents unknown when it is compiled: bytes and 16-bit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast is the inline exp over f32 arrays, on one core, against the vector library of libc?
 //
 // It computes exp over an array that fits the first cache, one that fits the second and one that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Does the time of a compile grow with the program, or faster?
 //
 // Programs of one kind and growing size: launches in a function, the same with workspace between

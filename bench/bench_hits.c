@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Does the throughput of memory hits grow with the cores?
 //
 // Eight threads look up and release, all the same key or each its own, and are compared with one

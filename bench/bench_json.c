@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast are the numbers of the inference server's JSON read and written?
 //
 // A request with 32 texts of 128 token ids, and its answer: 32 embeddings of 384 f32, as numbers

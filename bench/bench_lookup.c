@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does a lookup cost: in the memory table, and from the directory?
 //
 // Memory: (module handle, target) to a retained executable; the floor is the lock and reference

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How near are plain loops that memory bounds to the speed of memory, on one core?
 //
 // It runs sums of columns, transposes, concatenations, strided copies, scans and rows (softmax,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long does a CUDA kernel take to compile, and how much of that is NVRTC?
 //
 // It needs NVRTC, and neither a GPU nor a driver; without NVRTC it prints a message and succeeds.

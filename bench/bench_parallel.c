@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does it cost to spread a loop over two cores?
 //
 // Each row is a parallel loop of the CPU device whose iterations take as long together as the name

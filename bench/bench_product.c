@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast are matrix products that are plain loops, on one core?
 //
 // It computes C = A * B in f32 from `sum p in 0..k { a[i, p] * b[p, j] }`, all extents unknown when

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // What does the remote tier cost: a hit on loopback, a put, a store that hangs?
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long does a Vulkan kernel take to compile, and how much of that is shaderc?
 //
 // The first compile in a process makes glslang's tables of built-in functions. A child process

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much slower are 64 processes that look up the same 50 cold keys at once than one alone?
 //
 // The floor is one process alone on an empty directory, which compiles every key. It is compared

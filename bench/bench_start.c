@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long does a process with a warm cache take from its start to the first result of softmax?
 //
 // The program starts itself, in turn: as an empty process, which ends at the first line of main

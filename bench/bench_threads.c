@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much sooner is a module of many functions compiled on two compile threads?
 //
 // Wall time of lookups that compile, without a cache directory, in engines with one compile thread

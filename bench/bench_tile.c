@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What do tiles in shared memory save in a product that is written as a sum?
 //
 // It computes the same product twice: as nested parallel loops, which the mapping to a GPU cuts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast is the server's tokenizer?
 //
 // It encodes sentences of 128 tokens of several kinds, and one long text, with a model's own files:

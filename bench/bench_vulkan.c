@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What does a packed call on Vulkan cost over recording and submitting by hand, and how much time
 // does a warm cache save a process?
 //

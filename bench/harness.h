@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/harness.h: functions of all benchmark programs: timing, medians, a table and JSON.
 //
 // A row compares two times in one process and is quoted as a ratio, because machines are shared and

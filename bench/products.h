@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/products.h: products written as sums, with constant and with unknown rows and columns.
 //
 // Each side that is not constant adds a launch, for few rows or few columns. bench_nvrtc and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/stages.c: see stages.h. The order is that of jit/llvm/compile.c, whose total bench_compile
 // measures next to the sum of these. links: llvm
 #include "bench/stages.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/stages.h: times the way from canonical bytes to an image, stage by stage, for our tiers
 // and for
 // their floor.

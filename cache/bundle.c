@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle.c: reads entries from an open bundle.
 //
 // Requirements:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle.h: the bundle tier: one read-only file of many entries.
 //
 // docs/bundles.md has the format. A failure while opening is a status, so that a deployment sees

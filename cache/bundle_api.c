@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_api.c: the calls of quern/cache.h for bundles.
 #include <limits.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_export.c: collects entries from directories and bundles into one bundle.
 //
 // First it sorts the keys of all sources. Then it reads, verifies, chooses and writes one entry

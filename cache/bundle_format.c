@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_format.c: reads and writes header, index block and trailer of a bundle.
 //
 // Every byte is either compared with its only legal value or covered by a checksum, so that every

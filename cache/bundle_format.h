@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_format.h: the bytes of a bundle that are not entries: header, index block, trailer.
 //
 // docs/bundles.md has the layout byte by byte. The readers accept any bytes: they compare every

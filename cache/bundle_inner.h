@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_inner.h: what bundle.c, bundle_open.c and bundle_scan.c share.
 //
 // Thread rule: everything but counters and buffers is constant after the open.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _XOPEN_SOURCE 700  // S_ISVTX
 // cache/bundle_open.c: opens a bundle: checks its file, its signature, and reads its index.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_scan.c: finds the entries of a bundle whose tail is missing.
 //
 // Reads and verifies one entry after the other from the start. A whole index block with its

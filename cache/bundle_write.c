@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_write.c: writing one bundle.
 //
 // The writer fills a temporary file beside the bundle's path, syncs it, and renames it: a reader

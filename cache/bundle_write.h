@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/bundle_write.h: writes bundles: a writer for one file, and an export that chooses entries.
 //
 // Every entry is verified before it is written. The same entries give the same bytes. A failure

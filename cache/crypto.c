@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/crypto.c: opens the cryptographic module and reads key files.
 //
 // The module is opened only for a signature or a MAC: a program without the remote tier and signed

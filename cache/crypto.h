@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/crypto.h: the table of the module `libquern-sodium.so`: MACs, hashes and signatures for
 // entries. The core library never links a cryptographic library.
 //

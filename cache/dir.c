@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/dir.c: the calls of quern/cache.h for tools that list, read, verify and clear a directory.
 //
 // A directory that this process may only read (shipped by the administrator) opens, too; calls that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/dir_inner.h: the handle behind qn_cache_dir_t, for dir.c, dir_statistics.c and
 // bundle_api.c.
 #ifndef QUERN_CACHE_DIR_INNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/dir_statistics.c: statistics of a cache directory: its entries and its place.
 //
 // Reads only the heads of entries (entry_head.h), so ten thousand entries take a moment. Verifies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk.c: opens and closes a cache directory; its paths and counters.
 //
 // Not here: reading (disk_read.c), trust (disk_trust.c), claims (disk_claim.c), writing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk.h: the disk tier: reads and verifies entries, writes them on a thread, bounds the size
 // of the directory.
 //

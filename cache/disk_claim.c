@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_claim.c: claims: one compile per key among the processes of a machine.
 //
 // Requirements:

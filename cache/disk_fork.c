@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_fork.c: what a child of fork does with an open cache directory.
 //
 // The fork handlers hold the lock, so the child finds every list whole. The child has one thread:

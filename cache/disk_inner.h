@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_inner.h: what the files of the disk tier share.
 //
 // Thread rule: atomic members and those that are constant after the open need no lock; `mutex`

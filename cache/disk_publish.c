@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_publish.c: the queue of entries to write, and the thread that writes them.
 //
 // Requirements (disk_write.c has those on writing; docs/cache-format.md repeats all of them):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_read.c: reads entries from a cache directory.
 //
 // Requirements:

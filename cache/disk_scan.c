@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_scan.c: lists the files of a cache directory by their names.
 //
 // Only names of the exact form of entries and temporary files count; all other files are ignored. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_sweep.c: keeps the directory below its bounds.
 //
 // Requirements:

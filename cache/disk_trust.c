@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _XOPEN_SOURCE 700  // S_ISVTX
 // cache/disk_trust.c: which directory and which files are trusted, and the modes of new ones.
 //

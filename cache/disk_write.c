@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/disk_write.c: writes one entry into the directory: the publish protocol.
 //
 // Requirements:

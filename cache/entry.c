@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/entry.c: encodes and decodes entries. The layout is in docs/cache-format.md.
 //
 // Requirements on decoding:

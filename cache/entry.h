@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/entry.h: the bytes of one cache entry: header, preimage, metadata, module, payload,
 // checksum.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/entry_copy.c: see entry_copy.h.
 #include "cache/entry_copy.h"
 

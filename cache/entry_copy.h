@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/entry_copy.h: copies of entries for tools (quern/cache.h), whatever their tier.
 #ifndef QUERN_CACHE_ENTRY_COPY_H_
 #define QUERN_CACHE_ENTRY_COPY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/entry_head.c: see entry_head.h.
 #include "cache/entry_head.h"
 

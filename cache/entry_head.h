@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/entry_head.h: the head of an entry: the sections of its key, times and sizes. Statistics
 // and `quern cache why` read the heads of thousands of entries, where reading all bytes would take
 // too long.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/hit.h: the result of a get, the same for every tier, and the entry of a hit.
 #ifndef QUERN_CACHE_HIT_H_
 #define QUERN_CACHE_HIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/preimage.c: writes, reads and compares preimages.
 //
 // Layout: the four bytes "QNK1", then for each section its tag (u32), its size (u32) and its bytes,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/preimage.h: the bytes that a key is the hash of: tagged sections, each with its length.
 //
 // The engine adds the sections of sections.inc in the order of the table. Of the module it adds the

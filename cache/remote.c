@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/remote.c: the remote tier as callers use it: get, put, claim, give up, flush.
 //
 // A get costs a caller one allocation, one wait, the MAC and the decoding; one atomic load while

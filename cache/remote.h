@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/remote.h: the remote tier: entries in a store that a fleet shares.
 //
 // Two threads make all network calls: one for gets and claims, one for puts; each has a connection.

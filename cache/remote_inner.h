@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/remote_inner.h: what the files of the remote tier share.
 //
 // Thread rule: atomic and constant members need no lock. `mutex` guards the others; no thread holds

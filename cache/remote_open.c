@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/remote_open.c: creates the remote tier from its options, and destroys it.
 //
 // A destroy waits for its grace period and 0.1 s more. A thread that hangs longer is detached and

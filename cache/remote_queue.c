@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/remote_queue.c: the two threads that call the store, and the circuit breaker.
 //
 // Requirements.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/remote_value.c: the names of entries in the store, and the value around an entry.
 //
 // A value is 48 bytes and an entry:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/scratch.c: see scratch.h.
 #include "cache/scratch.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/scratch.h: buffers for reading entries, kept for the next read.
 //
 // Taking and giving a buffer costs one atomic exchange; a caller that finds no buffer allocates

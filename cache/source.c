@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/source.c: lists, finds, reads and verifies the entries of a directory or a bundle.
 #include "cache/source.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/source.h: a directory or a bundle as a source of entries, for tools and exports.
 #ifndef QUERN_CACHE_SOURCE_H_
 #define QUERN_CACHE_SOURCE_H_

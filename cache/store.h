@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/store.h: the table of a store: values by key, somewhere on the network. The remote tier
 // uses one. `libquern-redis.so` is a store; another module with this table is another.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What there is for GPUs. CUDA needs nothing at build time. The Vulkan device needs the Khronos headers
 # (libvulkan-dev), its generator shaderc and the archives that it is made of (libshaderc-dev,
 # glslang-dev, spirv-tools); Debian 12's libshaderc.so.1 misses symbols, so the archives it is. Sets

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The few functions that CMakeLists.txt is written in.
 
 # Warnings and sanitizers for our own targets.
@@ -182,7 +183,7 @@ endfunction()
 
 # The conformance suite: on the public headers alone, for the command and for programs of others.
 function(quern_conformance)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/conformance/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/conformance/*.c ${PROJECT_SOURCE_DIR}/conformance/random/*.c)
   add_library(qn_conformance STATIC ${sources})
   target_include_directories(qn_conformance PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(qn_conformance PUBLIC quern::quern Threads::Threads m)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds LLVM 19's shared library and C headers (Debian: llvm-19-dev). Sets QUERN_HAVE_LLVM,
 # QUERN_LLVM_INCLUDE, QUERN_LLVM_LIBRARY (the file that the generator links and whose build id is
 # part of every key) and QUERN_LLVM_VERSION.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/arrays.c: see arrays.h.
 #include "conformance/arrays.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/arrays.h: arguments of a call as text, arrays that are filled by recipe, and their
 // comparison.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/atomics.c: each atomic on each dtype that has it, with and without its old value, in
 // global and shared memory.
 #include "conformance/program.h"

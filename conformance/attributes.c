@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/attributes.c: the attributes of a device.
 #include <stdio.h>
 #include <string.h>

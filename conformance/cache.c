@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/cache.c: code of the target in the cache: the next engine finds it on disk, and an
 // engine without a compiler in a bundle.
 #define _XOPEN_SOURCE 700  // mkdtemp, nftw
@@ -123,8 +124,8 @@ static void warm_hit(conf_t* c) {
   remove_place(&p);
 }
 
-// Uses a bundle on an engine whose generators are in `generator_dir` (NULL: where they are
-// installed), and which has another setting.
+// Uses a bundle on an engine with the option `generator_dir` (NULL: generators are where they are
+// installed) and another setting.
 static void use_bundle(conf_t* c, cache_place_t* p, const char* generator_dir,
                        qn_setting_t setting) {
   qn_engine_options_t options = on_disk(p);
@@ -154,7 +155,7 @@ static void from_bundle(conf_t* c) {
 static void without_generator(conf_t* c) {
   cache_place_t p;
   if (!make_place(c, &p)) return;
-  use_bundle(c, &p, p.empty, (qn_setting_t){"generator_dir", p.empty});
+  use_bundle(c, &p, "none", (qn_setting_t){"generator_dir", "none"});
   remove_place(&p);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/calls.c: packed calls: arguments, and every mistake that a caller can make.
 #include <math.h>
 #include <string.h>

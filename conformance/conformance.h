@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/conformance.h: the interface of a suite that tests which features work on a device.
 //
 // It uses the public headers alone, so that devices and generators from outside run it as ours do:
@@ -22,7 +23,8 @@ typedef struct conf_result {
   const char* feature;  // "zero size"
   const char* variant;  // "f32", or ""
   conf_verdict_t verdict;
-  const char* why;  // "" for a pass
+  const char* why;      // "" for a pass
+  const char* program;  // a text of IR that shows the failure; NULL: none
   int64_t elapsed_ns;
 } conf_result_t;
 
@@ -34,6 +36,11 @@ typedef struct conf_options {
   const char* filter;
   // Also cases that take gigabytes of memory.
   bool has_large;
+  // Runs so many random programs in place of the cases, from this seed on. A seed means one program
+  // as long as one compiler built the suite. Of a program that fails, the result has the smallest
+  // part that still does.
+  uint32_t random_count;
+  uint64_t seed;
   // Only compiles the cases of IR, to this form of the target's generator ("cubin"): uses no
   // device, and needs `target`. NULL: runs.
   const char* form;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/copies.c: copies between host, device and devices.
 #include <stdint.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/dtypes.c: every dtype: storage, literals, conversions between all pairs, bits.
 #include "conformance/elements.h"
 #include "conformance/program.h"

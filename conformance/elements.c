@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/elements.c: see elements.h.
 #include "conformance/elements.h"
 

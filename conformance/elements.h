@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/elements.h: single elements of arrays of any dtype. Thread rule: any thread.
 //
 // It needs no context of a run: `quern run` reads and writes its arrays with it as well.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/exchanges.c: shuffles, and reductions of warps and blocks, at the target's warp size.
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,7 +184,43 @@ static void add_blocks(conf_rows_t* rows, int warp, int threads) {
   conf_rows_add(rows, "exchanges in a loop", NULL, text, args);
 }
 
+// Reductions over some axes of blocks of `a` by `b` threads.
+#define AXES(a, b)                                                                               \
+  {.feature = "reductions over thread axes",                                                     \
+   .variant = #a " by " #b,                                                                      \
+   .text = "func ex_axes_" #a "_" #b "(x: i32[n, " #b ", " #a "], out y: i32[n, " #b ", " #a     \
+           "]) {\n"                                                                              \
+           "  block.x k in 0..n { thread.y r in 0.." #b " { thread.x t in 0.." #a                \
+           " {\n"                                                                                \
+           "    let v = x[k, r, t];\n"                                                           \
+           "    let s = axis_sum(v, thread.x); let w = axis_max(v, thread.y);\n"                 \
+           "    let f = axis_sum(f32(v % 64), thread.y);\n"                                      \
+           "    y[k, r, t] = s + w * 3 + i32(f) * 5 + axis_min(s, thread.x, thread.y); } } } }", \
+   .args = "bits:3x" #b "x" #a " junk:3x" #b "x" #a}
+static const conf_program_t axes[] = {
+    AXES(32, 4),
+    AXES(8, 16),
+    AXES(5, 7),
+    AXES(2, 100),
+    AXES(64, 3),
+    AXES(100, 2),
+    {.feature = "reductions over thread axes",
+     .variant = "three axes",
+     .text =
+         "func ex_axes_three(x: i32[n, 6, 4, 8], q: i32, out y: i32[n, 6, 4, 8]) {\n"
+         "  block.x k in 0..n { thread.z u in 2..8 { thread.x t in 0..8 { thread.y r in 1..5 {\n"
+         "    let v = x[k, u - 2, r - 1, t]; alloc s: i32[] in local; s[] = 0;\n"
+         "    for j in 0..3 {\n"
+         "      s[] = s[] * 7 + axis_sum(v, thread.x, thread.z) + axis_max(v + i32(j), thread.z);\n"
+         "    }\n"
+         "    let some = q > 3 ? axis_min(v, thread.y, thread.z) : q;\n"
+         "    y[k, u - 2, r - 1, t] = s[] + some * 3 + axis_sum(v, thread.y, thread.x);\n"
+         "  } } } } }",
+     .args = "bits:3x6x4x8 5 junk:3x6x4x8;bits:2x6x4x8 2 junk:2x6x4x8"},
+};
+
 static void run(conf_t* c) {
+  conf_programs(c, axes, CONF_COUNT_OF(axes));
   static conf_rows_t rows;
   // Four warps; a block takes at most its limit.
   int warp = c->warp_size > 0 ? (int)c->warp_size : 32;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/failures.c: asserts, and checked builds: the reason, place and index of a failure.
 #include "conformance/program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/graphs.c: calls that are recorded once and launched many times; streams of the
 // driver.
 #include "conformance/suite.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/grids.c: explicit block and thread loops, shared memory, barriers.
 #include "conformance/program.h"
 

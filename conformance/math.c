@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/math.c: operators with an error bound (docs/ir.md), against a reference of
 // higher precision: the C library's, in long double.
 #include <float.h>

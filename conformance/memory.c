@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/memory.c: allocating, freeing, host memory and workspace.
 #include <stdint.h>
 #include <string.h>

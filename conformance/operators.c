@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/operators.c: every operator of ops.inc with one right answer, on every dtype that it
 // takes. Operators with an error bound are in math.c, exchanges in exchanges.c.
 #include "conformance/program.h"
@@ -16,6 +17,7 @@ typedef enum operator_rule {
   SCALE,
   LANE,
   GROUP,
+  AXES,
   TARGET,
 } operator_rule_t;
 typedef enum syntax { INFIX, PREFIX, CALL } syntax_t;

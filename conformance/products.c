@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/products.c: products of small numbers as sums, which targets compute by matrix units
 // or by dot instructions: every dtype and order of the operands, around the extents of tiles, with
 // any alignment, and what happens before and after the product.

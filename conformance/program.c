@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/program.c: see program.h.
 #include "conformance/program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/program.h: cases that are texts of IR: compiled for the target and for the
 // interpreter, called with the same arguments, compared.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/shapes.c: extents of zero, one, odd and prime numbers, many dimensions, and more
 // elements than 32 bits count.
 #include "conformance/program.h"

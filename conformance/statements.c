@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/statements.c: every statement, loop kind that needs no grid, scope and view.
 #include "conformance/program.h"
 

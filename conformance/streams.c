@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/streams.c: order, independence, waits between streams, errors that stick, ends.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/suite.c: runs the areas, makes the verdict of a case, and releases its resources.
 #include "conformance/suite.h"
 
@@ -11,11 +12,11 @@
 #include <time.h>
 
 static const conf_area_t* const areas[] = {
-    &conf_area_attributes, &conf_area_memory, &conf_area_copies,    &conf_area_streams,
-    &conf_area_graphs,     &conf_area_dtypes, &conf_area_operators, &conf_area_math,
-    &conf_area_statements, &conf_area_grids,  &conf_area_atomics,   &conf_area_exchanges,
-    &conf_area_failures,   &conf_area_shapes, &conf_area_products,  &conf_area_calls,
-    &conf_area_threads,    &conf_area_cache,
+    &conf_area_attributes, &conf_area_memory,   &conf_area_copies,    &conf_area_streams,
+    &conf_area_graphs,     &conf_area_dtypes,   &conf_area_operators, &conf_area_math,
+    &conf_area_statements, &conf_area_scans,    &conf_area_grids,     &conf_area_atomics,
+    &conf_area_exchanges,  &conf_area_failures, &conf_area_shapes,    &conf_area_products,
+    &conf_area_calls,      &conf_area_threads,  &conf_area_cache,
 };
 
 const char* conf_verdict_text(conf_verdict_t verdict) {
@@ -41,7 +42,8 @@ bool conf_wants(const conf_t* c, const char* feature, const char* variant) {
 }
 
 static void tell(conf_t* c, int64_t elapsed_ns) {
-  conf_result_t result = {c->area, c->feature, c->variant, c->verdict, c->why, elapsed_ns};
+  conf_result_t result = {c->area, c->feature, c->variant, c->verdict,
+                          c->why,  c->program, elapsed_ns};
   if (c->options.on_result) c->options.on_result(c->options.self, &result);
 }
 
@@ -103,6 +105,8 @@ void conf_end(conf_t* c) {
   c->totals.fail_count += c->verdict == CONF_FAIL;
   c->totals.unsupported_count += c->verdict == CONF_UNSUPPORTED;
   tell(c, conf_now_ns() - c->begin_ns);
+  free(c->program);
+  c->program = NULL;
 }
 
 void conf_fail(conf_t* c, const char* format, ...) {
@@ -358,7 +362,11 @@ static qn_status_t prepare(conf_t* c) {
 qn_status_t conf_run(const conf_options_t* options, conf_totals_t* out_totals) {
   conf_t c = {.options = *options, .device = options->device};
   qn_status_t status = prepare(&c);
-  for (size_t i = 0; qn_ok(status) && i < CONF_COUNT_OF(areas); i++) run_area(&c, areas[i]);
+  bool is_random = options->random_count > 0;
+  if (qn_ok(status) && is_random) run_area(&c, &conf_area_random);
+  for (size_t i = 0; qn_ok(status) && !is_random && i < CONF_COUNT_OF(areas); i++) {
+    run_area(&c, areas[i]);
+  }
   (void)qn_status_consume(qn_set_active_device(conf_cpu()));
   qn_engine_destroy(c.engine);
   qn_target_release(c.target);

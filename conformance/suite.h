@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/suite.h: for authors of cases: the context of a case, its functions, and the tables.
 //
 // A case is a row of an area's table: a name and a function, or a text of IR with arguments
@@ -33,6 +34,7 @@ extern const conf_area_t conf_area_copies;      // copies.c
 extern const conf_area_t conf_area_streams;     // streams.c
 extern const conf_area_t conf_area_graphs;      // graphs.c
 extern const conf_area_t conf_area_statements;  // statements.c
+extern const conf_area_t conf_area_scans;       // scans.c
 extern const conf_area_t conf_area_grids;       // grids.c
 extern const conf_area_t conf_area_atomics;     // atomics.c
 extern const conf_area_t conf_area_exchanges;   // exchanges.c
@@ -45,6 +47,7 @@ extern const conf_area_t conf_area_products;    // products.c
 extern const conf_area_t conf_area_calls;       // calls.c
 extern const conf_area_t conf_area_threads;     // threads.c
 extern const conf_area_t conf_area_cache;       // cache.c
+extern const conf_area_t conf_area_random;      // random.c
 
 typedef enum conf_kept_kind {
   CONF_KEPT_HOST = 1,
@@ -80,6 +83,7 @@ struct conf {
   const char* variant;
   conf_verdict_t verdict;
   char why[1024];
+  char* program;  // that shows the failure, owned; NULL: none
   int64_t begin_ns;
   conf_kept_t* kept;
   size_t kept_count;

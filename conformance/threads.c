@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance/threads.c: many threads at once: one function, their own streams, compiles, copies,
 // memory.
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/attribute.c: see attribute.h.
 #include "devices/attribute.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/attribute.h: writes the answers of devices to questions about attributes.
 //
 // A device that has no answer leaves the value as it is, without a type.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/device.h: the registry of device tables, as the engine sees it. The built-in tables are
 // registered on first use.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/graph.c: public graphs: calls that a stream recorded, to be run many times.
 //
 // A public graph holds the backend's object and its device.

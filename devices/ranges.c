@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/ranges.c: see ranges.h.
 //
 // Requirements; `qn__ranges_check` tests 1 to 4:

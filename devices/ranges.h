@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/ranges.h: allocates ranges of a block of memory. It only computes with numbers: the host
 // may not see the memory itself.
 //

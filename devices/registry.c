@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/registry.c: the tables of devices by type, and the public calls that only choose a table.
 //
 // The default registry is one of the two mutable globals of the library (the other is the log

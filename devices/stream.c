@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/stream.c: public streams, and the active device and stream of each thread.
 //
 // A public stream holds the backend's object and its device.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/workspace.c: see workspace.h.
 //
 // Requirements; `check` tests them after each change, in debug builds:

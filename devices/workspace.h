@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/workspace.h: keeps freed workspace of a device for reuse, in the order of streams.
 //
 // The stream that freed a block may reuse it at once, because its work runs in order; another

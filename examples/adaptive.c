@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // examples/adaptive.c: one function that specialises itself for the shapes that it is called with.
 //
 //   ./example_adaptive [CACHE_DIR [TARGET]]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // examples/gpu_stream.c: allocates memory of a GPU (or another device), copies, calls on a stream,
 // waits
 // and copies back.

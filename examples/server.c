@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // examples/server.c: a server whose requests have new shapes all the time, and never wait longer
 // for a compiler than their deadline.
 //

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # examples/ship.sh: from a service that compiles to an image that need not: record, warm, sign, run
 # from the bundle with no writable disk and no compiler allowed, and ask why a kernel is missing.
 #

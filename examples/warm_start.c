@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // examples/warm_start.c: a service that compiles its kernels ahead and is its own worker, so that
 // it
 // needs no command.

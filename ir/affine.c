@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/affine.c: see affine.h.
 //
 // Arithmetic of the language wraps around at 64 bits; a sum here never does. Where a constant or a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/affine.h: index expressions as linear sums: constant + coefficient * atom + ...
 //
 // An atom is a variable, or an expression that is not a sum. `2 * i + x[j] - 3` has the constant -3

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/arith.c: the values of operators and reductions, used by both constant folding and the
 // interpreter, so that they cannot disagree.
 //
@@ -111,6 +112,7 @@ bool qn__scalar_op(qn_op_t op, qn_dtype_t dtype, const qn__ir_scalar_t* args,
       return true;
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
+    case QN__RULE_AXES:
       return !QN_NEVER(true);
     default:
       break;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/arith.h: what the two files of arithmetic share. The interface is in ir.h.
 #ifndef QUERN_IR_ARITH_H_
 #define QUERN_IR_ARITH_H_

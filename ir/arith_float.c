@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/arith_float.c: floats: rounding, bit patterns, conversions, operators.
 //
 // Not here: integers (arith.c). A value is held exactly in a double. f32 is computed in C's float

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/build.c: the builder: its life, its sticky error, functions and their parameters.
 //
 // Each call reports the errors that it can see at once; the verifier finds the rest. Not here:

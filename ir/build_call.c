@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/build_call.c: the builder's functions with a value, and calls of them.
 #include "ir/builder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/build_expr.c: expressions of the builder.
 //
 // A handle may be used many times, but a node has one parent: the first use takes the node itself,

@@ -1,4 +1,5 @@
-// ir/build_several.c: reductions of several values in the builder.
+// SPDX-License-Identifier: Apache-2.0
+// ir/build_several.c: reductions of several values and scans in the builder.
 #include "ir/builder.h"
 
 static qn__builder_frame_t* open_frame(qn_builder_t* builder, qn__builder_frame_kind_t kind,
@@ -100,6 +101,21 @@ void qn_build_several_end(qn_builder_t* builder, qn_expr_t* const* combined,
   if (take_list(builder, "a combined value", combined, several->count, several->merged)) {
     finish(builder, out_results);
   }
+}
+
+void qn_build_scan(qn_builder_t* builder, bool is_exclusive, qn_expr_t* const* combined,
+                   qn_expr_t** out_running) {
+  qn__ir_several_t* several = open_several(builder, __func__, QN__FRAME_COMBINER);
+  if (!several) return;
+  if (!out_running) {
+    (void)qn__build_fail(builder, "out_running is NULL");
+    return;
+  }
+  several->kind = is_exclusive ? QN__SEVERAL_EXCLUSIVE_SCAN : QN__SEVERAL_SCAN;
+  if (!take_list(builder, "a combined value", combined, several->count, several->merged)) return;
+  qn__ir_stmt_t* stmt = builder->frame->stmt;
+  finish(builder, out_running);
+  (void)open_frame(builder, QN__FRAME_LOOP, &several->body, stmt);
 }
 
 void qn_build_several_best(qn_builder_t* builder, qn_reduce_kind_t kind, qn_expr_t* value,

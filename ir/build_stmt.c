@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/build_stmt.c: statements, blocks and buffers of the builder.
 #include <assert.h>
 

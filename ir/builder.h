@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/builder.h: what the files of the builder share. The public calls are in quern/ir.h.
 //
 // build.c holds the builder's life, its sticky error and functions with their parameters;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/call_place.c: see call_place.h.
 #include "ir/call_place.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/call_place.h: the places of nodes that come from expanded calls.
 //
 // A call is expanded before anything else sees it (callee.h). Its nodes still tell where they are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/callee.c: expands a call of a function with a value.
 //
 // Expressions have no lets of their own. Where a block runs exactly when the call is evaluated, it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/callee.h: functions with a value, and the expansion of their calls.
 //
 // A call is expanded where the text or the builder makes it: a module never holds one. So passes,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/clone.c: deep copies of expressions, blocks and bodies, with substitution.
 //
 // Variables and buffers that the copied piece declares get new nodes; a map from old to new lasts
@@ -164,7 +165,8 @@ static qn__ir_several_t* clone_several(cloner_t* cloner, const qn__ir_several_t*
                  declare_list(cloner, copy->right, copy->merged_count) &&
                  clone_block(cloner, &several->merge_lets, &copy->merge_lets) &&
                  clone_list(cloner, copy->merged, copy->merged_count) &&
-                 declare_list(cloner, copy->results, copy->result_count);
+                 declare_list(cloner, copy->results, copy->result_count) &&
+                 clone_block(cloner, &several->body, &copy->body);
   return is_done ? copy : NULL;
 }
 

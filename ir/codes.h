@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/codes.h: the codes of the text reader's diagnostics, from codes.inc.
 #ifndef QUERN_IR_CODES_H_
 #define QUERN_IR_CODES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/decimal.c: exact conversion between decimal text and float dtypes.
 //
 // A decimal is an integer D times a power of ten. Both sides of the fraction are big integers; 66

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/decimal.h: decimal text to the nearest value of a float dtype and the shortest text back,
 // exact and free of the locale (strtod and printf are not).
 #ifndef QUERN_IR_DECIMAL_H_

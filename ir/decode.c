@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/decode.c: reads canonical bytes into a body. encode.c describes the format.
 //
 // The bytes may come from a file or a network and are not trusted:
@@ -345,7 +346,7 @@ static bool read_several(decoder_t* d, qn__ir_stmt_t* stmt) {
   uint8_t kind = qn__read_u8(&d->reader);
   uint64_t count = qn__read_varint(&d->reader);
   if (is_failed(d)) return false;
-  bool has_merge = kind == QN__SEVERAL_COMBINE;
+  bool has_merge = qn__several_has_combiner(kind);
   if (!qn__several_text(kind)) return fail(d, "reduction %u of several values", (unsigned)kind);
   if (count == 0 || count > (has_merge ? QN__LARGEST_VALUES : 1)) {
     return fail(d, "a reduction of %" PRIu64 " values", count);
@@ -376,6 +377,7 @@ static bool read_several(decoder_t* d, qn__ir_stmt_t* stmt) {
     several->results[i] =
         declare_var(d, results[i], QN__VAR_LET, qn__several_result_dtype(several, i), NULL);
   }
+  if (is_done && qn__several_is_scan(several->kind)) is_done = read_block(d, &several->body);
   return is_done && !is_failed(d);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/diag.c: diagnostics rendered with source line and caret.
 //
 // A message looks like

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/diag.h: diagnostics with stable codes, collected and rendered with source line and caret.
 //
 // The parser and the verifier report through one `qn__diag_t`.

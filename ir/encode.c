@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/encode.c: a numbered body to canonical bytes.
 //
 // Not here: reading them (decode.c).
@@ -28,6 +29,7 @@
 //             and for const: varint element-count  { bits of the dtype's size }
 //             and for view:  varint base-buffer  { index expr }
 //     REDUCE  kind  varint count  begin end { initial } block { value } [ block { merged } ]
+//             and for a scan: block
 //   expr      u8 kind, then
 //     INT     dtype svarint             FLOAT   dtype, bits of the dtype's size
 //     VAR     varint variable           LOAD    varint buffer  { index expr }
@@ -57,13 +59,17 @@ static void encode_exprs(qn__ir_expr_t* const* exprs, size_t count, qn__buffer_t
   for (size_t i = 0; i < count; i++) encode_expr(exprs[i], out);
 }
 
-// The bits of a literal, as many bytes as its dtype has.
-static void encode_bits(const qn__ir_expr_t* literal, qn__buffer_t* out) {
+uint64_t qn__literal_bits(const qn__ir_expr_t* literal) {
   qn__ir_scalar_t value = {.i = literal->int_value};
   if (literal->kind == QN__EXPR_FLOAT) {
     value.f = isnan(literal->float_value) ? (double)NAN : literal->float_value;
   }
-  uint64_t bits = qn__scalar_to_bits(literal->dtype, value);
+  return qn__scalar_to_bits(literal->dtype, value);
+}
+
+// The bits of a literal, as many bytes as its dtype has.
+static void encode_bits(const qn__ir_expr_t* literal, qn__buffer_t* out) {
+  uint64_t bits = qn__literal_bits(literal);
   for (size_t i = 0; i < qn_dtype_size_bytes(literal->dtype); i++) {
     qn__buffer_u8(out, (uint8_t)(bits >> (8 * i)));
   }
@@ -138,6 +144,7 @@ static void encode_several(const qn__ir_several_t* several, qn__buffer_t* out) {
   encode_exprs(several->values, several->count, out);
   if (several->merged_count > 0) encode_block(&several->merge_lets, out);
   encode_exprs(several->merged, several->merged_count, out);
+  if (qn__several_is_scan(several->kind)) encode_block(&several->body, out);
 }
 
 static void encode_stmt(const qn__ir_stmt_t* stmt, qn__buffer_t* out) {

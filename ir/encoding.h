@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/encoding.h: the constants that writer and reader of canonical bytes share. The format is
 // described at the top of encode.c.
 #ifndef QUERN_IR_ENCODING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/equation.c: see equation.h.
 #include "ir/equation.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/equation.h: gives symbols that stand alone in no shape their values: solves linear extents.
 //
 //   func f(x: f32[2 * th + 2], y: f32[n], z: f32[n - w])     th from x, n from y, then w from z

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/fold.c: the value of an expression of literals.
 //
 // Not here: the simplifier, which rewrites trees (passes/simplify.c).

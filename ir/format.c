@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/format.c: the layout of the printer for texts that people write: comments, names, parentheses
 // and the spelling of literals stay; blanks and line ends become canonical.
 //
@@ -9,7 +10,8 @@
 //    there, at the level of the code below.
 // At the end the tokens of the result are compared with those of the text. A difference would be a
 // bug of this file: it becomes an error, and the program is not changed.
-// Not here: statements that do not fit in a line (layout.c), trees (printer.c).
+// Not here: statements that do not fit in a line (layout.c), trees (printer.c), dtypes that are
+// written into the text before (format_types.c).
 #include "ir/layout.h"
 
 #include <assert.h>
@@ -117,11 +119,13 @@ static bool is_applied(const formatter_t* f, size_t i) {
   return !qn__text_is_reserved(word) || qn__dtype_from_str(word) != QN_DTYPE_NONE;
 }
 
-// Returns whether the last word is the `from` or `with` of a reduction of several values.
+// Returns whether the last word is the `from` or `with` of a reduction of several values, or the
+// `as` of a scan.
 static bool is_after_reduction(const formatter_t* f) {
   if (f->before_last == SIZE_MAX) return false;
   qn__token_kind_t before = f->pieces[f->before_last].kind;
-  return (before == QN__TOKEN_RIGHT_BRACE && is_word(f, f->last, "from")) ||
+  return (before == QN__TOKEN_RIGHT_BRACE &&
+          (is_word(f, f->last, "from") || is_word(f, f->last, "as"))) ||
          (before == QN__TOKEN_RIGHT_PAREN && is_word(f, f->last, "with"));
 }
 
@@ -191,13 +195,13 @@ static void close_bracket(formatter_t* f, size_t i) {
   f->is_statement_begin = is_brace && is_block;
 }
 
-// Notes a reduction whose '{' is still to come: two names and `in`, which begin no loop, or the
-// `with` of a reduction of several values.
+// Notes a reduction or scan whose '{' is still to come: two names and `in`, which begin no loop, or
+// the `with` before a combiner.
 static void note_reduction(formatter_t* f, size_t i) {
   if (f->pending_count >= MAX_DEPTH) return;
   bool is_range = f->pieces[i + 1].kind == QN__TOKEN_NAME && is_word(f, i + 2, "in");
   bool is_combiner = is_word(f, i, "with") && is_kind(f, f->last, QN__TOKEN_RIGHT_PAREN);
-  bool is_loop = f->is_statement_begin;
+  bool is_loop = f->is_statement_begin && qn__loop_from_word(text_of(f, i)) != 0;
   if (!is_combiner && (!is_range || is_loop)) return;
   f->pending[f->pending_count].open_count = f->open_count;
   f->pending[f->pending_count++].in = is_combiner ? SIZE_MAX : i + 2;
@@ -412,9 +416,9 @@ void qn__text_wrap(qn__buffer_t* out, size_t begin) {
   qn__buffer_deinit(&wrapped);
 }
 
-qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options_t* options,
-                           char** out_text, size_t* out_size) {
-  QN_REQUIRE(out_text);
+// Formats a text, with a dtype for each let if it `has_types`.
+static qn_status_t format_text(const char* text, size_t size, const qn_parse_options_t* options,
+                               bool has_types, char** out_text, size_t* out_size) {
   *out_text = NULL;
   if (out_size) *out_size = 0;
   if (!text && size > 0) {
@@ -425,16 +429,31 @@ qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options
   qn_str_t source = qn__lexer_skip_mark((qn_str_t){text ? text : "", size});
   qn__diag_t diag;
   qn__diag_init(&diag, allocator, &given, given.source_name, source);
-  (void)qn__text_check_grammar(source, allocator, &diag);
+  qn__buffer_t typed;
+  qn__buffer_init(&typed, allocator);
+  bool is_good = has_types ? qn__text_write_dtypes(source, allocator, &diag, &typed)
+                           : qn__text_check_grammar(source, allocator, &diag);
   qn_status_t status = qn__diag_status(&diag, QN_STATUS_SYNTAX);
+  if (qn_ok(status) && !is_good) status = qn__out_of_memory("formatting a text");
   qn__diag_deinit(&diag);
-  if (!qn_ok(status)) return status;
   qn__buffer_t out;
   qn__buffer_init(&out, qn_allocator_default());
-  status = qn__text_format(source, allocator, &out);
-  if (!qn_ok(status)) {
-    qn__buffer_deinit(&out);
-    return status;
-  }
-  return qn__text_give(&out, "formatting a text", out_text, out_size);
+  if (has_types) source = qn__buffer_as_str(&typed);
+  if (qn_ok(status)) status = qn__text_format(source, allocator, &out);
+  qn__buffer_deinit(&typed);
+  if (qn_ok(status)) return qn__text_give(&out, "formatting a text", out_text, out_size);
+  qn__buffer_deinit(&out);
+  return status;
+}
+
+qn_status_t qn_text_format(const char* text, size_t size, const qn_parse_options_t* options,
+                           char** out_text, size_t* out_size) {
+  QN_REQUIRE(out_text);
+  return format_text(text, size, options, false, out_text, out_size);
+}
+
+qn_status_t qn_text_format_types(const char* text, size_t size, const qn_parse_options_t* options,
+                                 char** out_text, size_t* out_size) {
+  QN_REQUIRE(out_text);
+  return format_text(text, size, options, true, out_text, out_size);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/infer_shapes.c: the shapes and strides of a call's buffers from the arguments that exist.
 //
 // The rules are those of a call (equation.h), of the arguments that exist: the first that shows a

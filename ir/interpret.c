@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret.c: runs statements in lock-step over the active threads.
 //
 // interpreter.h defines how threads are numbered. Each statement runs for all active threads:
@@ -71,9 +72,6 @@ static void set_add(owned_set_t* owned, uint32_t thread) {
   assert(owned->set.count < owned->capacity);
   owned->set.threads[owned->set.count++] = thread;
 }
-
-static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
-                      const qn__interpret_set_t* active);
 
 static void run_let(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
                     const qn__interpret_set_t* active) {
@@ -157,8 +155,8 @@ static void run_if(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt,
       bool holds = qn__machine_eval(machine, stmt->if_.condition, thread).i != 0;
       set_add(holds ? &taken : &skipped, thread);
     }
-    run_block(machine, &stmt->if_.then_block, &taken.set);
-    run_block(machine, &stmt->if_.else_block, &skipped.set);
+    qn__machine_run_block(machine, &stmt->if_.then_block, &taken.set);
+    qn__machine_run_block(machine, &stmt->if_.else_block, &skipped.set);
     set_deinit(machine, &skipped);
   }
   set_deinit(machine, &taken);
@@ -184,8 +182,7 @@ static void free_leaves(qn__interpret_machine_t* machine) {
   level->leaves = NULL;
 }
 
-// Returns whether a thread takes part in the next round of a loop, after one that it may have left.
-static bool goes_on(qn__interpret_machine_t* machine, uint32_t thread) {
+bool qn__machine_goes_on(qn__interpret_machine_t* machine, uint32_t thread) {
   qn__interpret_level_t* level = &machine->levels[machine->level];
   uint8_t kind = level->leave_count > 0 ? level->leaves[thread] : 0;
   if (kind == 0) return true;
@@ -215,14 +212,14 @@ static void run_loop(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stmt
     running.set.count = 0;
     for (uint32_t i = 0; i < active->count; ++i) {
       uint32_t thread = active->threads[i];
-      if (!goes_on(machine, thread)) ranges[i].next = ranges[i].end;
+      if (!qn__machine_goes_on(machine, thread)) ranges[i].next = ranges[i].end;
       if (ranges[i].next >= ranges[i].end) continue;
       qn__machine_set_var(machine, stmt->loop.var, thread, (qn__ir_scalar_t){.i = ranges[i].next});
       ++ranges[i].next;
       set_add(&running, thread);
     }
     if (running.set.count == 0) break;
-    run_block(machine, &stmt->loop.body, &running.set);
+    qn__machine_run_block(machine, &stmt->loop.body, &running.set);
   }
   scratch_free(machine, ranges, active->count, sizeof *ranges);
   set_deinit(machine, &running);
@@ -239,13 +236,13 @@ static void run_while(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stm
     machine->active = &running.set;
     for (uint32_t i = 0; i < running.set.count; ++i) {
       uint32_t thread = running.set.threads[i];
-      if (!goes_on(machine, thread)) continue;
+      if (!qn__machine_goes_on(machine, thread)) continue;
       if (qn__machine_eval(machine, stmt->while_.condition, thread).i == 0) continue;
       running.set.threads[kept++] = thread;
     }
     running.set.count = kept;
     if (kept == 0) break;
-    run_block(machine, &stmt->while_.body, &running.set);
+    qn__machine_run_block(machine, &stmt->while_.body, &running.set);
   }
   set_deinit(machine, &running);
 }
@@ -299,7 +296,7 @@ static void run_threads(qn__interpret_machine_t* machine, const qn__ir_stmt_t* s
         set_add(&children, child);
       }
     }
-    run_block(machine, &stmt->loop.body, &children.set);
+    qn__machine_run_block(machine, &stmt->loop.body, &children.set);
     set_deinit(machine, &children);
   }
   pop_level(machine);
@@ -322,7 +319,7 @@ static void run_lanes(qn__interpret_machine_t* machine, const qn__ir_stmt_t* stm
       qn__machine_set_var(machine, stmt->loop.var, lane, (qn__ir_scalar_t){.i = i});
       set_add(&lanes, lane);
     }
-    run_block(machine, &stmt->loop.body, &lanes.set);
+    qn__machine_run_block(machine, &stmt->loop.body, &lanes.set);
   }
   pop_level(machine);
   set_deinit(machine, &lanes);
@@ -421,8 +418,8 @@ static bool keep_staying(qn__interpret_machine_t* machine, const qn__interpret_s
   return count > 0;
 }
 
-static void run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
-                      const qn__interpret_set_t* active) {
+void qn__machine_run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
+                           const qn__interpret_set_t* active) {
   if (active->count == 0) return;
   owned_set_t staying = {.set = {NULL, 0}};
   for (const qn__ir_stmt_t* stmt = block->first; stmt && !qn__machine_failed(machine);
@@ -468,7 +465,7 @@ qn_status_t qn__interpret(const qn__ir_func_t* function, const qn__interpret_arg
   machine.active = &active;
   if (machine.vars && machine.buffers) {
     bind(&machine);
-    run_block(&machine, &function->body, &active);
+    qn__machine_run_block(&machine, &function->body, &active);
   } else {
     no_memory(&machine);
   }

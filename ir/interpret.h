@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret.h: the reference interpreter: runs one function on host memory, and checks every
 // index, division, lane and assert. It favours clarity over speed. The target `interp` runs it.
 //

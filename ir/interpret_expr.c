@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret_expr.c: evaluates expressions for one thread.
 //
 // An exchange evaluates its operand as the other thread would. This is correct for two reasons:
@@ -148,6 +149,17 @@ static qn__ir_scalar_t eval_lane(qn__interpret_machine_t* machine, const qn__ir_
   return eval_as(machine, expr->args[0], thread, other);
 }
 
+// Returns whether threads differ along the axes of an AXES operator only; true for others.
+static bool is_along(const grid_t* grid, const qn__ir_expr_t* expr, uint32_t a, uint32_t b) {
+  if (qn__op_info(expr->op)->rule != QN__RULE_AXES) return true;
+  for (uint32_t axis = 0; axis < 3; ++axis) {
+    uint32_t stride = grid->strides[axis], extent = grid->extents[axis];
+    if (stride == 0 || qn__expr_has_axis(expr, axis)) continue;
+    if (a / stride % extent != b / stride % extent) return false;
+  }
+  return true;
+}
+
 static qn__ir_scalar_t eval_group(qn__interpret_machine_t* machine, const qn__ir_expr_t* expr,
                                   uint32_t thread) {
   grid_t grid = grid_of(machine);
@@ -157,6 +169,8 @@ static qn__ir_scalar_t eval_group(qn__interpret_machine_t* machine, const qn__ir
       [QN_OP_WARP_SUM] = QN_REDUCE_SUM,  [QN_OP_WARP_MIN] = QN_REDUCE_MIN,
       [QN_OP_WARP_MAX] = QN_REDUCE_MAX,  [QN_OP_BLOCK_SUM] = QN_REDUCE_SUM,
       [QN_OP_BLOCK_MIN] = QN_REDUCE_MIN, [QN_OP_BLOCK_MAX] = QN_REDUCE_MAX,
+      [QN_OP_AXIS_SUM] = QN_REDUCE_SUM,  [QN_OP_AXIS_MIN] = QN_REDUCE_MIN,
+      [QN_OP_AXIS_MAX] = QN_REDUCE_MAX,
   };
   qn_reduce_kind_t kind = kinds[expr->op];
   assert(kind != 0);
@@ -167,7 +181,7 @@ static qn__ir_scalar_t eval_group(qn__interpret_machine_t* machine, const qn__ir
   qn__ir_scalar_t result = qn__reduce_neutral(kind, expr->dtype);
   for (uint32_t i = 0; i < count && !qn__machine_failed(machine); ++i) {
     uint32_t other = thread_of(&grid, first + i);
-    if (!is_active(machine, other)) continue;
+    if (!is_active(machine, other) || !is_along(&grid, expr, thread, other)) continue;
     qn__ir_scalar_t value = eval_as(machine, expr->args[0], thread, other);
     result = qn__reduce_step(kind, expr->dtype, result, value);
   }
@@ -180,7 +194,9 @@ static qn__ir_scalar_t eval_op(qn__interpret_machine_t* machine, const qn__ir_ex
                                uint32_t thread) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (info->rule == QN__RULE_LANE) return eval_lane(machine, expr, thread);
-  if (info->rule == QN__RULE_GROUP) return eval_group(machine, expr, thread);
+  if (info->rule == QN__RULE_GROUP || info->rule == QN__RULE_AXES) {
+    return eval_group(machine, expr, thread);
+  }
   if (expr->op == QN_OP_WARP_SIZE) return (qn__ir_scalar_t){.i = warp_size_of(machine)};
   qn__ir_scalar_t args[3] = {{0}, {0}, {0}};
   args[0] = qn__machine_eval(machine, expr->args[0], thread);

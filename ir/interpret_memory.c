@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret_memory.c: the interpreter's buffers: declares them, checks indices, reads and
 // writes.
 //

@@ -1,9 +1,13 @@
-// ir/interpret_several.c: runs reductions of several values, in the order of the range.
+// SPDX-License-Identifier: Apache-2.0
+// ir/interpret_several.c: runs reductions of several values and scans, in the order of the range.
 //
-// They hold no stores and no exchanges, so threads run them one after the other.
+// Reductions hold no stores and no exchanges, so threads run them one after the other. In a scan,
+// they run the body of each iteration together, as in a loop.
 #include "ir/interpreter.h"
 
 typedef qn__ir_scalar_t values_t[QN__LARGEST_VALUES];
+
+static const qn__ir_block_t no_lets = {NULL, NULL};
 
 static void declare(qn__interpret_machine_t* machine, qn__ir_var_t* const* vars, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) (void)qn__machine_declare_var(machine, vars[i]);
@@ -48,12 +52,19 @@ static void step_best(const qn__ir_several_t* several, qn__ir_scalar_t* best, qn
   best[0] = qn__reduce_step(is_max ? QN_REDUCE_MAX : QN_REDUCE_MIN, dtype, best[0], value);
 }
 
+// Combines `inout_total` with the values of an iteration.
+static void merge(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
+                  uint32_t thread, qn__ir_scalar_t* inout_total, const qn__ir_scalar_t* values) {
+  set(machine, several->left, several->count, thread, inout_total);
+  set(machine, several->right, several->count, thread, values);
+  eval(machine, &several->merge_lets, several->merged, several->count, thread, inout_total);
+}
+
 static void run(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
                 uint32_t thread) {
-  static const qn__ir_block_t no_lets = {NULL, NULL};
   int64_t begin = qn__machine_eval(machine, several->begin, thread).i;
   int64_t end = qn__machine_eval(machine, several->end, thread).i;
-  bool has_merge = several->kind == QN__SEVERAL_COMBINE;
+  bool has_merge = several->merged_count > 0;
   values_t total = {{0}}, values = {{0}};
   if (has_merge) {
     eval(machine, &no_lets, several->initial, several->count, thread, total);
@@ -70,11 +81,62 @@ static void run(qn__interpret_machine_t* machine, const qn__ir_several_t* severa
       step_best(several, total, values[0], i);
       continue;
     }
-    set(machine, several->left, several->count, thread, total);
-    set(machine, several->right, several->count, thread, values);
-    eval(machine, &several->merge_lets, several->merged, several->count, thread, total);
+    merge(machine, several, thread, total, values);
   }
   set(machine, several->results, several->result_count, thread, total);
+}
+
+// The scan of a thread.
+typedef struct thread_scan {
+  int64_t next, end;
+  values_t total;
+} thread_scan_t;
+
+static void begin_scan(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
+                       uint32_t thread, thread_scan_t* out_scan) {
+  out_scan->next = qn__machine_eval(machine, several->begin, thread).i;
+  out_scan->end = qn__machine_eval(machine, several->end, thread).i;
+  eval(machine, &no_lets, several->initial, several->count, thread, out_scan->total);
+}
+
+// Sets the variables of the body for the next iteration.
+static void step_scan(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
+                      uint32_t thread, thread_scan_t* scan) {
+  values_t values = {{0}};
+  qn__machine_set_var(machine, several->var, thread, (qn__ir_scalar_t){.i = scan->next++});
+  eval(machine, &several->lets, several->values, several->count, thread, values);
+  bool is_exclusive = several->kind == QN__SEVERAL_EXCLUSIVE_SCAN;
+  if (is_exclusive) set(machine, several->results, several->count, thread, scan->total);
+  merge(machine, several, thread, scan->total, values);
+  if (!is_exclusive) set(machine, several->results, several->count, thread, scan->total);
+}
+
+// Threads may have different ranges: each is active while it has iterations left.
+static void run_scan(qn__interpret_machine_t* machine, const qn__ir_several_t* several,
+                     const qn__interpret_set_t* active) {
+  size_t count = active->count;
+  thread_scan_t* scans = qn__alloc_zero(machine->allocator, count, sizeof *scans);
+  uint32_t* threads = qn__alloc_zero(machine->allocator, count, sizeof *threads);
+  if (count > 0 && (!scans || !threads)) {
+    (void)qn__machine_fail(machine, QN_STATUS_OUT_OF_MEMORY, "the threads of a scan");
+  }
+  for (size_t i = 0; i < count && !qn__machine_failed(machine); ++i) {
+    begin_scan(machine, several, active->threads[i], &scans[i]);
+  }
+  while (!qn__machine_failed(machine)) {
+    qn__interpret_set_t running = {threads, 0};
+    for (size_t i = 0; i < count; ++i) {
+      uint32_t thread = active->threads[i];
+      if (!qn__machine_goes_on(machine, thread)) scans[i].next = scans[i].end;
+      if (scans[i].next >= scans[i].end) continue;
+      step_scan(machine, several, thread, &scans[i]);
+      threads[running.count++] = thread;
+    }
+    if (running.count == 0) break;
+    qn__machine_run_block(machine, &several->body, &running);
+  }
+  qn__free(machine->allocator, scans, count * sizeof *scans);
+  qn__free(machine->allocator, threads, count * sizeof *threads);
 }
 
 void qn__machine_several(qn__interpret_machine_t* machine, const qn__ir_several_t* several) {
@@ -85,6 +147,10 @@ void qn__machine_several(qn__interpret_machine_t* machine, const qn__ir_several_
   declare_lets(machine, &several->merge_lets);
   declare(machine, several->results, several->result_count);
   const qn__interpret_set_t* active = machine->active;
+  if (qn__several_is_scan(several->kind)) {
+    run_scan(machine, several, active);
+    return;
+  }
   for (uint32_t i = 0; i < active->count && !qn__machine_failed(machine); ++i) {
     run(machine, several, active->threads[i]);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpret_tensor.c: runs TENSOR statements (ir/tensor.h), each thread for itself: a thread's
 // sums are what its warp's multiplication leaves in its registers. PRODUCT and TILES have one
 // thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/interpreter.h: the state of one run, shared by the files of the interpreter.
 //
 // Execution is in lock-step: each statement runs for all *active* threads before the next begins.
@@ -124,6 +125,13 @@ void qn__machine_free_buffers(qn__interpret_machine_t* machine);
 // Returns the number of elements from `address` to the end of the buffer's memory.
 int64_t qn__machine_reach(const qn__interpret_machine_t* machine, const qn__ir_buffer_t* buffer,
                           uint32_t thread, const uint8_t* address);
+
+// ---- interpret.c
+// Runs a block for a set of threads.
+void qn__machine_run_block(qn__interpret_machine_t* machine, const qn__ir_block_t* block,
+                           const qn__interpret_set_t* active);
+// Returns whether a thread takes part in the next round of a loop, after one that it may have left.
+bool qn__machine_goes_on(qn__interpret_machine_t* machine, uint32_t thread);
 
 // ---- interpret_several.c
 // Runs a REDUCE statement for the active threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/ir.h: the data structures of a module: a tree of statements and expressions in one arena.
 // Parser and builder make it, the verifier checks it, passes rewrite it; printer, encoder,
 // interpreter and code generators read it.
@@ -12,7 +13,7 @@
 #include "base/arena.h"
 #include "base/digest.h"
 #include "base/integer.h"
-#include "quern/ir.h"
+#include "quern/read.h"
 
 typedef enum qn__ir_access_kind {
 #define QN_ACCESS(name, value, text) QN__ACCESS_##name = value,
@@ -24,14 +25,14 @@ typedef enum qn__ir_scope {
 #define QN_SCOPE(name, value, text, doc) QN__SCOPE_##name = value,
 #include "ir/tables.inc"
 #undef QN_SCOPE
-} qn__ir_scope_t;  // values of qn_scope_t and three more
+} qn__ir_scope_t;  // same values as qn_scope_t
 
 // Limits that the verifier and the decoder enforce, so that readers may recurse and use fixed
 // arrays. A block or an expression counts one level.
 enum {
-  QN__LARGEST_RANK = 32,
-  QN__LARGEST_NESTING = 256,
-  QN__LARGEST_VALUES = 8,  // of a reduction of several values
+  QN__LARGEST_RANK = QN_MAX_RANK,
+  QN__LARGEST_NESTING = QN_MAX_NESTING,
+  QN__LARGEST_VALUES = QN_MAX_VALUES,
 };
 
 // A place in the source text: byte range [begin, begin + size). size 0: no place. In a body of
@@ -64,11 +65,12 @@ typedef struct qn__ir_places {
   uint32_t call_capacity;
 } qn__ir_places_t;
 
-typedef struct qn__ir_stmt qn__ir_stmt_t;
-typedef struct qn__ir_var qn__ir_var_t;
 typedef struct qn__ir_func qn__ir_func_t;
-typedef qn_expr_t qn__ir_expr_t;      // the public handle is the node
-typedef qn_buffer_t qn__ir_buffer_t;  // the public handle is the node
+// The public handle is the node.
+typedef qn_stmt_t qn__ir_stmt_t;
+typedef qn_var_t qn__ir_var_t;
+typedef qn_expr_t qn__ir_expr_t;
+typedef qn_buffer_t qn__ir_buffer_t;
 
 typedef enum qn__ir_var_kind {
   QN__VAR_SYMBOL,  // i64, bound from shapes at the call
@@ -79,7 +81,7 @@ typedef enum qn__ir_var_kind {
   QN__VAR_ATOMIC,  // the old value that an atomic statement gives
 } qn__ir_var_kind_t;
 
-struct qn__ir_var {
+struct qn_var {
   const char* name;
   qn__ir_var_kind_t kind;
   qn_dtype_t dtype;
@@ -189,7 +191,7 @@ typedef enum qn__ir_stmt_kind {
   QN__STMT_BARRIER,
   QN__STMT_ASSERT,
   QN__STMT_TENSOR,  // made by passes alone: it has no text that can be parsed, and no encoding
-  QN__STMT_REDUCE,  // a reduction of several values, which the first passes replace
+  QN__STMT_REDUCE,  // a reduction of several values or a scan, which the first passes replace
   QN__STMT_LEAVE,   // the last of its block; the first pass replaces it
   QN__STMT_FENCE,
 } qn__ir_stmt_kind_t;
@@ -257,7 +259,9 @@ typedef enum qn__ir_several_kind {
 
 // A reduction of several values: `let a, b = reduce i in begin..end { lets values } from (initial)
 // with (left), (right) { merge_lets merged };`. ARGMAX and ARGMIN have one value, two results (the
-// value and its index), and nothing from `initial` on.
+// value and its index), and nothing from `initial` on. A scan has its results in each iteration:
+// `scan i in begin..end { lets values } from (initial) with (left), (right) { merge_lets merged }
+// as (results) { body }`.
 typedef struct qn__ir_several {
   qn__ir_several_kind_t kind;
   uint32_t count;         // of values
@@ -268,13 +272,22 @@ typedef struct qn__ir_several {
   qn__ir_expr_t* end;    // i64, exclusive
   qn__ir_block_t lets;   // only LET statements
   qn__ir_expr_t* values[QN__LARGEST_VALUES];
-  qn__ir_expr_t* initial[QN__LARGEST_VALUES];  // neutral: combined with any value, they give it
-  qn__ir_var_t* left[QN__LARGEST_VALUES];      // the operands of the combiner, of kind LET
+  // Of a reduction: neutral, so that combined with any value, they give it.
+  qn__ir_expr_t* initial[QN__LARGEST_VALUES];
+  qn__ir_var_t* left[QN__LARGEST_VALUES];  // the operands of the combiner, of kind LET
   qn__ir_var_t* right[QN__LARGEST_VALUES];
   qn__ir_block_t merge_lets;  // only LET statements
   qn__ir_expr_t* merged[QN__LARGEST_VALUES];
   qn__ir_var_t* results[QN__LARGEST_VALUES];  // of kind LET
+  qn__ir_block_t body;                        // of a scan; else empty
 } qn__ir_several_t;
+
+static inline bool qn__several_is_scan(qn__ir_several_kind_t kind) {
+  return kind == QN__SEVERAL_SCAN || kind == QN__SEVERAL_EXCLUSIVE_SCAN;
+}
+static inline bool qn__several_has_combiner(qn__ir_several_kind_t kind) {
+  return kind == QN__SEVERAL_COMBINE || qn__several_is_scan(kind);
+}
 
 static inline qn_dtype_t qn__several_result_dtype(const qn__ir_several_t* several, uint32_t i) {
   return i < several->count ? several->values[i]->dtype : QN_DTYPE_I64;
@@ -288,7 +301,7 @@ typedef enum qn__ir_stmt_role {
   QN__ROLE_DIVIDE,  // each thread does its own part, and waits for no other inside of it
 } qn__ir_stmt_role_t;
 
-struct qn__ir_stmt {
+struct qn_stmt {
   qn__ir_stmt_kind_t kind;
   qn__ir_stmt_role_t role;
   qn__ir_loc_t loc;
@@ -335,6 +348,9 @@ struct qn__ir_stmt {
       bool is_rare;  // set by passes for CPUs: few iterations run here, so code is short, not fast
       // Marks of the mapping to a GPU (passes/gpu/launch.h), which holds them between its passes
       // only. They are neither encoded nor compared.
+      // Set by the lowering of scans: the threads of a block share its iterations, and a thread
+      // alone has none of the loops around it.
+      bool is_of_block;
       bool is_independent;        // its iterations may run in any order and at once
       bool is_cooperative;        // the threads of a block share its iterations
       struct qn__launch* launch;  // the outermost block loop of a launch that is not finished
@@ -403,6 +419,7 @@ struct qn_module {
   size_t byte_capacity;
   qn_hash128_t digest;         // XXH3-128 of the canonical bytes
   qn__sha256_t second_digest;  // SHA-256 of the canonical bytes
+  bool is_decoded;             // the places of the body are offsets in `bytes`
   // The text that the places of the body are in, for messages; empty: none. In the body's arena.
   qn_str_t source;
   const char* source_name;
@@ -543,6 +560,7 @@ typedef enum qn__ir_op_rule {
   QN__RULE_DOT_FLOAT,  // likewise
   QN__RULE_LANE,
   QN__RULE_GROUP,
+  QN__RULE_AXES,
   QN__RULE_TARGET,
 } qn__ir_op_rule_t;
 typedef enum qn__ir_op_syntax {
@@ -565,7 +583,8 @@ static inline qn_dtype_t qn__op_own_dtype(qn__ir_op_rule_t rule, uint32_t i) {
   if (rule == QN__RULE_SELECT && i == 0) return QN_DTYPE_BOOL;
   if (rule == QN__RULE_SCALE && i == 1) return QN_DTYPE_I32;
   if ((rule == QN__RULE_DOT_INT || rule == QN__RULE_DOT_FLOAT) && i > 0) return QN_DTYPE_I32;
-  return rule == QN__RULE_LANE && i == 1 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
+  bool is_i64 = (rule == QN__RULE_LANE || rule == QN__RULE_AXES) && i == 1;
+  return is_i64 ? QN_DTYPE_I64 : QN_DTYPE_NONE;
 }
 // Returns whether operand `i` has the common dtype T of the rule.
 static inline bool qn__op_is_common(qn__ir_op_rule_t rule, uint32_t i) {
@@ -586,7 +605,11 @@ static inline bool qn__op_is_division(qn_op_t op) {
 static inline bool qn__expr_is_exchange(const qn__ir_expr_t* expr) {
   if (expr->kind != QN__EXPR_OP) return false;
   qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP;
+  return rule == QN__RULE_LANE || rule == QN__RULE_GROUP || rule == QN__RULE_AXES;
+}
+// Returns whether an AXES operator is over thread axis `axis`: 0 to 2 for x, y, z.
+static inline bool qn__expr_has_axis(const qn__ir_expr_t* expr, uint32_t axis) {
+  return (expr->args[1]->int_value >> axis & 1) != 0;
 }
 // The bounds of a LANE operator's second operand: at least this, less than the warp size. (The lane
 // that shuffle_xor makes of it must be in the warp too.)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/layout.c: breaks statements that do not fit in a line.
 //
 // What fits stays on one line, unless it has a comment or a reduction with lets. Else:

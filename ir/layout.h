@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/layout.h: the layout of one statement over lines of at most 100 columns.
 //
 // format.c lays whole texts out, the printer statements that it wrote on one line; both with these

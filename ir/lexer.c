@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/lexer.c: the text of a module as tokens.
 //
 // Not here: grammar (parser.c). One rule needs a word: `//` is both floor division and the start of

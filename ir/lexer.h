@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/lexer.h: the text of a module as tokens.
 //
 // The lexer reports errors inside a token and continues. Not here: the grammar (parser.c), and the

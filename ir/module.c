@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/module.c: the life of a module: sealing a body, reference counts, the public calls that make
 // and describe modules.
 //
@@ -207,6 +208,7 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
     return qn_status_make(QN_STATUS_DATA_LOSS,
                           "module bytes are not canonical: encoding them again gives others");
   }
+  module->is_decoded = true;
   *out_module = module;
   return QN_OK;
 }
@@ -299,13 +301,15 @@ qn_status_t qn_module_param_info(const qn_module_t* module, size_t function_inde
                              .dtype = buffer->dtype,
                              .access = buffer->access,
                              .rank = buffer->rank,
-                             .align_bytes = buffer->align_bytes};
+                             .align_bytes = buffer->align_bytes,
+                             .buffer = buffer};
   } else {
     const qn__ir_var_t* scalar = param->scalar;
     info = (qn_param_info_t){.name = scalar->name,
                              .dtype = scalar->dtype,
                              .is_fixed = scalar->is_fixed,
-                             .fixed_value = scalar->fixed_value};
+                             .fixed_value = scalar->fixed_value,
+                             .scalar = scalar};
   }
   QN_STRUCT_WRITE(out_info, info);
   return QN_OK;

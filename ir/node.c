@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/node.c: making nodes in an arena, and numbering what a function declares.
 //
 // Checks nothing: the verifier does. Not here: copies of trees (clone.c), walks and comparison

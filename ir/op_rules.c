@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/op_rules.c: the operand dtypes that an operator takes, and the dtype of its result.
 //
 // Not here: the values (arith.c).
@@ -49,6 +50,7 @@ const qn__ir_rule_info_t* qn__rule_info(qn__ir_op_rule_t rule) {
       [QN__RULE_DOT_FLOAT] = {is_f32, "f32", "f32"},
       [QN__RULE_LANE] = {is_computed, "a number or bool", "numbers or bool"},
       [QN__RULE_GROUP] = {is_number, "an integer or a float", "integers or floats"},
+      [QN__RULE_AXES] = {is_number, "an integer or a float", "integers or floats"},
       [QN__RULE_TARGET] = {is_any, "nothing", "nothing"},
   };
   assert((size_t)rule < QN_COUNT_OF(rules));

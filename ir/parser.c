@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser.c: the driver of the parser: tokens, messages, recovery, lists, and the entry point.
 //
 // Not here: the grammar (parser_expr.c, parser_stmt.c, parser_func.c).
@@ -308,14 +309,15 @@ static void parse_module(qn__parser_t* p) {
 }
 
 static bool parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag, bool is_grammar_only,
-                  qn__ir_body_t* out_body) {
+                  qn__untyped_t* untyped, qn__ir_body_t* out_body) {
   qn__body_init(out_body, allocator);
   if (!qn__lexer_check(text, diag)) return false;
   qn__parser_t parser = {.text = text,
                          .allocator = allocator,
                          .diag = diag,
                          .body = out_body,
-                         .is_grammar_only = is_grammar_only};
+                         .is_grammar_only = is_grammar_only,
+                         .untyped = untyped};
   qn__parser_t* p = &parser;
   p->arena = &out_body->arena;
   p->last_error_begin = UINT32_MAX;
@@ -341,12 +343,17 @@ static bool parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag, boo
 
 bool qn__text_parse(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
                     qn__ir_body_t* out_body) {
-  return parse(text, allocator, diag, false, out_body);
+  return parse(text, allocator, diag, false, NULL, out_body);
+}
+
+bool qn__text_parse_untyped(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag,
+                            qn__ir_body_t* out_body, qn__untyped_t* untyped) {
+  return parse(text, allocator, diag, false, untyped, out_body);
 }
 
 bool qn__text_check_grammar(qn_str_t text, qn_allocator_t allocator, qn__diag_t* diag) {
   qn__ir_body_t body;
-  bool is_good = parse(text, allocator, diag, true, &body);
+  bool is_good = parse(text, allocator, diag, true, NULL, &body);
   qn__body_deinit(&body);
   return is_good;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser.h: what the files of the parser share.
 //
 // parser.c         tokens, recovery and messages
@@ -62,6 +63,13 @@ typedef struct qn__parser_scope {
 
 typedef struct qn__parser_root qn__parser_root_t;
 
+// The name of a value that a let declares, and the dtype that the text has for it.
+typedef struct qn__parser_value_name {
+  qn__ir_loc_t loc;
+  qn__ir_loc_t dtype_loc;  // size 0: no dtype is written
+  qn_dtype_t dtype;        // NONE: none is written, or an unknown one
+} qn__parser_value_name_t;
+
 typedef struct qn__parser {
   qn_str_t text;
   qn_allocator_t allocator;
@@ -69,13 +77,14 @@ typedef struct qn__parser {
   qn__ir_body_t* body;
   qn__arena_t* arena;
   qn__lexer_t lexer;
-  qn__token_t token;      // the current token
-  qn__token_t ahead;      // the one after it
-  uint32_t previous_end;  // where the last consumed token ended
-  bool is_lost;           // a syntax error was reported: skip to the next statement
-  bool is_stopped;        // out of memory, or the error limit is reached
-  bool is_grammar_only;   // mistakes of meaning (names, dtypes, counts) are not reported
-  bool is_muted;          // the last mistake was one of these
+  qn__token_t token;       // the current token
+  qn__token_t ahead;       // the one after it
+  uint32_t previous_end;   // where the last consumed token ended
+  bool is_lost;            // a syntax error was reported: skip to the next statement
+  bool is_stopped;         // out of memory, or the error limit is reached
+  bool is_grammar_only;    // mistakes of meaning (names, dtypes, counts) are not reported
+  bool is_muted;           // the last mistake was one of these
+  qn__untyped_t* untyped;  // NULL: they are not listed
   uint32_t last_error_begin;
   uint32_t stmt_begin;  // of the innermost statement
   uint32_t nesting;
@@ -166,6 +175,9 @@ void qn__parser_reset_names(qn__parser_t* p);
 // Declares a name, and reports a second declaration. Either pointer may be NULL (poison).
 void qn__parser_declare(qn__parser_t* p, qn__ir_loc_t loc, qn__ir_var_t* var,
                         qn__ir_buffer_t* buffer);
+// Makes and declares the value of a let. Its dtype is NONE after an error.
+qn__ir_var_t* qn__parser_declare_value(qn__parser_t* p, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                                       const qn__parser_value_name_t* name);
 // Returns the visible declaration, or reports its absence with a suggestion and returns NULL. In a
 // signature a free name becomes a symbol.
 qn__parser_binding_t* qn__parser_resolve(qn__parser_t* p, qn__ir_loc_t loc);
@@ -235,6 +247,14 @@ qn__ir_expr_t* qn__type_as_index(qn__parser_t* p, qn__parser_operand_t operand);
 qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__parser_operand_t operand,
                                  const qn__ir_buffer_t* buffer);
 qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__parser_operand_t operand);
+// The dtype is the one that the text has for `name`; `verb` stands between the two in a message.
+qn__ir_expr_t* qn__type_as_written(qn__parser_t* p, qn__parser_operand_t operand, qn_dtype_t dtype,
+                                   qn_str_t name, const char* verb);
+// Types the value of a let: by the dtype that is written for it, or as qn__type_as_any.
+qn__ir_expr_t* qn__type_as_named(qn__parser_t* p, qn__parser_operand_t operand,
+                                 const qn__parser_value_name_t* name);
+// Reports and returns false where another dtype is written than the value has.
+bool qn__type_check_name(qn__parser_t* p, const qn__parser_value_name_t* name, qn_dtype_t dtype);
 
 // ---- parser_expr.c, parser_stmt.c, parser_func.c: the grammar
 
@@ -255,13 +275,19 @@ bool qn__parse_range(qn__parser_t* p, const char* what, qn__ir_loc_t* out_name,
                      qn__ir_expr_t** out_begin, qn__ir_expr_t** out_end);
 void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_loc,
                      qn__ir_var_t* var);
-// Parses `"let" name "=" expr ";"`, but not the let of an atomic.
+// Parses `"let" value "=" expr ";"`, but not the let of an atomic.
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction);
-// Parse a reduction of several values (parser_several.c). `names` are those of the results, at
-// least one; the current token is the word that begins it.
+// Parse a reduction of several values or a scan (parser_several.c). `names` are those of the
+// results, none of which is reported; the current token is the word that begins it.
 bool qn__parser_at_several(const qn__parser_t* p);
+bool qn__parser_at_scan(const qn__parser_t* p);
+// Returns what helps where a scan stands in an expression.
+const char* qn__parser_scan_help(qn__parser_t* p);
+// Reports a reduction of several values or a scan where an expression is expected.
+void qn__parser_several_misplaced(qn__parser_t* p);
+void qn__parse_scan(qn__parser_t* p, qn__ir_block_t* block);
 void qn__parse_several(qn__parser_t* p, qn__ir_block_t* block, uint32_t begin,
-                       const qn__ir_loc_t* names, size_t name_count);
+                       const qn__parser_value_name_t* names, size_t name_count);
 // Parses the lets before the value of a reduction.
 static inline void qn__parse_lets(qn__parser_t* p, qn__ir_block_t* lets) {
   while (qn__parser_at_word(p, "let") && !p->is_lost) qn__parse_let(p, lets, true);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_call.c: calls of functions with a value.
 //
 // Not here: what a call becomes (callee.c), the functions (parser_callee.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_callee.c: functions with a value: which there are, their order, their definitions.
 //
 // The definition may follow the call. So texts with "->" are scanned for functions with a value
@@ -202,20 +203,6 @@ static void check_params(qn__parser_t* p, const qn__ir_func_t* function) {
   }
 }
 
-// Returns the value of a return with the dtype of the function, or NULL after a report.
-static qn__ir_expr_t* typed_result(qn__parser_t* p, const qn__ir_func_t* function,
-                                   qn__parser_operand_t operand, qn_dtype_t dtype) {
-  if (dtype == QN_DTYPE_NONE || !qn__type_settle(p, &operand, dtype)) return NULL;
-  if (operand.expr->dtype == dtype) return operand.expr;
-  const char* text = qn_dtype_text(dtype);
-  qn_str_t source = qn__parser_source_of(p, operand.expr);
-  qn__parser_error(p, QN__CODE_VALUE_TYPE, operand.expr->loc,
-                   qn__parser_help(p, "convert it: %s(%.*s)", text, QN_STR_ARG(source)),
-                   "the value is %s, but '%s' gives %s", qn_dtype_text(operand.expr->dtype),
-                   function->name, text);
-  return NULL;
-}
-
 // Parses `{ let } "return" expr ";"`. Returns NULL after a report.
 static qn__ir_expr_t* parse_body(qn__parser_t* p, qn__ir_func_t* function, qn_dtype_t dtype) {
   qn__parse_lets(p, &function->body);
@@ -235,7 +222,8 @@ static qn__ir_expr_t* parse_body(qn__parser_t* p, qn__ir_func_t* function, qn_dt
     return NULL;
   }
   qn__parser_advance(p);
-  qn__ir_expr_t* value = typed_result(p, function, qn__parse_expr(p), dtype);
+  qn__ir_expr_t* value =
+      qn__type_as_written(p, qn__parse_expr(p), dtype, qn__str(function->name), "gives");
   if (qn__parser_expect(p, QN__TOKEN_SEMICOLON, "the value of a function") &&
       !qn__parser_at(p, QN__TOKEN_RIGHT_BRACE)) {
     qn__parser_syntax(p, QN__CODE_BAD_CALLEE, p->token.loc, "remove it",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_callee.h: what the parser knows of a function with a value (parser_callee.c,
 // parser_call.c).
 #ifndef QUERN_IR_PARSER_CALLEE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_expr.c: the grammar of expressions: precedence climbing over a table of infix
 // operators.
 //
@@ -191,7 +192,53 @@ static bool parse_operands(qn__parser_t* p, qn__parser_operand_t args[MAX_ARITY]
   return qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open);
 }
 
+// Parses `thread.x { "," thread.y }` after a comma, and returns the literal of qn_axis_t. Its value
+// is 0 after an error.
+static qn__parser_operand_t parse_axes(qn__parser_t* p) {
+  uint32_t begin = p->token.loc.begin;
+  int64_t axes = 0;
+  do {
+    qn_loop_kind_t kind = qn__parser_at(p, QN__TOKEN_NAME) ? qn__loop_from_word(qn__parser_word(p))
+                                                           : (qn_loop_kind_t)0;
+    if (!qn__loop_is_thread(kind)) {
+      qn__parser_expected(p, QN__CODE_EXPECTED, NULL, "'thread.x', 'thread.y' or 'thread.z'");
+      return qn__type_poison();
+    }
+    int64_t axis = INT64_C(1) << (kind - QN_LOOP_THREAD_X);
+    if (axes & axis) {
+      qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "remove it", "'%s' is named twice",
+                       qn__loop_kind_text(kind));
+    }
+    axes |= axis;
+    qn__parser_advance(p);
+  } while (qn__parser_take(p, QN__TOKEN_COMMA));
+  qn__ir_expr_t* expr = qn__expr_int(p->arena, QN_DTYPE_I64, axes);
+  if (!expr) return qn__type_poison();
+  expr->loc = qn__parser_since(p, begin);
+  return (qn__parser_operand_t){.expr = expr, .height = 1};
+}
+
+// Parses a reduction over thread axes: `axis_sum(x, thread.x)`.
+static qn__parser_operand_t parse_axis_call(qn__parser_t* p, qn_op_t op) {
+  qn__ir_loc_t op_loc = p->token.loc;
+  qn__parser_advance(p);
+  qn__ir_loc_t open = p->token.loc;
+  qn__parser_advance(p);
+  qn__parser_operand_t args[2] = {qn__parse_expr(p), {0}};
+  if (p->is_lost) return qn__type_poison();
+  if (!qn__parser_take(p, QN__TOKEN_COMMA)) {
+    qn__parser_expected(p, QN__CODE_EXPECTED,
+                        "block_sum, block_min and block_max are over all axes",
+                        "',' and the axes: thread.x, thread.y or thread.z");
+    return qn__type_poison();
+  }
+  args[1] = parse_axes(p);
+  if (!qn__parser_close(p, QN__TOKEN_RIGHT_PAREN, open)) return qn__type_poison();
+  return qn__type_op(p, op, args, 2, op_loc.begin, qn__parser_since(p, op_loc.begin));
+}
+
 static qn__parser_operand_t parse_call(qn__parser_t* p, qn_op_t op) {
+  if (qn__op_info(op)->rule == QN__RULE_AXES) return parse_axis_call(p, op);
   qn__ir_loc_t op_loc = p->token.loc;
   const qn__ir_op_info_t* info = qn__op_info(op);
   qn__parser_operand_t args[MAX_ARITY] = {{0}};
@@ -274,10 +321,7 @@ static qn__parser_operand_t parse_word(qn__parser_t* p) {
     qn_str_t next = qn__lexer_slice(p->text, p->ahead.loc);
     if (kind && !qn__str_equal(next, QN_STR("in"))) return parse_reduction(p, kind);
     if (qn__parser_at_several(p)) {
-      qn__parser_syntax(
-          p, QN__CODE_EXPECTED_EXPR, loc,
-          qn__parser_help(p, "give names to its results: let a, b = %.*s ...;", QN_STR_ARG(word)),
-          "a reduction of several values is a statement, not part of an expression");
+      qn__parser_several_misplaced(p);
       return qn__type_poison();
     }
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_func.c: functions, and declarations of buffers: parameters, alloc, const, view.
 //
 // Shapes of parameters may use scalar parameters that are declared later. The parser therefore

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_habit.c: words of other languages, and their equivalents in this language.
 //
 // They appear only in the help of error messages.

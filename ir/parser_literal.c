@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_literal.c: reads the value of a literal from the source text when its dtype is known.
 //
 // Not here: the choice of the dtype (parser_type.c).

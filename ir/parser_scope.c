@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_scope.c: the declarations of names, and suggestions for unknown ones.
 //
 // Each name has a stack of declarations. A block removes its declarations when it ends. Inner
@@ -85,6 +86,29 @@ qn__ir_var_t* qn__parser_new_var(qn__parser_t* p, qn__ir_var_kind_t kind, qn_dty
                                  qn__ir_loc_t loc) {
   qn__ir_var_t* var = qn__var_new(p->arena, kind, dtype, qn__parser_intern(p, loc));
   if (var) var->loc = loc;
+  return var;
+}
+
+// Lists a name that has no dtype in the text.
+static void list_untyped(qn__parser_t* p, const qn__parser_value_name_t* name, qn_dtype_t dtype) {
+  qn__untyped_t* untyped = p->untyped;
+  void* items = untyped->items;
+  if (!qn__grow(p->allocator, &items, &untyped->capacity, untyped->count + 1,
+                sizeof *untyped->items)) {
+    qn__parser_out_of_memory(p);
+    return;
+  }
+  untyped->items = items;
+  untyped->items[untyped->count++] = (qn__untyped_name_t){name->loc.begin + name->loc.size, dtype};
+}
+
+qn__ir_var_t* qn__parser_declare_value(qn__parser_t* p, qn__ir_var_kind_t kind, qn_dtype_t dtype,
+                                       const qn__parser_value_name_t* name) {
+  qn__ir_var_t* var = qn__parser_new_var(p, kind, dtype, name->loc);
+  if (!var) return NULL;
+  qn__parser_declare(p, name->loc, var, NULL);
+  bool is_untyped = name->dtype_loc.size == 0 && dtype != QN_DTYPE_NONE;
+  if (p->untyped && is_untyped) list_untyped(p, name, dtype);
   return var;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_stmt.c: the grammar of statements.
 //
 // A declaration with an error still declares its name, so that uses of the name give no further
@@ -77,7 +78,8 @@ void qn__parse_block(qn__parser_t* p, qn__ir_block_t* block, qn__ir_loc_t var_lo
 
 // ------------------------------------------------------------------------------------ let, atomics
 
-static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_loc_t* result_loc) {
+static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block,
+                         const qn__parser_value_name_t* name) {
   qn_atomic_op_t op = qn__atomic_from_word(qn__parser_word(p));
   qn__ir_loc_t op_loc = p->token.loc;
   qn__parser_advance(p);
@@ -108,7 +110,7 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_lo
                      count == 1 ? "is" : "are");
     indices = NULL;
   }
-  if (!p->is_lost && result_loc && op == QN_ATOMIC_STORE) {
+  if (!p->is_lost && name && op == QN_ATOMIC_STORE) {
     qn__parser_error(p, QN__CODE_NO_VALUE, loc, "'atomic_exchange' gives the old value",
                      "'%s' gives no value", qn__atomic_text(op));
     indices = NULL;
@@ -121,10 +123,10 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_lo
     is_complete = values[i] != NULL;
   }
   qn__ir_var_t* result = NULL;
-  if (result_loc) {
-    result =
-        qn__parser_new_var(p, QN__VAR_ATOMIC, buffer ? buffer->dtype : QN_DTYPE_NONE, *result_loc);
-    if (result) qn__parser_declare(p, *result_loc, result, NULL);
+  if (name) {
+    qn_dtype_t dtype = buffer ? buffer->dtype : QN_DTYPE_NONE;
+    is_complete &= p->is_lost || qn__type_check_name(p, name, dtype);
+    result = qn__parser_declare_value(p, QN__VAR_ATOMIC, dtype, name);
   }
   if (!is_complete) return;
   qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_ATOMIC, loc);
@@ -137,23 +139,43 @@ static void parse_atomic(qn__parser_t* p, qn__ir_block_t* block, const qn__ir_lo
   stmt->atomic.result = result;
 }
 
+// Reports a scan after `let names =`, and declares the names nevertheless.
+static void parse_scan_as_value(qn__parser_t* p, qn__ir_block_t* block,
+                                const qn__parser_value_name_t* names, size_t name_count) {
+  qn__parser_error(p, QN__CODE_EXPECTED_EXPR, p->token.loc, qn__parser_scan_help(p),
+                   "a scan is a statement, not an expression");
+  qn__parse_scan(p, block);
+  (void)qn__parser_take(p, QN__TOKEN_SEMICOLON);
+  for (size_t i = 0; i < name_count && i < QN__LARGEST_VALUES; i++) {
+    (void)qn__parser_declare_value(p, QN__VAR_LET, QN_DTYPE_NONE, &names[i]);
+  }
+}
+
+// Parses `name [ ":" dtype ]`. Returns false after an error of grammar.
+static bool parse_value_name(qn__parser_t* p, qn__parser_value_name_t* out_name) {
+  *out_name = (qn__parser_value_name_t){.dtype = QN_DTYPE_NONE};
+  if (!qn__parser_name(p, "a value", &out_name->loc)) return false;
+  if (!qn__parser_take(p, QN__TOKEN_COLON)) return true;
+  out_name->dtype_loc = p->token.loc;
+  out_name->dtype = qn__parse_dtype(p);
+  return !p->is_lost;
+}
+
 void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction) {
   uint32_t begin = p->token.loc.begin;
   qn__parser_advance(p);
-  qn__ir_loc_t names[QN__LARGEST_VALUES], name_loc;
+  qn__parser_value_name_t names[QN__LARGEST_VALUES], name;
   size_t name_count = 0;
   do {
-    if (!qn__parser_name(p, "a value", &name_loc)) return;
-    if (name_count < QN_COUNT_OF(names)) names[name_count] = name_loc;
+    if (!parse_value_name(p, &name)) return;
+    if (name_count < QN_COUNT_OF(names)) names[name_count] = name;
     name_count++;
   } while (qn__parser_take(p, QN__TOKEN_COMMA));
-  if (qn__parser_at(p, QN__TOKEN_COLON)) {
-    qn__parser_syntax(p, QN__CODE_EXPECTED, p->token.loc,
-                      "the value decides the dtype: let x = f64(0.5);",
-                      "a let has no dtype of its own");
+  if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
+  if (qn__parser_at_scan(p)) {
+    parse_scan_as_value(p, block, names, name_count);
     return;
   }
-  if (!qn__parser_expect(p, QN__TOKEN_ASSIGN, "after the name of a value")) return;
   if (qn__parser_at_several(p)) {
     if (is_in_reduction) {
       qn__parser_error(p, QN__CODE_EXPECTED, p->token.loc, "use a loop around it",
@@ -168,15 +190,14 @@ void qn__parse_let(qn__parser_t* p, qn__ir_block_t* block, bool is_in_reduction)
   }
   if (!is_in_reduction && qn__parser_at(p, QN__TOKEN_NAME) &&
       p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(qn__parser_word(p))) {
-    parse_atomic(p, block, &name_loc);
+    parse_atomic(p, block, &name);
     return;
   }
-  qn__ir_expr_t* value = qn__type_as_any(p, qn__parse_expr(p));
+  qn__ir_expr_t* value = qn__type_as_named(p, qn__parse_expr(p), &name);
   qn__ir_loc_t loc = qn__parser_since(p, begin);
   qn__parser_expect(p, QN__TOKEN_SEMICOLON, "the value of a let");
-  qn__ir_var_t* var =
-      qn__parser_new_var(p, QN__VAR_LET, value ? value->dtype : QN_DTYPE_NONE, name_loc);
-  if (var) qn__parser_declare(p, name_loc, var, NULL);
+  qn_dtype_t dtype = value ? value->dtype : QN_DTYPE_NONE;
+  qn__ir_var_t* var = qn__parser_declare_value(p, QN__VAR_LET, dtype, &name);
   if (!var || !value) return;
   qn__ir_stmt_t* stmt = new_stmt(p, block, QN__STMT_LET, loc);
   if (!stmt) return;
@@ -433,6 +454,8 @@ static void report_statement(qn__parser_t* p) {
     for (size_t i = 0; i < QN_COUNT_OF(keywords); i++) qn__suggest(&suggestion, keywords[i].word);
     qn__suggest_words(&suggestion, qn__loop_kind_text);
     qn__suggest_words(&suggestion, qn__atomic_text);
+    qn__suggest(&suggestion, qn__several_text(QN__SEVERAL_SCAN));
+    qn__suggest(&suggestion, qn__several_text(QN__SEVERAL_EXCLUSIVE_SCAN));
     help = qn__parser_habit(QN__HABIT_STMT, found);
     if (!help && p->ahead.kind == QN__TOKEN_LEFT_PAREN)
       help = qn__parser_call_help(p, p->token.loc);
@@ -460,6 +483,10 @@ static void parse_stmt(qn__parser_t* p, qn__ir_block_t* block) {
     parse_loop(p, block, loop);
   } else if (p->ahead.kind == QN__TOKEN_LEFT_PAREN && qn__atomic_from_word(word)) {
     parse_atomic(p, block, NULL);
+  } else if (qn__parser_at_scan(p)) {
+    qn__parse_scan(p, block);
+  } else if (qn__parser_at_several(p)) {
+    qn__parse_several(p, block, p->token.loc.begin, NULL, 0);
   } else if (p->ahead.kind == QN__TOKEN_SEMICOLON && qn__word_is(word, "fence")) {
     parse_fence(p, block);  // the word is free elsewhere, as names of operators are
   } else if (p->ahead.kind == QN__TOKEN_LEFT_BRACKET && is_free) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_type.c: dtypes of expressions.
 //
 // 1. A literal is open: it has no dtype yet. An operator whose operands are all open is open too,
@@ -351,4 +352,30 @@ qn__ir_expr_t* qn__type_as_value(qn__parser_t* p, qn__parser_operand_t operand,
 qn__ir_expr_t* qn__type_as_any(qn__parser_t* p, qn__parser_operand_t operand) {
   qn__type_default(p, &operand);
   return is_poison(operand) ? NULL : operand.expr;
+}
+
+qn__ir_expr_t* qn__type_as_written(qn__parser_t* p, qn__parser_operand_t operand, qn_dtype_t dtype,
+                                   qn_str_t name, const char* verb) {
+  if (dtype == QN_DTYPE_NONE || !qn__type_settle(p, &operand, dtype)) return NULL;
+  if (operand.expr->dtype == dtype) return operand.expr;
+  qn__parser_error(p, QN__CODE_VALUE_TYPE, operand.expr->loc, convert_help(p, operand.expr, dtype),
+                   "the value is %s, but '%.*s' %s %s", qn_dtype_text(operand.expr->dtype),
+                   QN_STR_ARG(name), verb, qn_dtype_text(dtype));
+  return NULL;
+}
+
+qn__ir_expr_t* qn__type_as_named(qn__parser_t* p, qn__parser_operand_t operand,
+                                 const qn__parser_value_name_t* name) {
+  if (name->dtype == QN_DTYPE_NONE) return qn__type_as_any(p, operand);
+  return qn__type_as_written(p, operand, name->dtype, qn__lexer_slice(p->text, name->loc),
+                             "is declared");
+}
+
+bool qn__type_check_name(qn__parser_t* p, const qn__parser_value_name_t* name, qn_dtype_t dtype) {
+  if (name->dtype == QN_DTYPE_NONE || dtype == QN_DTYPE_NONE || name->dtype == dtype) return true;
+  qn__parser_error(p, QN__CODE_VALUE_TYPE, name->dtype_loc,
+                   qn__parser_help(p, "write %s, or no dtype", qn_dtype_text(dtype)),
+                   "'%.*s' is %s, not %s", QN_STR_ARG(qn__lexer_slice(p->text, name->loc)),
+                   qn_dtype_text(dtype), qn_dtype_text(name->dtype));
+  return false;
 }

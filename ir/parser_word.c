@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/parser_word.c: finds words in the tables, and parses dtypes and lists in brackets.
 //
 // Not here: the rest of the grammar (parser_expr.c, parser_stmt.c).

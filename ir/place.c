@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/place.c: see place.h.
 #include "ir/place.h"
 

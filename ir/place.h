@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/place.h: where a failure of running code is in the module's text.
 //
 // Code is made from canonical bytes, so it knows a failing access by its offset there (`place` of

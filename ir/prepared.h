@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/prepared.h: kernels of products that are compiled before there is a program.
 //
 // A product of two f32 matrices is the same code in every program. So a code generator may have the

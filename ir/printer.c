@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/printer.c: a body as canonical text: two spaces of indent, one statement a line, the fewest
 // parentheses, names that mean one thing.
 //
@@ -85,8 +86,7 @@ void qn__print_newline(qn__printer_t* p) {
 
 static void print_stmt(qn__printer_t* p, const qn__ir_stmt_t* stmt);
 
-// Prints "{", the statements on lines of their own, "}". The names of the block are already open.
-static void print_lines(qn__printer_t* p, const qn__ir_block_t* block) {
+void qn__print_lines(qn__printer_t* p, const qn__ir_block_t* block) {
   p->indent++;
   for (const qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
     qn__print_newline(p);
@@ -101,7 +101,7 @@ static void print_block(qn__printer_t* p, const qn__ir_block_t* block) {
   qn__printed_name_t* outer = p->block;
   p->block = NULL;
   qn__buffer_cstr(p->out, " {");
-  print_lines(p, block);
+  qn__print_lines(p, block);
   qn__print_close_names(p, outer);
 }
 
@@ -198,7 +198,7 @@ static void print_loop(qn__printer_t* p, const qn__ir_stmt_t* stmt) {
     qn__buffer_format(out, "  // %" PRIu32 " lanes", stmt->loop.lane_count);
     p->is_raw = true;
   }
-  print_lines(p, &stmt->loop.body);
+  qn__print_lines(p, &stmt->loop.body);
   qn__print_close_names(p, outer);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/printer.h: what the files of the printer share.
 //
 // printer.c writes statements and functions, printer_expr.c expressions. Each statement is written
@@ -45,6 +46,10 @@ void qn__print_indices(qn__printer_t* p, qn__ir_expr_t* const* items, uint32_t c
 void qn__print_newline(qn__printer_t* p);
 // Prints "let x = value;", in a block or in a reduction.
 void qn__print_let(qn__printer_t* p, const qn__ir_stmt_t* stmt);
+
+// Prints the statements of a block whose '{' is printed, on lines of their own, and "}". The names
+// of the block are already open.
+void qn__print_lines(qn__printer_t* p, const qn__ir_block_t* block);
 
 // Prints a REDUCE statement (printer_several.c).
 void qn__print_several(qn__printer_t* p, const qn__ir_several_t* several);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/printer_expr.c: expressions as text.
 //
 // The inverse of parser_type.c: an expression of literals alone takes its dtype from its
@@ -97,6 +98,16 @@ static void print_operand(qn__printer_t* p, const qn__ir_expr_t* operand, qn_dty
   *inout_want = operand->dtype;
 }
 
+// Prints "thread.x, thread.z".
+static void print_axes(qn__buffer_t* out, const qn__ir_expr_t* expr) {
+  const char* between = "";
+  for (uint32_t axis = 0; axis < 3; axis++) {
+    if (!qn__expr_has_axis(expr, axis)) continue;
+    qn__buffer_format(out, "%s%s", between, qn__loop_kind_text(QN_LOOP_THREAD_X + axis));
+    between = ", ";
+  }
+}
+
 static void print_op(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t want) {
   qn__buffer_t* out = p->out;
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
@@ -127,7 +138,9 @@ static void print_op(qn__printer_t* p, const qn__ir_expr_t* expr, qn_dtype_t wan
   qn__buffer_format(out, "%s(", info->text);
   for (uint32_t i = 0; i < info->arity; i++) {
     if (i > 0) qn__buffer_cstr(out, ", ");
-    if (qn__op_is_common(info->rule, i)) {
+    if (info->rule == QN__RULE_AXES && i == 1) {
+      print_axes(out, expr);
+    } else if (qn__op_is_common(info->rule, i)) {
       print_operand(p, expr->args[i], &want, LEVEL_ANY);
     } else {
       qn__print_expr(p, expr->args[i], qn__op_own_dtype(info->rule, i), LEVEL_ANY);

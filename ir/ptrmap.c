@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/ptrmap.c: open addressing with linear probing, at most half full. Keys are never removed.
 #include "ir/ptrmap.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/ptrmap.h: a hash map from the address of a node to a pointer, for facts about nodes that must
 // not be written to (clone, verifier, builder).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/race.h: the state of the race check, shared by its two files.
 //
 // verify_race.c walks a function and records facts about variables, buffers and accesses.
@@ -35,8 +36,11 @@ typedef struct qn__race_access {
   uint32_t condition_count;  // around it
 } qn__race_access_t;
 
+// A concurrent loop or a scan.
 typedef struct qn__race_loop {
-  const qn__ir_stmt_t* stmt;
+  const qn__ir_var_t* var;
+  const char* text;  // the word that begins it
+  bool is_thread;
   bool is_single;            // fewer than two iterations
   bool is_constant;          // its extent
   int64_t extent;            // when constant

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/shapes.c: the symbols of a function, and the shapes of its parameters: as text, and for values
 // of the symbols.
 //

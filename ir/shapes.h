@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/shapes.h: the shapes of a call's buffers, of which some do not exist yet (infer_shapes.c), and
 // the message about an argument that is wrong.
 #ifndef QUERN_IR_SHAPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/specialize.c: puts numbers in place of symbols and integer scalars.
 //
 // 1. The result is the module of the text with the numbers written in, byte for byte, so that it

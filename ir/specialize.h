@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/specialize.h: fixes symbols and integer scalars of a body that is not sealed yet.
 //
 // The public calls are qn_module_specialize, qn_build_set and the member `set` of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/tables.c: look-ups in the tables of operators and small enumerations.
 //
 // Not here: dtypes (base/dtype.c), what an operator computes (arith.c) and which operands it takes

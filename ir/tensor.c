@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/tensor.c: see tensor.h.
 #include "ir/tensor.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/tensor.h: the layouts of TENSOR statements that the mapping to a GPU makes. (PRODUCT
 // and TILES are of CPUs: ir/prepared.h, ir/tiles.h.)
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/tiles.c: see tiles.h.
 #include "ir/tiles.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/tiles.h: what a TILES statement computes: sums of products in the tile registers of a CPU.
 //
 // A tile register has 16 rows of 64 bytes. One instruction adds the products of a tile of rows (16

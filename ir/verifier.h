@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verifier.h: what the files of the verifier share.
 //
 // verify.c         the driver; functions, parameters, names
@@ -37,12 +38,12 @@ struct qn__verify_decl {
 // A loop that contains the current place, or the function's body.
 struct qn__verify_place {
   qn__verify_place_t* outer;
-  const qn__ir_stmt_t* stmt;  // LOOP or WHILE; NULL for the function's body
+  const qn__ir_stmt_t* stmt;  // LOOP, WHILE or a scan; NULL: the function's body
   bool has_inner_thread;      // contains a thread loop
   bool has_inner_block;
-  bool is_left;                 // by a break, continue or return
-  // Of a loop that the host must run: the first block loop in it, and the first bound of a grid that
-  // depends on its iteration.
+  bool is_left;  // by a break, continue or return
+  // Of a loop that the host must run: the first block loop in it, and the first bound of a grid
+  // that depends on its iteration.
   const qn__ir_stmt_t* launch;
   const qn__ir_expr_t* bound;
   const qn__ir_stmt_t* bound_of;
@@ -131,6 +132,8 @@ void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 
 // ---- verify_place.c
 
+// Returns whether a loop of the kind is around.
+bool qn__verify_has_loop(const qn__verifier_t* v, qn_loop_kind_t kind);
 // Checks the place of a loop whose `begin` and `end` are valid expressions.
 void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);
 void qn__verify_alloc_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify.c: the verifier's driver: messages, functions, parameters, names.
 //
 // Not here: checks inside a body (verifier.h lists their files).

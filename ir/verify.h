@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify.h: the rules that every module keeps. A body that passes never crashes a backend.
 //
 // Reports every violation (up to the limit) to `diag`; returns true if there is none. Runs after

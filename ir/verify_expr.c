@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_expr.c: checks expressions: operands, dtypes by the operator's rule, and literals.
 //
 // Not here: statements and scopes (verify_stmt.c), exchanges under divergent control flow
@@ -30,6 +31,25 @@ bool qn__verify_literal(qn__verifier_t* v, const qn__ir_expr_t* expr) {
 
 // ------------------------------------------------------------------------------------ operators
 
+// Checks that the block has the axes of a reduction.
+static bool verify_axes(qn__verifier_t* v, const qn__ir_expr_t* expr) {
+  const char* text = qn__op_info(expr->op)->text;
+  const qn__ir_expr_t* axes = expr->args[1];
+  if (axes->kind != QN__EXPR_INT || axes->int_value < QN_AXIS_X ||
+      axes->int_value > (QN_AXIS_X | QN_AXIS_Y | QN_AXIS_Z)) {
+    return qn__verify_error(v, QN__VERIFY_MALFORMED, axes->loc, NULL,
+                            "the axes of '%s' are not a literal of qn_axis_t", text);
+  }
+  for (uint32_t axis = 0; axis < 3; axis++) {
+    qn_loop_kind_t kind = (qn_loop_kind_t)(QN_LOOP_THREAD_X + axis);
+    if (!qn__expr_has_axis(expr, axis) || qn__verify_has_loop(v, kind) || v->is_lowered) continue;
+    return qn__verify_error(
+        v, QN__VERIFY_EXCHANGE, expr->loc, "leave the axis out, or put it into such a loop",
+        "'%s' is over '%s', but there is no such loop around it", text, qn__loop_kind_text(kind));
+  }
+  return true;
+}
+
 static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
   const qn__ir_op_info_t* info = qn__op_info(expr->op);
   if (!info) {
@@ -55,6 +75,7 @@ static bool verify_op(qn__verifier_t* v, const qn__ir_expr_t* expr) {
           v, QN__VERIFY_EXCHANGE, expr->loc, "put it into a thread.x, thread.y or thread.z loop",
           "'%s' exchanges values among threads, but there is no thread loop around it", info->text);
     }
+    if (info->rule == QN__RULE_AXES && !verify_axes(v, expr)) return false;
     qn__verify_sync(v, expr->loc);
   }
   if (expr->dtype == result) return true;

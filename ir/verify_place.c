@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_place.c: checks the places of loops, allocations and barriers, and their sizes.
 //
 // Not here: control flow that divides threads (verify_uniform.c).
@@ -20,6 +21,23 @@ static bool is_loop(const qn__verify_place_t* place) {
   return place->stmt && place->stmt->kind == QN__STMT_LOOP;
 }
 
+static bool is_scan(const qn__verify_place_t* place) {
+  return place->stmt && place->stmt->kind == QN__STMT_REDUCE;
+}
+
+// Returns whether it is a loop of a kind for which `matches` is true. A scan counts as a parallel
+// loop.
+static bool is_loop_of(const qn__verify_place_t* place, bool (*matches)(qn_loop_kind_t kind)) {
+  return is_scan(place) ? matches(QN_LOOP_PARALLEL)
+                        : is_loop(place) && matches(place->stmt->loop.kind);
+}
+
+// Returns the word that begins the loop.
+static const char* text_of(const qn__verify_place_t* place) {
+  if (is_loop(place)) return qn__loop_kind_text(place->stmt->loop.kind);
+  return is_scan(place) ? qn__several_text(place->stmt->several->kind) : "while";
+}
+
 static qn__ir_loc_t loc_of(const qn__verify_place_t* place) {
   return place->stmt ? place->stmt->loc : (qn__ir_loc_t){0, 0};
 }
@@ -28,8 +46,14 @@ static qn__ir_loc_t loc_of(const qn__verify_place_t* place) {
 static qn__verify_place_t* find_loop(const qn__verifier_t* v,
                                      bool (*matches)(qn_loop_kind_t kind)) {
   qn__verify_place_t* place = v->place;
-  while (place && !(is_loop(place) && matches(place->stmt->loop.kind))) place = place->outer;
+  while (place && !is_loop_of(place, matches)) place = place->outer;
   return place;
+}
+
+bool qn__verify_has_loop(const qn__verifier_t* v, qn_loop_kind_t kind) {
+  const qn__verify_place_t* place = v->place;
+  while (place && !(is_loop(place) && place->stmt->loop.kind == kind)) place = place->outer;
+  return place != NULL;
 }
 
 static bool is_vector(qn_loop_kind_t kind) {
@@ -94,7 +118,7 @@ bool qn__verify_is_host_loop(const qn__verifier_t* v, const qn__verify_place_t* 
 
 static void refuse_block_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt,
                                const qn__verify_place_t* place, const char* why) {
-  const char* text = is_loop(place) ? qn__loop_kind_text(place->stmt->loop.kind) : "while";
+  const char* text = text_of(place);
   (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc,
                          "block loops are outermost, inside other block loops, or inside loops "
                          "whose bounds are symbols, scalars and literals",
@@ -177,6 +201,16 @@ static void check_constant_extent(qn__verifier_t* v, const qn__ir_stmt_t* stmt) 
   }
 }
 
+static void check_no_scan(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
+  const qn__verify_place_t* place = v->place;
+  while (place && !is_scan(place)) place = place->outer;
+  if (!place) return;
+  (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "put the scan inside, or use a 'for'",
+                         "'%s' inside of '%s'", qn__loop_kind_text(stmt->loop.kind),
+                         text_of(place));
+  qn__verify_note(v, loc_of(place), "'%s' is here", text_of(place));
+}
+
 void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   qn_loop_kind_t kind = stmt->loop.kind;
   bool is_grid = qn__loop_is_block(kind) || qn__loop_is_thread(kind);
@@ -185,6 +219,7 @@ void qn__verify_loop_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     check_grid_extent(v, stmt);
   }
   if (qn__loop_is_block(kind)) check_block_place(v, stmt);
+  if (qn__loop_is_thread(kind)) check_no_scan(v, stmt);
   qn__verify_place_t* vector = qn__loop_is_thread(kind) ? find_loop(v, is_vector) : NULL;
   if (vector) {
     (void)qn__verify_error(v, QN__VERIFY_LOOP_PLACE, stmt->loc, "put the vector loop inside",
@@ -244,11 +279,10 @@ void qn__verify_sync(qn__verifier_t* v, qn__ir_loc_t loc) {
   if (QN_NEVER(!thread)) return;
   for (qn__verify_place_t* place = unordered; place; place = place->outer) {
     if (place != thread) continue;
-    (void)qn__verify_error(v, QN__VERIFY_BARRIER, loc, "make that loop a 'for'",
-                           "threads cannot synchronize inside of '%s'",
-                           qn__loop_kind_text(unordered->stmt->loop.kind));
-    qn__verify_note(v, loc_of(unordered), "'%s' is here",
-                    qn__loop_kind_text(unordered->stmt->loop.kind));
+    (void)qn__verify_error(v, QN__VERIFY_BARRIER, loc,
+                           is_scan(unordered) ? "use a 'for' loop" : "make that loop a 'for'",
+                           "threads cannot synchronize inside of '%s'", text_of(unordered));
+    qn__verify_note(v, loc_of(unordered), "'%s' is here", text_of(unordered));
     break;
   }
   thread->has_sync = true;
@@ -450,12 +484,15 @@ void qn__verify_leave_place(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   for (qn__verify_place_t* place = v->place; place->stmt; place = place->outer) {
     place->is_left = true;
     const char* help = NULL;
-    const char* problem =
-        is_loop(place) ? leave_problem(stmt->leave, place->stmt->loop.kind, &help) : NULL;
+    const char* problem = NULL;
+    if (is_loop(place)) problem = leave_problem(stmt->leave, place->stmt->loop.kind, &help);
+    if (is_scan(place) && stmt->leave != QN_LEAVE_CONTINUE) {
+      help = "use 'continue' to end this iteration, or a 'for' loop";
+      problem = "later iterations may have run, or run at once";
+    }
     if (problem) {
-      const char* loop = qn__loop_kind_text(place->stmt->loop.kind);
       (void)qn__verify_error(v, QN__VERIFY_LEAVE, stmt->loc, help, "'%s' in the loop '%s': %s",
-                             text, loop, problem);
+                             text, text_of(place), problem);
       qn__verify_note(v, place->stmt->loc, "the loop is here");
     }
     if (problem) return;

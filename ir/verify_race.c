@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_race.c: finds races that are certain: two iterations of a concurrent loop that access
 // one element, at least one of them by a store.
 //
@@ -9,8 +10,8 @@
 //
 // R1. Report only what is certain. Where a fact is unknown, assume that there is no race.
 //
-// R2. A loop is concurrent if it is parallel, vector, block.* or thread.*, and is not known to have
-//     fewer than two iterations. An allocation inside of it is private to the iteration.
+// R2. A loop is concurrent if it is parallel, vector, block.*, thread.* or a scan, and is not known
+//     to have fewer than two iterations. An allocation inside of it is private to the iteration.
 //
 // R3. A store to the same element in every iteration is a race. The element is the same if no index
 //     depends on the loop's variable or on a value that may differ between iterations. Loads from
@@ -180,23 +181,28 @@ static bool is_concurrent(qn_loop_kind_t kind) {
   return kind != QN_LOOP_SERIAL && kind != QN_LOOP_UNROLL;
 }
 
-// Opens a level, and saves the position of the body's first record.
-static void enter_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
-  qn__ir_affine_t begin = qn__affine_of(stmt->loop.begin, &r->lets);
-  qn__ir_affine_t end = qn__affine_of(stmt->loop.end, &r->lets);
+// Opens a level for a loop, and saves the position of the body's first record.
+static void enter_loop(qn__race_t* r, qn__race_loop_t loop, const qn__ir_expr_t* from,
+                       const qn__ir_expr_t* to) {
+  qn__ir_affine_t begin = qn__affine_of(from, &r->lets), end = qn__affine_of(to, &r->lets);
   qn__ir_affine_t extent = qn__affine_add(&end, &begin, -1);
   bool is_constant = qn__affine_is_constant(&extent);
   assert(r->level < QN__RACE_LOOPS);
-  r->loops[r->level++] = (qn__race_loop_t){
-      .stmt = stmt,
-      .is_single = is_constant && extent.constant <= 1,
-      .is_constant = is_constant,
-      .extent = extent.constant,
-      .condition_count = r->condition_count,
-      .barrier_count = r->barrier_count,
-      .order_count = r->order_count,
-      .access_count = r->access_count,
-  };
+  loop.is_single = is_constant && extent.constant <= 1;
+  loop.is_constant = is_constant;
+  loop.extent = extent.constant;
+  loop.condition_count = r->condition_count;
+  loop.barrier_count = r->barrier_count;
+  loop.order_count = r->order_count;
+  loop.access_count = r->access_count;
+  r->loops[r->level++] = loop;
+}
+
+// Closes the innermost level, after comparing its accesses.
+static void leave_level(qn__race_t* r) {
+  if (!qn__verify_stopped(r->v)) qn__race_check_pairs(r, r->level - 1);
+  r->level--;
+  if (r->level == 0) r->access_count = 0;
 }
 
 // Visits the body of a loop. If iterations may end early, what they run depends on a condition.
@@ -218,16 +224,15 @@ static void visit_loop(qn__race_t* r, const qn__ir_stmt_t* stmt) {
   r->guards |= levels;
   bool is_open = is_concurrent(stmt->loop.kind) && r->level < QN__RACE_LOOPS;
   if (is_open) {
-    enter_loop(r, stmt);
+    qn__race_loop_t loop = {.var = stmt->loop.var,
+                            .text = qn__loop_kind_text(stmt->loop.kind),
+                            .is_thread = qn__loop_is_thread(stmt->loop.kind)};
+    enter_loop(r, loop, stmt->loop.begin, stmt->loop.end);
     levels |= qn__race_level_bit(r->level - 1);
   }
   (void)declare(r, stmt->loop.var, levels);
   visit_rounds(r, &stmt->loop.body);
-  if (is_open) {
-    if (!qn__verify_stopped(r->v)) qn__race_check_pairs(r, r->level - 1);
-    r->level--;
-    if (r->level == 0) r->access_count = 0;
-  }
+  if (is_open) leave_level(r);
   r->guards = guards;
 }
 
@@ -248,14 +253,20 @@ static void visit_alloc(qn__race_t* r, const qn__ir_buffer_t* buffer) {
   place->levels |= visit_all(r, buffer->shape, buffer->rank);
 }
 
-// Visits a reduction of several values. Its bounds are a condition around all of it (R4), and its
-// results may differ wherever a part of it may.
+// Visits a reduction of several values, or a scan, which is a concurrent loop. Its bounds are a
+// condition around all of it (R4), and its results may differ wherever a part of it may.
 static void visit_several(qn__race_t* r, const qn__ir_several_t* several) {
   qn__race_levels_t levels = qn__race_visit(r, several->begin) | qn__race_visit(r, several->end);
   levels |= visit_all(r, several->initial, several->merged_count);
-  (void)declare(r, several->var, levels);
   qn__race_levels_t guards = r->guards;
   r->guards |= levels;
+  bool is_open = qn__several_is_scan(several->kind) && r->level < QN__RACE_LOOPS;
+  if (is_open) {
+    qn__race_loop_t loop = {.var = several->var, .text = qn__several_text(several->kind)};
+    enter_loop(r, loop, several->begin, several->end);
+    levels |= qn__race_level_bit(r->level - 1);
+  }
+  (void)declare(r, several->var, levels);
   visit_block(r, &several->lets);
   levels |= visit_all(r, several->values, several->count);
   for (uint32_t i = 0; i < several->merged_count; i++) {
@@ -264,10 +275,12 @@ static void visit_several(qn__race_t* r, const qn__ir_several_t* several) {
   }
   visit_block(r, &several->merge_lets);
   levels |= visit_all(r, several->merged, several->merged_count);
-  r->guards = guards;
   for (uint32_t i = 0; i < several->result_count; i++) {
     (void)declare(r, several->results[i], levels);
   }
+  visit_rounds(r, &several->body);
+  if (is_open) leave_level(r);
+  r->guards = guards;
 }
 
 static void visit_stmt(qn__race_t* r, const qn__ir_stmt_t* stmt) {

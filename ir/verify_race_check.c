@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_race_check.c: compares accesses to find iterations that access one element.
 //
 // The head of verify_race.c has the requirements R1 to R5.
@@ -13,8 +14,7 @@ static bool is_certain(const qn__race_t* r, uint32_t level, qn__race_levels_t gu
 }
 
 static void note_loop(qn__race_t* r, const qn__race_loop_t* loop) {
-  qn__verify_note(r->v, loop->stmt->loop.var->loc, "the iterations of this '%s' are concurrent",
-                  qn__loop_kind_text(loop->stmt->loop.kind));
+  qn__verify_note(r->v, loop->var->loc, "the iterations of this '%s' are concurrent", loop->text);
 }
 
 // Finds a loop whose level no index of the store has, and reports it. Searches from the innermost
@@ -32,8 +32,8 @@ void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir
     (void)qn__verify_error(
         r->v, QN__VERIFY_RACE_STORE, stmt->loc,
         "use the loop's variable in an index, an atomic, or a 'for'",
-        "two iterations of '%s' store to one element of '%s': no index depends on '%s'",
-        qn__loop_kind_text(loop->stmt->loop.kind), buffer->name, loop->stmt->loop.var->name);
+        "two iterations of '%s' store to one element of '%s': no index depends on '%s'", loop->text,
+        buffer->name, loop->var->name);
     note_loop(r, loop);
     return;
   }
@@ -41,7 +41,7 @@ void qn__race_check_store(qn__race_t* r, const qn__ir_stmt_t* stmt, const qn__ir
 
 // Returns whether all atoms but the loop's own variable have one value in all its iterations.
 static bool is_steady(qn__race_t* r, const qn__ir_affine_t* affine, uint32_t level) {
-  const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
+  const qn__ir_var_t* own = r->loops[level].var;
   for (uint32_t i = 0; i < affine->count; i++) {
     const qn__ir_expr_t* atom = affine->terms[i].atom;
     if (atom->kind == QN__EXPR_VAR && atom->var == own) continue;
@@ -60,7 +60,7 @@ static bool is_steady(qn__race_t* r, const qn__ir_affine_t* affine, uint32_t lev
 // dimensions disagree, or if it is 0, which is one iteration.
 static bool distance(qn__race_t* r, const qn__race_access_t* a, const qn__race_access_t* b,
                      uint32_t level, int64_t* out_distance) {
-  const qn__ir_var_t* own = r->loops[level].stmt->loop.var;
+  const qn__ir_var_t* own = r->loops[level].var;
   bool has_distance = false;
   for (uint32_t i = 0; i < a->buffer->rank; i++) {
     qn__ir_affine_t index_a = qn__affine_of(a->indices[i], &r->lets);
@@ -97,7 +97,7 @@ static void check_pair(qn__race_t* r, const qn__race_access_t* store,
   }
   if (loop->is_constant && (apart >= loop->extent || apart <= -loop->extent)) return;
   const char* name = store->buffer->name;
-  const char* kind = qn__loop_kind_text(loop->stmt->loop.kind);
+  const char* kind = loop->text;
   if (other->is_store) {
     (void)qn__verify_error(r->v, QN__VERIFY_RACE_STORE, store->loc, "make the loop a 'for'",
                            "two iterations of '%s' store to one element of '%s'", kind, name);
@@ -120,8 +120,7 @@ void qn__race_check_pairs(qn__race_t* r, uint32_t level) {
   size_t begin = loop->access_count;
   size_t store_count = 0;
   for (size_t i = begin; i < r->access_count; i++) store_count += r->accesses[i].is_store;
-  bool has_met =
-      qn__loop_is_thread(loop->stmt->loop.kind) && r->barrier_count > loop->barrier_count;
+  bool has_met = loop->is_thread && r->barrier_count > loop->barrier_count;
   bool has_order = r->order_count > loop->order_count;
   if (loop->is_single || has_met || has_order || store_count == 0) return;
   // Too many pairs to compare: report none of them (R1).

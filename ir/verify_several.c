@@ -1,4 +1,5 @@
-// ir/verify_several.c: checks reductions of several values.
+// SPDX-License-Identifier: Apache-2.0
+// ir/verify_several.c: checks reductions of several values, and scans.
 #include "ir/verifier.h"
 
 static bool is_no_exchange(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
@@ -8,7 +9,7 @@ static bool is_no_exchange(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
 
 static bool lacks_part(const qn__ir_several_t* several) {
   if (!several || !qn__several_text(several->kind)) return true;
-  bool has_merge = several->kind == QN__SEVERAL_COMBINE;
+  bool has_merge = qn__several_has_combiner(several->kind);
   return several->count == 0 || several->count > (has_merge ? QN__LARGEST_VALUES : 1) ||
          several->merged_count != (has_merge ? several->count : 0) ||
          several->result_count != (has_merge ? several->count : 2) || !several->var ||
@@ -66,8 +67,33 @@ static void check_exchanges(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
   qn__ir_block_t block = {&alone, &alone};
   qn__ir_walker_t walker = {.on_expr = is_no_exchange};
   if (qn__walk_block(&walker, &block)) return;
-  (void)qn__verify_error(v, QN__VERIFY_REDUCTION, stmt->loc, "use a loop",
-                         "an exchange among threads inside of a reduction of several values");
+  (void)qn__verify_error(
+      v, QN__VERIFY_REDUCTION, stmt->loc, "use a loop", "an exchange among threads inside of %s",
+      qn__several_is_scan(stmt->several->kind) ? "a scan" : "a reduction of several values");
+}
+
+static void declare_results(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
+  const qn__ir_several_t* several = stmt->several;
+  for (uint32_t i = 0; i < several->result_count; i++) {
+    declare(v, stmt, several->results[i], qn__several_result_dtype(several, i));
+  }
+}
+
+// Verifies the body of a scan. `var` is the declaration of its variable, which the scope of the
+// values had before.
+static void verify_scan_body(qn__verifier_t* v, const qn__ir_stmt_t* stmt, qn__verify_decl_t* var) {
+  qn__verify_place_t place = {.outer = v->place, .stmt = stmt};
+  v->place = &place;
+  qn__verify_decl_t* outer = qn__verify_open_scope(v);
+  if (var) {
+    var->is_open = true;
+    var->next = v->scope;
+    v->scope = var;
+  }
+  declare_results(v, stmt);
+  qn__verify_block(v, &stmt->several->body);
+  qn__verify_close_scope(v, outer);
+  v->place = place.outer;
 }
 
 void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
@@ -78,11 +104,14 @@ void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     return;
   }
   uint32_t errors = v->error_count;
-  (void)qn__verify_i64(v, several->begin, "the begin of a reduction");
-  (void)qn__verify_i64(v, several->end, "the end of a reduction");
+  bool is_scan = qn__several_is_scan(several->kind);
+  (void)qn__verify_i64(v, several->begin,
+                       is_scan ? "the begin of a scan" : "the begin of a reduction");
+  (void)qn__verify_i64(v, several->end, is_scan ? "the end of a scan" : "the end of a reduction");
   (void)qn__verify_exprs(v, several->initial, several->merged_count);
   qn__verify_decl_t* outer = qn__verify_open_scope(v);
-  (void)qn__verify_declare(v, several->var, several->var->name, several->var->loc);
+  qn__verify_decl_t* var =
+      qn__verify_declare(v, several->var, several->var->name, several->var->loc);
   verify_body(v, stmt, &several->lets, several->values, several->count);
   qn__verify_close_scope(v, outer);
   if (v->error_count != errors) return;
@@ -99,8 +128,11 @@ void qn__verify_several(qn__verifier_t* v, const qn__ir_stmt_t* stmt) {
     if (v->error_count != errors) return;
     check_dtypes(v, several, several->merged, "the combined value");
   }
-  check_exchanges(v, stmt);
-  for (uint32_t i = 0; i < several->result_count; i++) {
-    declare(v, stmt, several->results[i], qn__several_result_dtype(several, i));
+  if (is_scan) {
+    verify_scan_body(v, stmt, var);
+    if (v->error_count != errors) return;
+  } else {
+    declare_results(v, stmt);
   }
+  check_exchanges(v, stmt);
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_stmt.c: checks statements and scopes: each variable and buffer is declared once and
 // used only in its scope; each statement has all its parts.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/verify_uniform.c: checks that all threads of a block reach each barrier and exchange.
 //
 // 1. A value is *divergent* if it may differ among the threads of a block. Divergent are a thread
@@ -178,11 +179,13 @@ static void visit_loop(uniform_t* u, const qn__ir_stmt_t* stmt) {
   u->cause = before;
 }
 
-// Visits a reduction of several values, which holds no exchange.
-static void visit_several(uniform_t* u, const qn__ir_several_t* several) {
-  bool is_divergent = visit(u, several->begin);
-  is_divergent |= visit(u, several->end);
-  if (is_divergent) mark(u, several->var);
+// Visits a reduction of several values or a scan, which hold no exchange.
+static void visit_several(uniform_t* u, const qn__ir_stmt_t* stmt) {
+  const qn__ir_several_t* several = stmt->several;
+  bool is_divided = visit(u, several->begin);
+  is_divided |= visit(u, several->end);
+  if (is_divided) mark(u, several->var);
+  bool is_divergent = is_divided;
   is_divergent |= visit_all(u, several->initial, several->merged_count);
   visit_block(u, &several->lets);
   is_divergent |= visit_all(u, several->values, several->count);
@@ -191,6 +194,9 @@ static void visit_several(uniform_t* u, const qn__ir_several_t* several) {
   for (uint32_t i = 0; i < several->result_count && is_divergent; i++) {
     mark(u, several->results[i]);
   }
+  const qn__ir_expr_t* before = divide(u, is_divided, several->end);
+  visit_rounds(u, stmt, &several->body);
+  u->cause = before;
 }
 
 static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
@@ -244,7 +250,7 @@ static void visit_stmt(uniform_t* u, const qn__ir_stmt_t* stmt) {
       visit_leave(u);
       return;
     case QN__STMT_REDUCE:
-      visit_several(u, stmt->several);
+      visit_several(u, stmt);
       return;
     case QN__STMT_TENSOR:
       for (uint32_t i = 0; i < stmt->tensor->ref_count; ++i) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/walk.c: visits every statement and expression in program order; compares expressions.
 #include <assert.h>
 
@@ -108,7 +109,8 @@ static bool walk_several(qn__ir_walker_t* walker, qn__ir_several_t* several) {
          qn__walk_block(walker, &several->lets) &&
          walk_exprs(walker, several->values, several->count) &&
          qn__walk_block(walker, &several->merge_lets) &&
-         walk_exprs(walker, several->merged, several->merged_count);
+         walk_exprs(walker, several->merged, several->merged_count) &&
+         qn__walk_block(walker, &several->body);
 }
 
 static bool walk_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
@@ -254,6 +256,8 @@ static bool stmt_has_leave(const qn__ir_stmt_t* stmt, qn_leave_t kind) {
       return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->loop.body, kind);
     case QN__STMT_WHILE:
       return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->while_.body, kind);
+    case QN__STMT_REDUCE:
+      return kind == QN_LEAVE_RETURN && qn__block_has_leave(&stmt->several->body, kind);
     default:
       return false;
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/work.c: counts operations and bytes by walking a function: see work.h.
 //
 // What is counted is what the text says, whatever a compiler makes of it:
@@ -119,6 +120,9 @@ static double operations_of(qn_op_t op) {
     case QN_OP_BLOCK_SUM:
     case QN_OP_BLOCK_MIN:
     case QN_OP_BLOCK_MAX:
+    case QN_OP_AXIS_SUM:
+    case QN_OP_AXIS_MIN:
+    case QN_OP_AXIS_MAX:
       return 1;
     default:
       return 0;
@@ -222,7 +226,7 @@ typedef struct range {
   bool is_value;
 } range_t;
 
-// Counts an iteration of a reduction of several values, its combiner included.
+// Counts an iteration of a reduction of several values, its combiner included, or of a scan.
 static void count_several(counter_t* c, const qn__ir_several_t* several) {
   const qn__ir_stmt_t* let = several->lets.first;
   for (; let; let = let->next) count_let(c, let);
@@ -230,6 +234,7 @@ static void count_several(counter_t* c, const qn__ir_several_t* several) {
   for (let = several->merge_lets.first; let; let = let->next) count_let(c, let);
   for (uint32_t i = 0; i < several->merged_count; i++) count_expr(c, several->merged[i], true);
   if (several->merged_count == 0) add_operations(c, several->values[0]->dtype, 1, true);
+  count_block(c, &several->body);
 }
 
 static void count_iteration(counter_t* c, const range_t* range) {

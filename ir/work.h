@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/work.h: counts the operations and bytes of one call from its module, without running it.
 //
 // It walks the function once. The body of a loop is counted once and multiplied, unless what it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/work_value.c: evaluates what decides the shapes and the work of a call.
 #include "ir/work.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // added_tokens.c: see added_tokens.h.
 #include "serve/added_tokens.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/added_tokens.h: tokens that are found in the text as they are, such as [SEP] and [MASK].
 //
 // As in `tokenizers`: those with `normalized` are searched in the normalised text, the others

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/batch.c: collecting sequences, and giving results back.
 #include "serve/batch.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/batch.h: the sequences that a model computes at once. They lie one after another, so there
 // is no padding.
 #ifndef SERVE_BATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/buffer.c: growth by half, so that appending n bytes copies fewer than 3 n.
 #include "serve/buffer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/buffer.h: bytes that grow at their end: bodies of answers, decoded strings, arrays.
 //
 // An append that finds no memory changes nothing and sets `is_exhausted`; later appends do nothing.

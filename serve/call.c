@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/call.c: from inputs to a request of the queue, and from its outcome to results or an error.
 #include "serve/call.h"
 

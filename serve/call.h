@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/call.h: one request for embeddings, whatever its protocol: texts or ids in, vectors out.
 //
 // A protocol fills the inputs in, submits the call, and writes its results when it has ended. One

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/clock.h: the clock of deadlines and durations.
 #ifndef SERVE_CLOCK_H_
 #define SERVE_CLOCK_H_

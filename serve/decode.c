@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // decode.c: token ids to text, as the decoders of `tokenizers`.
 #include <string.h>
 

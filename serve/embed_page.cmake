@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes a page as C, with the hashes of its inline script and style for a Content-Security-Policy:
 # cmake -DPAGE=page.html -DOUT=FILE -P embed_page.cmake
 file(READ ${PAGE} page)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // encode.c: text to token ids.
 //
 // The text is cut at added tokens, the pieces between them into words (words.c), and the words into

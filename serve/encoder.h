@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/encoder.h: what computes batches, as a model of the server calls it.
 #ifndef SERVE_ENCODER_H_
 #define SERVE_ENCODER_H_

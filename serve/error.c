@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/error.c: the first error of a request.
 #include "serve/error.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/error.h: why a request is refused, as HTTP says it. Each protocol writes it in its own
 // shape.
 #ifndef SERVE_ERROR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // SOCK_CLOEXEC, SOCK_NONBLOCK
 // serve/http.c: connections and exchanges of libmicrohttpd.
 //

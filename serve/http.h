@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/http.h: HTTP/1.1 by libmicrohttpd, behind this one interface so that it can be replaced.
 //
 // An exchange is a request and its answer. The handler gets each exchange when its headers are

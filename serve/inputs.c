@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/inputs.c: texts and lists of ids of a JSON body.
 #include "serve/inputs.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/inputs.h: parts of requests that text-embeddings-inference and OpenAI have in common.
 #ifndef SERVE_INPUTS_H_
 #define SERVE_INPUTS_H_

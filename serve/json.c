@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/json.c: reading JSON. serve/json_put.c writes it.
 #include "serve/json.h"
 

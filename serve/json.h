@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/json.h: reads JSON from memory piece by piece, and writes the parts of JSON that need care.
 //
 // The caller asks for what it expects, in the order of the text, and nothing is built in memory:

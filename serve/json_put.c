@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/json_put.c: strings, numbers and base64 of JSON texts.
 #include "serve/json.h"
 #include "serve/number.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/loader.c: the engine of the server, its compiles, and loading.
 #include "serve/loader.h"
 
@@ -54,7 +55,7 @@ qn_status_t serve_loader_create(const serve_options_t* options, serve_trace_t* t
   loader->options = options;
   loader->trace = trace;
   (void)pthread_mutex_init(&loader->mutex, NULL);
-  qn_setting_t settings[4];
+  qn_setting_t settings[5];
   size_t count = 0;
   char budget[24];
   char limit[24];
@@ -63,6 +64,7 @@ qn_status_t serve_loader_create(const serve_options_t* options, serve_trace_t* t
   settings[count++] = (qn_setting_t){"special_budget", budget};
   settings[count++] = (qn_setting_t){"special_limit", limit};
   if (options->forbid_jit) settings[count++] = (qn_setting_t){"jit", "forbid"};
+  if (*options->plugins) settings[count++] = (qn_setting_t){"plugins", options->plugins};
   if (*options->bundle) settings[count++] = (qn_setting_t){"bundles", options->bundle};
   const qn_engine_options_t engine = {.struct_size = sizeof engine,
                                       .settings = settings,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/loader.h: from a folder to a model that serves: tokenizer, encoder and kernels, in one
 // engine for all models.
 //

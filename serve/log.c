@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/log.c: lines of events.
 #include "serve/log.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/log.h: one line for each event, as text or JSON, on standard error. Any thread.
 #ifndef SERVE_LOG_H_
 #define SERVE_LOG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/main.c: the command quern-serve: from its arguments to models that serve, until a signal.
 //
 // The server listens first, so that probes get answers while models load; it is ready when all of

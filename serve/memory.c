@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // memory.c: arrays, growing bytes and whole files.
 #include "serve/memory.h"
 

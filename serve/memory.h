@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/memory.h: allocation through a qn_allocator_t, with checked sizes.
 #ifndef QUERN_SERVE_MEMORY_H_
 #define QUERN_SERVE_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/metrics.c: counting, and the text for Prometheus.
 #include "serve/metrics.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/metrics.h: counters and histograms of a model, printed for Prometheus.
 //
 // Any thread may count; a reader sees each number whole, and not all of one instant.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/model.c: the thread of a model, the shapes that it has seen, and scratches of its
 // tokenizer.
 #include "serve/model.h"

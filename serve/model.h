@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/model.h: a loaded model: its tokenizer, its encoder, the queue before it and the thread
 // that runs batches.
 //

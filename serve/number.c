@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/number.c: the Schubfach algorithm for f32; digits of integers; f64 by an exact fast path
 // and strtod for the rest.
 #include "serve/number.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/number.h: numbers of JSON, read and printed without the locale and without stdio.
 #ifndef SERVE_NUMBER_H_
 #define SERVE_NUMBER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/oip.c: the Open Inference Protocol, version 2: health, metadata, model configuration, and
 // the table of its routes.
 //

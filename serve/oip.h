@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/oip.h: the Open Inference Protocol, version 2, over HTTP: parts of its files.
 //
 // oip.c has health, metadata and the routes; oip_request.c reads requests; oip_tensor.c their

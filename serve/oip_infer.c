@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/oip_infer.c: inference, from the request to its answer.
 #include "serve/oip.h"
 

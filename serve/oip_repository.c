@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/oip_repository.c: the index of models, and loading and unloading them while others serve.
 //
 // A load takes seconds, so it runs on a thread of its own, and its exchange is kept.

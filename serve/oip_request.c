@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/oip_request.c: reads requests for inference: the JSON, in any order of its members, and
 // where the binary tensors begin.
 #include "serve/oip.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/oip_stats.c: statistics of models as Triton gives them. perf_analyzer reads every member.
 #include "serve/oip.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/oip_tensor.c: tensors of requests: JSON arrays, bytes after the JSON, shapes, and how they
 // become inputs of a call.
 #include "serve/oip.h"

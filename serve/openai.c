@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/openai.c: POST /v1/embeddings and GET /v1/models as OpenAI's clients use them.
 //
 // The client of Python asks for base64 and decodes it as little-endian f32, so both forms of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/options.c: one table, four sources.
 #include "serve/options.h"
 

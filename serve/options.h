@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/options.h: the settings of quern-serve, from the command line, the environment and a file.
 //
 // The first of these that sets an option decides: flag, environment, JSON file, default.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/probe.c: the smallest HTTP client, for images that have no other.
 #include "serve/probe.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/probe.h: one process asks another one whether it is ready.
 #ifndef SERVE_PROBE_H_
 #define SERVE_PROBE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/protocols.h: the tables of routes of all protocols, and whose errors a path gets.
 #ifndef SERVE_PROTOCOLS_H_
 #define SERVE_PROTOCOLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/queue.c: lines of clients, by deficit round robin.
 //
 // Each client with waiting requests has a line, and the lines of a priority form a ring. A client's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/queue.h: requests that wait for a model, in the order that is fair.
 //
 // The queue is bounded by tokens. A batch is what waits when the model is free, up to its limits;

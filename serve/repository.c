@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/repository.c: names, folders and the models that serve.
 #include "serve/repository.h"
 

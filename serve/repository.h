@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/repository.h: the models of a server by name, swapped while requests are under way.
 //
 // Any thread. A model that is found is retained, so it lives as long as its finder needs it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/request.h: sequences of tokens on their way through the queue and a model, and their
 // results.
 #ifndef SERVE_REQUEST_H_

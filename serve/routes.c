@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/routes.c: all tables of routes, and the routes of the server itself: its page and /metrics.
 #include "serve/json.h"
 #include "serve/protocols.h"

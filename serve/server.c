@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/server.c: finding routes, checking keys, answering, and draining.
 #include "serve/server.h"
 

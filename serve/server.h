@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/server.h: routes: from an exchange to a protocol's functions, with keys, ids and log lines.
 //
 // Each protocol file, such as tei.c, exports a table of routes. A route's

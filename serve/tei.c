@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/tei.c: the routes of text-embeddings-inference (its router 1.9): /embed, /embed_all,
 // /tokenize, /decode, /info, /health and /ping.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.c: opens, completes and closes tokenizers. Read next: encode.c.
 #include "serve/tokenizer.h"
 

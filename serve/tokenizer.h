@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/tokenizer.h: text to token ids and back, for BERT-like models: WordPiece exactly as the
 // Python package `tokenizers` does it, and hence as text-embeddings-inference does it.
 //

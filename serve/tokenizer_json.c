@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer_json.c: reads tokenizer.json, the file of the package `tokenizers`.
 //
 // The section "model" is a WordPiece vocabulary; the others name what happens before and after it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/tokenizer_parts.h: what a tokenizer and a scratch are made of, for the files that fill and
 // use them: tokenizer_json.c, tokenizer_vocab.c, tokenizer.c, encode.c and decode.c.
 #ifndef QUERN_SERVE_TOKENIZER_PARTS_H_

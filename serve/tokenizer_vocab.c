@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer_vocab.c: reads vocab.txt and tokenizer_config.json, of folders without tokenizer.json.
 //
 // The rules are those of BertTokenizer in the package transformers, which makes a tokenizer of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // syscall
 // serve/trace.c: two rings of records, and the events that they become.
 //

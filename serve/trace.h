@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/trace.h: the latest requests and batches with their times, written as JSON for Perfetto.
 //
 // Memory is bounded: later records push the oldest out. Recording takes a lock and allocates

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // trie.c: builds the double array, state by state from the root.
 //
 // The children of a state must all fall on free nodes. Only the last few blocks of 256 nodes are

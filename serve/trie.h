@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/trie.h: finds the longest key at the beginning of a text, a byte at a time.
 //
 // A double array: the children of a state are at its `base` XOR the byte, and a child names its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // unicode.c: lookups in the generated tables, and UTF-8.
 #include "serve/unicode.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/unicode.h: what the Python package `tokenizers` does with each code point, and UTF-8.
 //
 // The tables are generated from the package itself (tools/dev/make-unicode-tables), because its own

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/visit.c: what routes do with an exchange: read its body, find its model, and keep it for a
 // call or for work that blocks.
 #include <stdlib.h>

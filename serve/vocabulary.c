@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // vocabulary.c: see vocabulary.h.
 #include "serve/vocabulary.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/vocabulary.h: the tokens of a WordPiece model: their texts, ids, and a trie of them.
 //
 // Filled token by token (serve_vocabulary_add, or serve_vocabulary_add_lines from vocab.txt), then

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // words.c: from bytes to normalised words.
 //
 // `tokenizers` runs its steps one after the other over the whole text, each with a list of

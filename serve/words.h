@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/words.h: cuts text into words, as BertNormalizer and BertPreTokenizer of `tokenizers` do.
 //
 // One pass over the text, without a copy of it: characters are removed, decomposed, stripped of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/devices.c: reads a target's values from a device of this machine, and checks whether a
 // device has what code needs.
 //

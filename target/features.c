@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/features.c: the tables of extensions and models, and operations on sets.
 //
 // A set always contains the baseline of its architecture and all that its members imply: adding

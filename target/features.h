@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/features.h: sets of instruction set extensions, and processor models, per architecture.
 //
 // Not here: the extensions of this machine (host.h). Pure functions over constant tables.

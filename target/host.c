@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // getauxval, syscall
 // target/host.c: detects the processor once and keeps the result.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/host.h: this machine: usable extensions, processor model, caches.
 //
 // Extensions come from cpuid bits and from the registers that the operating system saves (xgetbv),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/host_x86.c: reads extensions, model and caches of an x86-64 processor from cpuid.
 //
 // Rules:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/isa.c: checks whether a processor has the extensions that code needs; devices.c does the
 // same for GPUs.
 //

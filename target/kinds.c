@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/kinds.c: the tables of kinds, options and tags, from kinds.inc, options.inc and tags.inc,
 // and registered kinds.
 //

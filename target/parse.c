@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/parse.c: parses the written forms of a target: tag, kind, command line and JSON.
 //
 // The command line:  WORD {OPTION}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/resolve.c: fills in missing values and checks what depends on the kind.
 //
 // Precedence: the user's value, the tag, the device of from_device, the default of the table.

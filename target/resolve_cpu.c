@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/resolve_cpu.c: resolves architecture, model, extensions, tuning and vector width of a CPU
 // target.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/target.c: creates and frees targets, writes the canonical form, finds values by name.
 //
 // The canonical form is JSON without blanks: the options of the kind except requests, "kind" and

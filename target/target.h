@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/target.h: targets inside the library: tables, values, and questions of code generators and
 // devices.
 //

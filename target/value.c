@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // target/value.c: parses an option's value; errors name the option and its type.
 //
 // Not here: JSON values (parse.c), the meaning of values (resolve.c).

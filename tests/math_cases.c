@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The math operations with their error bounds, reference functions and arguments, shared by all
 // sweeps. Included by those programs: every function here is static.
 //

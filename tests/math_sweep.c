@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loop over one math operation, compiled in memory with LLVM: see math_sweep.h. Included by the
 // programs that use it, because it needs LLVM.
 #include "tests/math_sweep.h"
@@ -131,6 +132,7 @@ static bool build_loop(LLVMContextRef context, LLVMModuleRef module,
                           .arena = &arena,
                           .has_fma = cpu.has_fma,
                           .has_round = cpu.has_round,
+                          .has_avx2 = cpu.has_fma,
                           .has_avx512 = cpu.has_avx512,
                           .fast = spec->fast};
   qn_dtype_t dtype = spec->is_f64 ? QN_DTYPE_F64 : QN_DTYPE_F32;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the test and the benchmarks of the math functions share: a loop over one operation,
 // compiled in memory for a chosen processor.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/bytes.c: see bytes.h.
 #include "warm/bytes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/bytes.h: a growing array of bytes, and reading bytes from a message.
 //
 // Numbers are little-endian; a run is a length (u32) and that many bytes. Both sides have a flag

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/coordinator.c: qn_warm: asks the cache first, then lets worker processes make the missing
 // keys.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/coordinator.h: one warm-up: its keys, its worker processes and how far it is.
 #ifndef QUERN_WARM_COORDINATOR_H_
 #define QUERN_WARM_COORDINATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/lines.c: reads the lines that people write into a list: FILE.qn [--target T] [--set D=N]
 // [--tier T] [--checked], with comments from # on.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/list.c: the list of a warm-up: each key once, added by a program, from text or from a cache
 // directory.
 #include "warm/list.h"

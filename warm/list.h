@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/list.h: the keys of a warm-up, and the parts that read them from text.
 #ifndef QUERN_WARM_LIST_H_
 #define QUERN_WARM_LIST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/message.c: encodes and decodes frames between coordinator and worker processes.
 #include "warm/message.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/message.h: the messages between coordinator and worker processes: frames of a length (u32,
 // little-endian) and a body. A body that is short, long or of an unknown kind ends the
 // conversation. docs/warm.md has the layout.

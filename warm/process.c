@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // pipe2, SOCK_CLOEXEC, addclosefrom_np, syscall, dladdr, secure_getenv
 // warm/process.c: starts, ends and reaps worker processes.
 #include "warm/process.h"

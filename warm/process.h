@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/process.h: a worker process: started without fork, talked to over a socket, ended by its own
 // id.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/recorded.c: reads the lines that QUERN_RECORD writes: JSON with the module's canonical bytes
 // in base64. docs/warm.md has the format.
 #include <jansson.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // prctl
 // warm/worker.c: qn_warm_worker: a worker process: reads its options, then makes key after key.
 //

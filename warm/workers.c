@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // warm/workers.c: starts worker processes, hands out keys, takes results and replaces workers that
 // end.
 //

@@ -1,6 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """The work that bench/peers/run compares. A case has a name, a group, its floating-point operations and
 bytes, and `samples(quern, peers)`: a function for each library that can do it, and a check of quern's result.
 """
+
+import math
 
 import numpy as np
 
@@ -177,14 +180,41 @@ def attention(heads, length, depth):
                  4 * heads * length * length * depth)
 
 
+def causal_attention(heads, length, depth):
+    text = f"""func attention(q: f32[{heads}, n, {depth}], k: f32[{heads}, n, {depth}], v: f32[{heads}, n, {depth}], out y: f32[{heads}, n, {depth}]) {{
+  parallel h in 0..{heads} {{ parallel i in 0..n {{
+    alloc p: f32[{length}] in local;
+    for j in 0..i + 1 {{ p[j] = (sum d in 0..{depth} {{ q[h, i, d] * k[h, j, d] }}) * {depth ** -0.5}; }}
+    let top = max j in 0..i + 1 {{ p[j] }};
+    for j in 0..i + 1 {{ p[j] = exp(p[j] - top); }}
+    let total = sum j in 0..i + 1 {{ p[j] }};
+    for d in 0..{depth} {{ y[h, i, d] = (sum j in 0..i + 1 {{ p[j] * v[h, j, d] }}) / total; }}
+  }} }}
+}}
+"""
+    mask = np.where(np.tri(length, dtype=bool), np.float32(0), np.float32(-np.inf))
+    return loops(f"causal attention of {heads} heads, {length} x {depth}", text,
+                 lambda: [numbers(heads, length, depth, seed=s) for s in (1, 2, 3)],
+                 lambda q, k, v: softmax(q @ k.transpose(0, 2, 1) * depth ** -0.5 + mask) @ v,
+                 lambda jax, q, k, v: jax.nn.softmax(q @ k.transpose(0, 2, 1) * depth ** -0.5 + mask) @ v,
+                 2 * heads * length * (length + 1) * depth)
+
+
 def gelu(x):
     return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x ** 3)))
+
+
+def erf_gelu(x):
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    return 0.5 * x * (1 + erf(x * 0.5 ** 0.5))
 
 
 def all_loops():
     matrix = lambda: [numbers(2048, 1024)]
     yield attention(12, 128, 32)
     yield attention(12, 512, 64)
+    yield causal_attention(12, 128, 32)
+    yield causal_attention(12, 512, 64)
     yield loops("sum of columns, 2048 x 1024", "func f(x: f32[n, m], out y: f32[m]) {\n  parallel j in 0..m { y[j] = sum i in 0..n { x[i, j] }; }\n}\n",
                 matrix, lambda x: x.sum(0), lambda jax, x: x.sum(0), 2048 * 1024)
     yield loops("sum of rows, 2048 x 1024", "func f(x: f32[n, m], out y: f32[n]) {\n  parallel i in 0..n { y[i] = sum j in 0..m { x[i, j] }; }\n}\n",
@@ -203,6 +233,8 @@ def all_loops():
                 lambda jax, x: (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5), 8 * 2048 * 1024)
     yield loops("gelu, 2048 x 1024", "func f(x: f32[n, m], out y: f32[n, m]) {\n  parallel i in 0..n { for j in 0..m {\n    let v = x[i, j];\n    y[i, j] = 0.5 * v * (1.0 + tanh(0.7978845608 * (v + 0.044715 * v * v * v)));\n  } }\n}\n",
                 matrix, gelu, lambda jax, x: jax.nn.gelu(x, approximate=True), 8 * 2048 * 1024)
+    yield loops("gelu with erf, 2048 x 1024", "func f(x: f32[n, m], out y: f32[n, m]) {\n  parallel i in 0..n { for j in 0..m {\n    let v = x[i, j];\n    y[i, j] = 0.5 * v * (1.0 + erf(v * 0.7071067811865476));\n  } }\n}\n",
+                matrix, erf_gelu, lambda jax, x: jax.nn.gelu(x, approximate=False), 8 * 2048 * 1024)
     yield loops("chain of seven operations, 2048 x 1024", "func f(x: f32[n, m], z: f32[n, m], out y: f32[n, m]) {\n  parallel i in 0..n { for j in 0..m {\n    let v = x[i, j] * 2.0 + z[i, j];\n    y[i, j] = max(v, 0.0) * z[i, j] - x[i, j] / (v * v + 1.0);\n  } }\n}\n",
                 lambda: [numbers(2048, 1024), numbers(2048, 1024, seed=2)],
                 lambda x, z: np.maximum(x * 2 + z, 0) * z - x / ((x * 2 + z) ** 2 + 1),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/peers/helper.c: loops of calls that bench/peers/run times, so that Python takes no part in
 // a measurement; and the peak of fused multiply-adds.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The libraries that bench/peers/run compares: how each is opened, and a function for each kind of work.
 
 A *sample* is a function of a count that does the work so often and returns the nanoseconds. Work in C

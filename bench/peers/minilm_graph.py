@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """all-MiniLM-L6-v2 as an ONNX graph, fused by ONNX Runtime's own optimiser for transformers.
 
 The graph is the one that exporters make: token ids, mask and token types in, one unit vector per

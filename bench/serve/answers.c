@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/answers.c: see answers.h.
 #include "bench/serve/answers.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/answers.h: keeps the bodies of answers and checks them after the run.
 //
 // Reading the JSON of 16 embeddings takes a millisecond. During the run that would be lag, so

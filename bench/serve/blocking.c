@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/blocking.c: serve_blocking, the negative control: quern-serve with the policy that a
 // new shape waits for its compile.
 //

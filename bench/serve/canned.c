@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/canned.c: serve_canned, a server that gives every request the same answer at once.
 //
 // It is the floor of serve_load: latency and rate against it are those of the generator, the kernel

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/client.c: see client.h.
 //
 // The loop, in turn: sends every request that is due, ends those whose time is over, sleeps until

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/client.h: sends the requests of a trace at their times and records what comes back.
 //
 // One thread, epoll, connections that stay open. Open loop: a request is due at its scheduled

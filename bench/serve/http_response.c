@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/http_response.c: see http_response.h.
 #include "bench/serve/http_response.h"
 

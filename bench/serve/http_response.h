@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/http_response.h: reads one HTTP/1.1 answer from bytes that arrive in any pieces.
 //
 // Knows what servers of inference protocols send: Content-Length, chunks, bodies that the end of

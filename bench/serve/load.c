@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/load.c: serve_load, a load generator for servers of embeddings.
 //
 // Replays a trace (make-trace) against a server of one of four protocols and reports latencies from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/null.c: serve_null, the server's front end without a model; and libmicrohttpd without
 // the front end.
 //

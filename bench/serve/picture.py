@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A picture of the results of report.py as SVG: no script, no fonts or files of others, for light and dark pages.
 
 Panels from left to right and down: lines with intervals (points), pairs of bars for rates (rows in 1/s with both sides), and

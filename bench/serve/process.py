@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servers as processes: their start, their address, what they use, and their end."""
 import os
 import pathlib

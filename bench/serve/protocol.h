@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/protocol.h: requests for embeddings in the words of a protocol, and the check of
 // their answers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/protocol_read.c: the answers of protocol.h.
 #include <jansson.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/protocol_render.c: the requests of protocol.h.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/quantile.c: see quantile.h.
 #include "bench/serve/quantile.h"
 

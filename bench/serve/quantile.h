@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/quantile.h: quantiles of a sample with intervals from its own order.
 //
 // The interval of a quantile is a pair of order statistics whose ranks come from the binomial

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of the programs in bench/serve: one JSON format, one table. `run` makes one table and one picture of all.
 
     rows = report.Report("peers", "peers.json")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of serve_load: reading them, quantiles, and the ratio of a quantile over pairs of runs, with its interval.
 
 A pair is the unit of the bootstrap, because latencies within a run depend on each other. A failed request counts as

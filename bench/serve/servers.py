@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of the benchmarks: a server of quern's, and replays of traces against it."""
 import json
 import os

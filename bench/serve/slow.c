@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/slow.c: serve_slow, clients that hold connections of a server and hardly use them.
 //
 //   serve_slow PORT COUNT LIMIT       the server should end each after LIMIT seconds

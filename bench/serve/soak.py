@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Serves under load while things break, and compares every answer with the right one.
 
   bench/serve/soak.py SERVER MODEL_DIR [--seconds 600] [--target cpu] [--out FOLDER]

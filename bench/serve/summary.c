@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/summary.c: the numbers of summary.h.
 #include "bench/serve/summary.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/summary.h: what a run comes to: percentiles with intervals, rates, lag, errors; as a
 // table, as JSON, and one CSV line a request.
 #ifndef BENCH_SERVE_SUMMARY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/summary_write.c: the outputs of summary.h.
 #include <jansson.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/trace.c: see trace.h.
 #include "bench/serve/trace.h"
 

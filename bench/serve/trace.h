@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/trace.h: requests and their times, read from a file of JSON lines.
 //
 //   {"trace": 1, "made_by": "make-trace --seed 1 ..."}                          optional, first

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/redis/redis.c: the store over the Redis protocol (RESP2): libquern-redis.so.
 //
 // hiredis formats the commands. Its connections are not used: their timeouts are per system call,

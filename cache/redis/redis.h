@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/redis/redis.h: what the files of libquern-redis.so share: URL, connection, replies.
 //
 // Thread rule: one thread per connection; forget runs in a child of fork, which does not have that

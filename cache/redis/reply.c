@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/redis/reply.c: reads one reply of the server; its bytes may be anything.
 //
 // Requirements:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/redis/socket.c: a socket whose every operation has a deadline.
 //
 // The socket never blocks; only wait_for waits. A name may have several addresses: each gets an

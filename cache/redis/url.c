@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/redis/url.c: parses the URL of a server. Errors name the faulty part and never quote it,
 // because it may be a password.
 #include "cache/redis/redis.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cache/sodium/sodium.c: libquern-sodium.so: the table of crypto.h over libsodium.
 #include <sodium.h>
 

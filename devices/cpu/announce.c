@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/announce.c: names the code of an image "qn::SYMBOL@KEY" for perf and gdb.
 //
 // Does nothing unless the options ask for one of them. If memory runs out, the code has no name.

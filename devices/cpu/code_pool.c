@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/code_pool.c: slabs of a memory file, each mapped twice: once to write, once to
 // execute.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/code_pool.h: memory for code: written through one mapping, executed through another.
 #ifndef QUERN_DEVICES_CPU_CODE_POOL_H_
 #define QUERN_DEVICES_CPU_CODE_POOL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/cpu.h: the parts of the CPU device that the engine calls directly, past the device
 // table. A call on the default stream then costs no more than filling a table on the stack.
 //

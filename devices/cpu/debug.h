@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/debug.h: tells perf and gdb where kernels are.
 #ifndef QUERN_DEVICES_CPU_DEBUG_H_
 #define QUERN_DEVICES_CPU_DEBUG_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/device.c: the device table of the CPU: attributes, memory and copies.
 //
 // Not here: streams (stream.c) and executables (executable.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/executable.c: see executable.h.
 //
 // Loading checks that the machine has the instructions that the code needs, copies the image and

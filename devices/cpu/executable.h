@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/executable.h: loads position-independent images and runs their functions.
 //
 // The four functions are entries of the device table (backend.h).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/gdb.c: the JIT interface of debuggers: a list of object files in memory, and a
 // function on which the debugger sets a breakpoint (GDB manual, "JIT Compilation Interface").
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/parallel.c: parallel loops, and how many threads they get.
 //
 // Requirements:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/perf.c: the perf map: one line per kernel, "START SIZE name", in /tmp/perf-PID.map.
 //
 // perf reads the file only if it belongs to the user who runs perf. The file is opened without

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/pool.c: worker threads and the tasks that they take.
 //
 // Requirements:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/pool.h: the thread pool of the process, which all callers and streams share.
 #ifndef QUERN_DEVICES_CPU_POOL_H_
 #define QUERN_DEVICES_CPU_POOL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/stream.c: a stream is a ring of tasks; at most one worker of the pool drains it.
 //
 // Requirements:

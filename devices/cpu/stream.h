@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/stream.h: in-order queues of work on the pool.
 #ifndef QUERN_DEVICES_CPU_STREAM_H_
 #define QUERN_DEVICES_CPU_STREAM_H_

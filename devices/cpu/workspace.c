@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/workspace.c: workspace of the CPU: blocks of host memory, cached by ../workspace.h.
 //
 // A freed block records its stream and how many tasks that stream had enqueued: its use has passed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cpu/workspace.h: stream-ordered temporary memory.
 #ifndef QUERN_DEVICES_CPU_WORKSPACE_H_
 #define QUERN_DEVICES_CPU_WORKSPACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/attributes.c: the attributes of a CUDA device, and its options of target kind
 // "cuda".
 //

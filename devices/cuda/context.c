@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/context.c: the primary context of a device, and entering it for the time of a call.
 //
 // The host may have a context of its own on its threads; a call restores it. If the host uses the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/copy.c: copies between host and device, and between devices, on a stream.
 //
 // The caller may reuse pageable host memory when a copy returns. So small copies to the device go

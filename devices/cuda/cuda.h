@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/cuda.h: the CUDA device: its objects, and the functions its files share.
 //
 // Requirements on every call into the driver:

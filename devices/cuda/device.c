@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/device.c: the table of the CUDA device.
 //
 // Read next: cuda.h, which has the requirements on all files.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/driver.h: the types, values and entry points of the CUDA driver API that quern uses.
 // Declared here, so that a build needs no CUDA header. loader.c fills the table at run time.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/error_record.c: error records in device memory, and pinned memory for copies of
 // them. Allocates both in pages of many slots, because the driver allocates no less than a page.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/event.c: a pool of events, so that a wait between streams neither creates nor
 // destroys one.
 //

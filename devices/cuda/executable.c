@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/executable.c: loading and unloading cubins.
 //
 // Loading checks as much as it can: that the machine has what the cubin needs, and that blocks fit

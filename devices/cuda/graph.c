@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/graph.c: graphs that a stream records, to be launched many times.
 //
 // Requirements:

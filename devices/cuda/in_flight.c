@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/in_flight.c: the launches in flight on a stream. Keeps their owners alive, and finds
 // the owner of a kernel that has written the error record.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/launch.c: runs the plan of a function, with launches and workspace of the driver.
 //
 // Only the driver allocates, and a launch waits for no lock (see in_flight.c). A grid has at most a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // dlinfo
 // devices/cuda/loader.c: opens the driver (libcuda.so.1 or QUERN_CUDA_LIBRARY), finds its devices,
 // and converts its failures to statuses.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/memory.c: device memory and pinned host memory.
 //
 // A handle is a device address. The driver aligns to 256 bytes. For a larger alignment, a list maps

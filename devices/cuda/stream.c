@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/stream.c: streams of ours (non-blocking), the legacy default stream, and streams of
 // the host; waiting for them and between them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/cuda/workspace.c: temporary memory in stream order.
 //
 // If the driver has memory pools, a pool of quern's own serves it: the device's default pool

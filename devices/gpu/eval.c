@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/eval.c: evaluates a plan's expression in the IR's i64 arithmetic, and reports whether
 // a step overflowed.
 //
@@ -45,6 +46,7 @@ uint32_t qn__gpu_op_arity(qn_op_t op) {
 #define OPERANDS_SCALE(count) 0
 #define OPERANDS_LANE(count) 0
 #define OPERANDS_GROUP(count) 0
+#define OPERANDS_AXES(count) 0
 #define OPERANDS_TARGET(count) 0
   static const uint8_t operands[QN_OP_COUNT] = {
 #define QN_OP(name, value, text, arity, rule, syntax, doc) [value] = OPERANDS_##rule(arity),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/isa.c: checks that a device has what an artifact requires.
 //
 // The table of the target's kind (target/options.inc, or a registered kind) names the options and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/launch_cache.c: creates and writes launch caches. launch_cache.h has the protocol.
 //
 // Thread rule: only the decoder creates; any thread stores.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/launch_cache.h: caches the result of a step (a launch or a branch) with the words
 // that it was computed from, so that a call with the same shapes evaluates nothing.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/plan.c: encodes and decodes launch plans, and lays out push constants.
 //
 // The bytes: a version, the kernels, the functions with their steps; strings as runs, numbers as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/plan.h: the launch plan of a GPU artifact: what the host does at a call of a
 // function.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/run.c: the host's part of a call: evaluates, allocates workspace, launches, loops,
 // tests.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/gpu/run.h: running the launch plan of a function: the part of a call that CUDA and Vulkan
 // share. A device supplies workspace and launches.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/null/device.c: the template of a backend, in one file. A real backend has device.c,
 // memory.c, stream.c and executable.c.
 //

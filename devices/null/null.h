@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/null/null.h: the device that does nothing, the template of docs/new-backend.md.
 #ifndef QUERN_DEVICES_NULL_NULL_H_
 #define QUERN_DEVICES_NULL_NULL_H_

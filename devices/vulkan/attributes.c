@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/attributes.c: attributes of a device, and properties for targets.
 //
 // An attribute that Vulkan does not have is left without a value. Only the free memory is asked of

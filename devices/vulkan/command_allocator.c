@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/command_allocator.c: see command_allocator.h.
 //
 // Requirements:

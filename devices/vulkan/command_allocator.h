@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/command_allocator.h: allocates the host memory that a driver uses to record the
 // commands of one batch.
 //

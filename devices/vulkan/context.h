@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/context.h: the objects of the Vulkan device: loader functions, physical devices
 // and their features, open devices.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/copy.c: copies in stream order.
 //
 // A program may reuse host memory that is not pinned when the call returns. So an upload copies it

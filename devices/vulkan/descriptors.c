@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/descriptors.c: the descriptor sets of a stream, found by their bindings.
 //
 // Descriptors bind whole blocks, so a few sets serve all calls. A set with a destroyed block is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/device.c: the device table, the list of devices, opening them, and their state
 // after fork and at process exit.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/error_record.c: the error record of a stream. Kernels that can fail write it; the
 // host reads it when their batch has completed.
 //

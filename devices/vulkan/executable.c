@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/executable.c: loads code: checks, shader modules, pipelines, the driver's pipeline
 // data.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/executable.h: loaded code: shader modules, pipelines by kernel and thread count,
 // and the driver's own pipeline data, which the engine's cache stores.
 //

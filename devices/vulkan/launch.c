@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/launch.c: calls a function: runs its plan and records its launches.
 //
 // Steps that may wait, allocate much or compile happen before the stream's mutex is locked.

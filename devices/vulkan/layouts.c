@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/layouts.c: layouts of descriptor sets and pipelines.
 //
 // Layouts differ only in the number of buffers. So kernels with the same number share one layout,

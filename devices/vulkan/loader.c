@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/loader.c: opens libvulkan at run time and creates the instance.
 //
 // The Khronos headers are used at build time only. The loader is never closed, because drivers have

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/memory.c: blocks of memory, allocations from them, and addresses.
 //
 // Requirements:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/memory.h: allocates device memory and pinned host memory from blocks.
 //
 // A block is one VkBuffer. An address of device memory is a number on which pointer arithmetic

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/probe.c: finds the features of a physical device, and creates the logical device
 // with these features.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/stream.c: creates streams, records into batches, submits them.
 //
 // Requirements, and why each holds:

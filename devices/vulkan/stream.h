@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/stream.h: streams. A stream is a timeline semaphore and batches of commands, which
 // are recorded, submitted, and retired once the semaphore has reached their value.
 //

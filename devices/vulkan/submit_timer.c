@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/submit_timer.c: submits batches that stayed open too long. A program may enqueue a
 // launch, do other work for long, and only then wait.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/sync.c: waits for streams, retires completed batches, makes one stream wait for
 // another, creates fences of all streams.
 //

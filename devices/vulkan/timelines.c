@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/timelines.c: timeline semaphores, which are reused by later streams.
 //
 // A semaphore may be destroyed when the batches that wait for it or signal it have completed. Where

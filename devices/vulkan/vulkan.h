@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/vulkan.h: the Vulkan device for the registry and tests.
 //
 // Read next: context.h (the objects inside), device.c.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // devices/vulkan/workspace.c: temporary memory in stream order, cached by ../workspace.h.
 //
 // A freed part records its stream and the stream's last enqueued value: its use has passed when the

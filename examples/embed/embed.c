@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // embed: runs all-MiniLM-L6-v2 over the golden sentences on quern kernels and compares the
 // embeddings with the reference.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // golden.c: reads the three arrays and checks that they fit together.
 #include "golden.h"
 

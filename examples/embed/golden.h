@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // golden.h: the sentences of golden/ as token ids, and their expected embeddings.
 //
 // Read-only after loading. make_golden.py makes the files.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the golden files of the embed example with sentence-transformers on the CPU.
 
 What it is: the independent implementation that `embed` is compared with. It reads the model

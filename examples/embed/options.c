@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // options.c: help, defaults and parsing of the command line. Read next: embed.c.
 #include "options.h"
 

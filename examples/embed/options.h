@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // options.h: the command line of embed.
 #ifndef EMBED_OPTIONS_H_
 #define EMBED_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // report.c: the two forms of a report. Read next: embed.c, which fills it in.
 #include "report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // report.h: the report of a run, for people and as JSON.
 #ifndef EMBED_REPORT_H_
 #define EMBED_REPORT_H_

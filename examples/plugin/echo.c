@@ -1,18 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
 // examples/plugin/echo.c: the smallest plugin: a device, a code generator and a target kind in one
 // shared object.
 //
 //   quern conformance --plugin ./libecho.so --device echo --filter memory/
+//   quern compile saxpy.qn --plugin ./libecho.so --target echo --emit outline
 //
 // The device's memory is the host's, and its code does nothing: cases about memory, copies and
-// attributes pass, and those that compute fail. devices/ and jit/ have real ones. Uses the public
-// headers alone. Read next: docs/new-backend.md.
+// attributes pass, and those that compute fail. Its generator reads the module nevertheless, and
+// prints what it reads. devices/ and jit/ have real ones. Uses the public headers alone. Read next:
+// docs/new-backend.md.
 #define _POSIX_C_SOURCE 200809L  // posix_memalign
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "quern/backend.h"
-#include "quern/ir.h"
-#include "quern/quern.h"
 
 enum { DEVICE_ECHO = 40 };  // DLPack has no number for it; a plugin takes one below 64
 
@@ -121,6 +124,132 @@ static const qn_device_table_t device = {
     .launch = launch,
 };
 
+// ------------------------------------------------------------------------------ reading the module
+//
+// A generator goes down from functions to expressions. This one prints a line for each node, with
+// its dtype; a real one writes code there.
+
+typedef struct reader {
+  const qn_module_t* module;
+  qn_sink_t sink;
+  qn_status_t status;  // the first error; nothing is written after it
+} reader_t;
+
+static bool is_ok(reader_t* r, qn_status_t status) {
+  if (qn_ok(r->status)) {
+    r->status = status;
+  } else {
+    qn_status_free(status);
+  }
+  return qn_ok(r->status);
+}
+
+__attribute__((format(printf, 3, 4))) static void line(reader_t* r, int depth, const char* format,
+                                                       ...) {
+  char text[160];
+  int indent = snprintf(text, sizeof text, "%*s", depth < 40 ? 2 * depth : 80, "");
+  va_list arguments;
+  va_start(arguments, format);
+  int size = vsnprintf(text + indent, sizeof text - (size_t)indent - 1, format, arguments);
+  va_end(arguments);
+  size_t end =
+      (size_t)(indent + size) < sizeof text - 1 ? (size_t)(indent + size) : sizeof text - 2;
+  text[end] = '\n';
+  if (qn_ok(r->status)) (void)is_ok(r, r->sink.write(r->sink.self, text, end + 1));
+}
+
+static uint32_t var_id(reader_t* r, const qn_var_t* var) {
+  qn_var_info_t info = {.struct_size = sizeof info};
+  return is_ok(r, qn_module_var_info(r->module, var, &info)) ? info.id : 0;
+}
+
+static qn_buffer_info_t buffer_of(reader_t* r, const qn_buffer_t* buffer) {
+  qn_buffer_info_t info = {.struct_size = sizeof info};
+  (void)is_ok(r, qn_module_buffer_info(r->module, buffer, &info));
+  return info;
+}
+
+static void read_block(reader_t* r, int depth, const qn_stmt_t* first);
+
+static void read_expr(reader_t* r, int depth, const qn_expr_t* expr) {
+  static const char* const ops[QN_OP_COUNT] = {
+#define QN_OP(name, value, text, arity, rule, syntax, doc) [QN_OP_##name] = text,
+#include "quern/ops.inc"
+#undef QN_OP
+  };
+  qn_expr_info_t e = {.struct_size = sizeof e};
+  if (!expr || !is_ok(r, qn_module_expr_info(r->module, expr, &e))) return;
+  const char* dtype = qn_dtype_text(e.dtype);
+  if (e.kind == QN_EXPR_INT) {
+    line(r, depth, "%s %lld", dtype, (long long)e.int_value);
+  } else if (e.kind == QN_EXPR_FLOAT) {
+    line(r, depth, "%s %.17g", dtype, e.float_value);
+  } else if (e.kind == QN_EXPR_VAR) {
+    line(r, depth, "%s v%u", dtype, (unsigned)var_id(r, e.var));
+  } else if (e.kind == QN_EXPR_LOAD) {
+    line(r, depth, "%s load b%u", dtype, (unsigned)buffer_of(r, e.buffer).id);
+  } else if (e.kind == QN_EXPR_OP) {
+    line(r, depth, "%s %s", dtype, ops[e.op]);
+  } else if (e.kind == QN_EXPR_REDUCE) {
+    line(r, depth, "%s reduction %d over v%u", dtype, (int)e.reduce_kind,
+         (unsigned)var_id(r, e.var));
+    read_expr(r, depth + 1, e.begin);
+    read_expr(r, depth + 1, e.end);
+    read_block(r, depth + 1, e.lets);
+    read_expr(r, depth + 1, e.value);
+  } else if (e.kind == QN_EXPR_CAST || e.kind == QN_EXPR_BITCAST || e.kind == QN_EXPR_COND) {
+    line(r, depth, "%s of kind %d", dtype, (int)e.kind);
+  } else {  // of a newer library
+    (void)is_ok(r,
+                qn_status_make(QN_STATUS_UNSUPPORTED, "echo: expressions of kind %d", (int)e.kind));
+  }
+  for (uint32_t i = 0; i < e.arg_count; i++) read_expr(r, depth + 1, e.args[i]);
+}
+
+static void read_block(reader_t* r, int depth, const qn_stmt_t* first) {
+  static const char* const kinds[] = {
+      [QN_STMT_LET] = "let",     [QN_STMT_STORE] = "store",   [QN_STMT_ATOMIC] = "atomic",
+      [QN_STMT_IF] = "if",       [QN_STMT_LOOP] = "loop",     [QN_STMT_WHILE] = "while",
+      [QN_STMT_ALLOC] = "alloc", [QN_STMT_ASSERT] = "assert", [QN_STMT_BARRIER] = "barrier",
+      [QN_STMT_LEAVE] = "leave", [QN_STMT_FENCE] = "fence",
+  };
+  qn_stmt_info_t s = {.struct_size = sizeof s};
+  for (const qn_stmt_t* stmt = first; stmt; stmt = s.next) {
+    if (!is_ok(r, qn_module_stmt_info(r->module, stmt, &s))) return;
+    // Reductions of several values are left out, and a newer library may have other kinds.
+    if (s.kind >= sizeof kinds / sizeof kinds[0] || !kinds[s.kind]) {
+      (void)is_ok(
+          r, qn_status_make(QN_STATUS_UNSUPPORTED, "echo: statements of kind %d", (int)s.kind));
+      return;
+    }
+    if (s.var) {
+      line(r, depth, "%s v%u", kinds[s.kind], (unsigned)var_id(r, s.var));
+    } else if (s.buffer) {
+      qn_buffer_info_t b = buffer_of(r, s.buffer);
+      line(r, depth, "%s b%u: %s of rank %u", kinds[s.kind], (unsigned)b.id, qn_dtype_text(b.dtype),
+           (unsigned)b.rank);
+    } else {
+      line(r, depth, "%s", kinds[s.kind]);
+    }
+    for (uint32_t i = 0; i < s.index_count; i++) read_expr(r, depth + 1, s.indices[i]);
+    const qn_expr_t* const parts[] = {s.begin, s.end, s.condition, s.value, s.value2};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) read_expr(r, depth + 1, parts[i]);
+    read_block(r, depth + 1, s.body);
+    read_block(r, depth + 1, s.other_body);
+  }
+}
+
+// Consecutive outermost loops.
+static uint32_t count_launches(reader_t* r, const qn_stmt_t* first) {
+  qn_stmt_info_t s = {.struct_size = sizeof s};
+  uint32_t count = 0;
+  for (const qn_stmt_t* stmt = first; stmt; stmt = s.next) {
+    if (!is_ok(r, qn_module_stmt_info(r->module, stmt, &s))) break;
+    count += s.kind == QN_STMT_LOOP;
+  }
+  return count;
+}
+
 // ------------------------------------------------------------------------------ the code generator
 
 typedef struct made {
@@ -162,19 +291,46 @@ static qn_status_t compile(void* self, const qn_compile_request_t* request,
     qn_module_release(module);
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "echo: no memory");
   }
-  for (size_t i = 0; i < function_count; i++) {
-    made->functions[i].name = qn_module_function_name(module, i);
-    made->functions[i].launch_count = 1;
-  }
   made->module = module;
+  reader_t reader = {.module = module, .status = QN_OK};
+  for (size_t i = 0; i < function_count; i++) {
+    qn_function_info_t info = {.struct_size = sizeof info};
+    if (!is_ok(&reader, qn_module_function_info(module, i, &info))) break;
+    made->functions[i].name = info.name;
+    made->functions[i].launch_count = count_launches(&reader, info.body);
+  }
   made->artifact = (qn_artifact_t){.struct_size = sizeof(qn_artifact_t),
                                    .format = "echo-1",
                                    .isa = "{\"kind\":\"echo\"}",
                                    .function_count = function_count,
                                    .functions = made->functions,
                                    .release = release_artifact};
+  if (!qn_ok(reader.status)) {
+    release_artifact(&made->artifact);
+    return reader.status;
+  }
   *out_artifact = &made->artifact;
   return QN_OK;
+}
+
+static qn_status_t emit(void* self, const qn_compile_request_t* request, const char* form,
+                        qn_sink_t sink) {
+  (void)self;
+  if (strcmp(form, "outline") != 0) {
+    return qn_status_make(QN_STATUS_NOT_FOUND, "echo has the form outline, not '%s'", form);
+  }
+  qn_module_t* module = NULL;
+  qn_status_t status = qn_module_decode(request->module_bytes, request->module_size, NULL, &module);
+  if (!qn_ok(status)) return status;
+  reader_t reader = {.module = module, .sink = sink, .status = QN_OK};
+  for (size_t i = 0; i < qn_module_function_count(module); i++) {
+    qn_function_info_t info = {.struct_size = sizeof info};
+    if (!is_ok(&reader, qn_module_function_info(module, i, &info))) break;
+    line(&reader, 0, "%s", qn_module_function_signature(module, i));
+    read_block(&reader, 1, info.body);
+  }
+  qn_module_release(module);
+  return reader.status;
 }
 
 static const qn_codegen_t generator = {
@@ -185,6 +341,7 @@ static const qn_codegen_t generator = {
     .destroy = destroy,
     .identity = identity,
     .compile = compile,
+    .emit = emit,
 };
 
 // --------------------------------------------------------------------------------- the target kind

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/adaptive.h: adaptive functions: one handle that serves every call with generic code, and
 // the values that many calls have with code that is special for them.
 //

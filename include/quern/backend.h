@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/backend.h: for authors of backends: the tables of a device, a code generator, a kind of
 // target and a plugin, the artifact between generator and device, and the ABI of CPU images.
 // docs/new-backend.md walks through one.
@@ -12,6 +13,7 @@
 #define QUERN_BACKEND_H_
 
 #include "quern/device.h"
+#include "quern/read.h"
 #include "quern/target.h"
 
 #ifdef __cplusplus
@@ -23,7 +25,8 @@ extern "C" {
 // A code generator is a shared object `libquern-NAME.so` next to the library that exports
 // `qn_codegen_entry`, or a table that a program or a plugin registers. The engine opens it on the
 // first miss that needs it, never on a hit. Its input is canonical bytes and canonical JSON only:
-// no pointers, no names of locals, no paths, so that equal keys give equal bytes.
+// no pointers, no names of locals, no paths, so that equal keys give equal bytes. read.h reads the
+// bytes.
 
 // The version of qn_codegen_t and of what it uses.
 #define QN_CODEGEN_ABI_VERSION 2u
@@ -123,7 +126,7 @@ typedef struct qn_codegen {
   void (*destroy)(void* self);
   // Returns one line of at most 255 characters that names all that decides the bytes: version and
   // build ids of the generator and of the compiler library that was really loaded. Borrowed until
-  // `destroy`.
+  // `destroy`. Not called for a generator that a qn_generator_info_t describes.
   const char* (*identity)(void* self);
   // Compiles. `*out_artifact` is owned: its `release`. Errors: UNSUPPORTED (names the construct
   // that cannot be compiled), INTERNAL (the compiler failed), UNAVAILABLE, OUT_OF_MEMORY.
@@ -314,6 +317,25 @@ QN_API QN_MUST_USE qn_status_t qn_target_kind_register(const qn_target_kind_info
 // The version of qn_plugin_t.
 #define QN_PLUGIN_ABI_VERSION 1u
 
+// What the engine must know of a plugin's generator before it opens it. An identity is then made by
+// the engine, from the build ids of the generator's object (-Wl,--build-id) and of all that is
+// named here: the generator's own `identity` is not called and may be NULL.
+typedef struct qn_generator_info {
+  size_t struct_size;  // sizeof(qn_generator_info_t)
+  const char* name;    // of the generator, as kinds of targets have it; at most 31 characters
+  // Name of the file in the plugin's folder that exports qn_codegen_entry, and is opened at the
+  // first miss. NULL: the table is among the plugin's `generators`.
+  const char* object;
+  // What the output depends on outside of the object, such as the compiler that it runs: paths, or
+  // names that are looked for in the folders of PATH. A file's build id counts; where it has none,
+  // all its bytes, which are then read in every process.
+  size_t file_count;
+  const char* const* files;
+  // Names of the generators that it calls: their identities count.
+  size_t used_count;
+  const char* const* used;
+} qn_generator_info_t;
+
 // What a plugin adds. Lists may be empty. Everything is borrowed for the life of the process.
 typedef struct qn_plugin {
   uint32_t abi_version;                       // QN_PLUGIN_ABI_VERSION
@@ -325,6 +347,8 @@ typedef struct qn_plugin {
   const qn_codegen_t* const* generators;      // registered next
   size_t kind_count;                          // of `kinds`
   const qn_target_kind_info_t* const* kinds;  // registered last
+  size_t info_count;                          // of `infos`
+  const qn_generator_info_t* const* infos;    // of its generators, as far as they need any
 } qn_plugin_t;
 
 // The one symbol that a plugin exports. Returns its table, or NULL if it cannot serve

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/cache.h: tools that read and care for cache directories and bundles, apart from an engine.
 //
 // An engine uses its cache by itself (quern.h). A cache directory holds code: only its owner may

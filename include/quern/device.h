@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/device.h: what quern.h does not need of devices: attributes, workspace, pinned memory, the
 // driver's own streams, graphs, and the CPU's threads.
 //

@@ -1,4 +1,6 @@
-// quern/ir.h: reading modules, and building them without text. docs/ir.md describes the language.
+// SPDX-License-Identifier: Apache-2.0
+// quern/ir.h: modules as a whole, and building them without text. docs/ir.md describes the
+// language, read.h has the walk over what functions compute.
 #ifndef QUERN_IR_H_
 #define QUERN_IR_H_
 
@@ -75,6 +77,13 @@ QN_API QN_MUST_USE qn_status_t qn_module_print(const qn_module_t* module, char**
 QN_API QN_MUST_USE qn_status_t qn_text_format(const char* text, size_t size,
                                               const qn_parse_options_t* options, char** out_text,
                                               size_t* out_size);
+// As qn_text_format, and writes the dtype of each value of a let for which the text has none: `let
+// v = x[0];` becomes `let v: f32 = x[0];`. The text must be one that the parser reads, of the same
+// digest before and after. Errors: those of qn_text_format; SYNTAX also for mistakes of names and
+// dtypes.
+QN_API QN_MUST_USE qn_status_t qn_text_format_types(const char* text, size_t size,
+                                                    const qn_parse_options_t* options,
+                                                    char** out_text, size_t* out_size);
 // Frees a text that a function of this header gave.
 QN_API void qn_text_free(char* text);
 
@@ -101,17 +110,24 @@ typedef enum qn_access {
   QN_ACCESS_INOUT = 3,
 } qn_access_t;
 
+// A buffer: a parameter, an allocation, a table or a view. Of a builder or of a module (read.h).
+typedef struct qn_buffer qn_buffer_t;
+// A variable of a module (read.h).
+typedef struct qn_var qn_var_t;
+
 // What a caller must pass for one parameter.
 typedef struct qn_param_info {
-  size_t struct_size;    // sizeof(qn_param_info_t)
-  const char* name;      // borrowed from the module
-  bool is_buffer;        // else a scalar
-  qn_dtype_t dtype;      // of the scalar, or of the buffer's elements
-  qn_access_t access;    // buffers
-  uint32_t rank;         // buffers
-  uint32_t align_bytes;  // buffers; at least the dtype's size
-  bool is_fixed;         // scalars: each call must pass fixed_value
-  int64_t fixed_value;   // 0 unless is_fixed
+  size_t struct_size;         // sizeof(qn_param_info_t)
+  const char* name;           // borrowed from the module
+  bool is_buffer;             // else a scalar
+  qn_dtype_t dtype;           // of the scalar, or of the buffer's elements
+  qn_access_t access;         // buffers
+  uint32_t rank;              // buffers
+  uint32_t align_bytes;       // buffers; at least the dtype's size
+  bool is_fixed;              // scalars: each call must pass fixed_value
+  int64_t fixed_value;        // 0 unless is_fixed
+  const qn_buffer_t* buffer;  // buffers: its handle (read.h), borrowed from the module; else NULL
+  const qn_var_t* scalar;     // scalars: likewise
 } qn_param_info_t;
 // Describes one parameter of a function. Errors: INVALID_ARGUMENT (an index beyond the counts).
 QN_API QN_MUST_USE qn_status_t qn_module_param_info(const qn_module_t* module,
@@ -222,10 +238,8 @@ QN_API QN_MUST_USE qn_status_t qn_module_work(const qn_module_t* module, size_t 
 
 // Makes modules.
 typedef struct qn_builder qn_builder_t;
-// An expression of a builder: a value of one dtype.
+// An expression, which has a value of one dtype. Of a builder or of a module (read.h).
 typedef struct qn_expr qn_expr_t;
-// A buffer of a builder: a parameter, an allocation, a table or a view.
-typedef struct qn_buffer qn_buffer_t;
 
 // How a loop runs (docs/ir.md).
 typedef enum qn_loop_kind {
@@ -240,11 +254,14 @@ typedef enum qn_loop_kind {
   QN_LOOP_THREAD_Y = 9,
   QN_LOOP_THREAD_Z = 10,
 } qn_loop_kind_t;
-// Where an allocation lives.
+// Where the elements of a buffer are.
 typedef enum qn_scope {
+  QN_SCOPE_PARAM = 0,   // an argument of the call
   QN_SCOPE_LOCAL = 1,   // one thread
   QN_SCOPE_SHARED = 2,  // the threads of a block
   QN_SCOPE_GLOBAL = 3,  // all threads: workspace of the call
+  QN_SCOPE_CONST = 4,   // a read-only table that is part of the code
+  QN_SCOPE_VIEW = 5,    // those of another buffer
 } qn_scope_t;
 // How a reduction combines its values.
 typedef enum qn_reduce_kind {
@@ -337,8 +354,8 @@ QN_API void qn_build_store(qn_builder_t* builder, qn_buffer_t* buffer, size_t ra
 QN_API qn_expr_t* qn_build_atomic(qn_builder_t* builder, qn_atomic_op_t op, qn_buffer_t* buffer,
                                   size_t rank, qn_expr_t* const* indices, qn_expr_t* operand,
                                   qn_expr_t* operand2);
-// Allocates a row-major buffer, not zeroed, until the end of the block. `shape` has `rank` i64
-// extents.
+// Allocates a row-major buffer of scope LOCAL, SHARED or GLOBAL, not zeroed, until the end of the
+// block. `shape` has `rank` i64 extents.
 QN_API qn_buffer_t* qn_build_alloc(qn_builder_t* builder, const char* name, qn_scope_t scope,
                                    qn_dtype_t dtype, size_t rank, qn_expr_t* const* shape);
 // Makes a read-only table. `elements` are literals of the dtype (qn_build_int, qn_build_float,
@@ -389,6 +406,13 @@ QN_API qn_expr_t* qn_build_cond(qn_builder_t* builder, qn_expr_t* condition, qn_
 // would compute them, and the module is the same as one without the call.
 QN_API qn_expr_t* qn_build_call(qn_builder_t* builder, const char* name, size_t count,
                                 qn_expr_t* const* args);
+// The axes of a reduction over threads: an i64 literal that is a sum of these is the second operand
+// of QN_OP_AXIS_SUM, QN_OP_AXIS_MIN and QN_OP_AXIS_MAX.
+typedef enum qn_axis {
+  QN_AXIS_X = 1,
+  QN_AXIS_Y = 2,
+  QN_AXIS_Z = 4,
+} qn_axis_t;
 // Opens a reduction over [begin, end), both i64, and returns its variable (i64). Until
 // qn_build_reduce_end only lets may follow, which belong to it. Its order is unspecified.
 QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, const char* name,
@@ -396,14 +420,15 @@ QN_API qn_expr_t* qn_build_reduce(qn_builder_t* builder, qn_reduce_kind_t kind, 
 // Closes the innermost reduction over `value` (an integer or a float), and returns the result,
 // which may be used in one place.
 QN_API qn_expr_t* qn_build_reduce_end(qn_builder_t* builder, qn_expr_t* value);
-// Opens a reduction of several values over [begin, end), both i64, and returns its variable (i64).
+// Opens a reduction of several values or a scan over [begin, end), both i64, and returns its
+// variable (i64).
 // It is a statement. Only lets may follow until qn_build_several_values or qn_build_several_best.
 QN_API qn_expr_t* qn_build_several(qn_builder_t* builder, const char* name, qn_expr_t* begin,
                                    qn_expr_t* end);
 // Gives the `count` values of an iteration (1 to 8) and the initial ones, of the same dtypes, and
 // opens the combiner. `out_left` and `out_right`, of `count`, receive its operands. Only lets may
-// follow until qn_build_several_end. The combiner is associative and commutative, and an initial
-// value combined with another one gives that one.
+// follow until qn_build_several_end or qn_build_scan. The combiner of a reduction is associative
+// and commutative, and an initial value combined with another one gives that one.
 QN_API void qn_build_several_values(qn_builder_t* builder, size_t count, qn_expr_t* const* values,
                                     qn_expr_t* const* initial, qn_expr_t** out_left,
                                     qn_expr_t** out_right);
@@ -411,6 +436,14 @@ QN_API void qn_build_several_values(qn_builder_t* builder, size_t count, qn_expr
 // `out_results` receives the results. Both have as many elements as there are values.
 QN_API void qn_build_several_end(qn_builder_t* builder, qn_expr_t* const* combined,
                                  qn_expr_t** out_results);
+// Closes the combiner of a scan, which has the running values in each iteration, and opens the body
+// that uses them; qn_build_end closes it. `combined` is as for qn_build_several_end. A scan needs
+// an associative combiner only: it combines the initial values with those of the range from its
+// begin to the iteration, or before it if the scan `is_exclusive`. `out_running` receives the
+// running values, as many as there are values. Iterations are those of a parallel loop otherwise:
+// none may load what another one stores.
+QN_API void qn_build_scan(qn_builder_t* builder, bool is_exclusive, qn_expr_t* const* combined,
+                          qn_expr_t** out_running);
 // Closes a reduction to the smallest (kind MIN) or largest (MAX) `value` and its lowest index
 // (i64).
 QN_API void qn_build_several_best(qn_builder_t* builder, qn_reduce_kind_t kind, qn_expr_t* value,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/observe.h: looking into an engine: intermediate forms, counters, times, traces, the reason
 // of a miss, the options in force. docs/metrics.md lists the counters and times.
 #ifndef QUERN_OBSERVE_H_

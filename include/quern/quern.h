@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/quern.h: the interface of a program: from the text of a module to calls on a stream.
 //
 //   qn_engine_create(NULL, &engine);
@@ -468,7 +469,8 @@ typedef struct qn_engine_options {
   const char* cache_namespace;
   // False: options that are not set here come from the environment (options.inc).
   bool ignores_environment;
-  // Directory of the code generators. NULL: beside the library, then its quern/ folder.
+  // Directories of code generators, separated by colons, which are searched before the places of
+  // quern's own (docs/install.md); the word "none" ends the search. NULL: only those places.
   const char* generator_dir;
   // Any options of options.inc; what is set here wins over the environment and over the fields
   // above. Borrowed for the call.
@@ -669,6 +671,10 @@ QN_API QN_MUST_USE qn_status_t qn_function_call_on(qn_function_t* function, qn_s
 // another version); those of qn_device_register, qn_codegen_register and qn_target_kind_register
 // (backend.h).
 QN_API QN_MUST_USE qn_status_t qn_plugin_load(const char* path);
+// Loads the plugins of a list that is separated by colons. NULL: that of QUERN_PLUGINS. An engine
+// does the same with its option `plugins` when it is made; a program that names kinds of targets or
+// devices before that calls this first. Errors: those of qn_plugin_load; the list is left there.
+QN_API QN_MUST_USE qn_status_t qn_plugin_load_list(const char* paths);
 
 #ifdef __cplusplus
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/status.h: the result of every call that can fail, and how the library gets memory.
 //
 // A status is one pointer. NULL is success. Anything else is an owned object with a code and a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/target.h: reading targets, and listing their kinds, options and tags. quern.h makes
 // targets; docs/targets.md describes them.
 #ifndef QUERN_TARGET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // quern/warm.h: compiling lists of (module, target) into the cache directory ahead of lookups. A
 // library of its own: libquern-warm.
 //

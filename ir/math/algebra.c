@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/algebra.c: hypot, cbrt, nextafter and fmod.
 #include <math.h>
 

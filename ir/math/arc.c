@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/arc.c: inverse trigonometric functions.
 //
 // Arguments are reduced as in S. L. Moshier's Cephes library. Constants that are added to a result

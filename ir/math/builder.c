@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/builder.c: the larger operations of builder.h, and the table of the functions.
 //
 // Not here: approximations (exp.c, log.c, pow.c, trig.c).

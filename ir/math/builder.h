@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/builder.h: the operations with which the functions of mathematics are written.
 //
 // A builder makes one function of one dtype. Each operation appends a LET statement and returns its

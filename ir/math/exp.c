@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/exp.c: exponentials, and functions made of them: hyperbolic ones, sigmoid, erf, ldexp.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2; e^r is a polynomial, and 2^n is put together from bits. No

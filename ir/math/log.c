@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/log.c: logarithms, and inverse hyperbolic functions, which are made of them.
 //
 // x = 2^k m with m between 3/4 and 3/2, f = m - 1, which is exact; log(1 + f) is f - f^2/2 + …, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/math.h: the functions of mathematics as functions in IR, for code generators.
 //
 // A generator builds the function of an operator such as `exp(x)` for its target and dtype, once or

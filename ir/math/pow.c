@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/pow.c: pow.
 //
 // |a|^b = e^(b log|a|). The sign depends on whether b is an odd integer. The special cases are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The polynomial coefficients of the math functions, lowest power first.
 // Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
 // Each is used by the function of its name in ir/math.

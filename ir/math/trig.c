@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/math/trig.c: sin, cos and tan over the whole range.
 //
 // |x| = n pi/2 + r with |r| <= pi/4 and r in two words, then a polynomial in r for the sine and one

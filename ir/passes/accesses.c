@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/accesses.c: sets of buffers that code reads and writes (accesses.h).
 #include "ir/passes/accesses.h"
 

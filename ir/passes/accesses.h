@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/accesses.h: sets of the buffers that code reads and writes.
 //
 // Sets do not contain local buffers, which belong to one thread, nor tables and `in` parameters,

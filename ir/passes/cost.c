@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cost.c: the cost model of the vectorise pass.
 //
 // An operator costs one for each vector register of its result; a uniform operator costs one.

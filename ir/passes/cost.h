@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cost.h: estimates the cost of code, scalar or in lanes, in simple instructions.
 //
 // A rough model: it only has to order the few ways to vectorise one loop nest.

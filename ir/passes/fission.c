@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fission.c: splits a nest of thread loops at its barriers (loop fission).
 //
 //   thread t { A; barrier; for i { B; barrier; C } }   becomes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fission.h: splits a thread loop at its barriers, for serialize_threads and jam.
 #ifndef QUERN_IR_PASSES_FISSION_H_
 #define QUERN_IR_PASSES_FISSION_H_

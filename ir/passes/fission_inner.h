@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fission_inner.h: the structures that fission.c and fission_rewrite.c share.
 #ifndef QUERN_IR_PASSES_FISSION_INNER_H_
 #define QUERN_IR_PASSES_FISSION_INNER_H_

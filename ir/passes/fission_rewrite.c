@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fission_rewrite.c: builds the loops of the units of a split thread loop, and the
 // arrays, lets and views for values that cross from one unit to another.
 //

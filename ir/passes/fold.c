@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fold.c: the rules of the simplify pass for expressions; those of integers are in
 // fold_int.c.
 //
@@ -188,6 +189,7 @@ static qn__ir_expr_t* fold_op(qn__fold_t* fold, qn__ir_expr_t* expr) {
     case QN__RULE_DOT_FLOAT:
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
+    case QN__RULE_AXES:
     case QN__RULE_TEST:
       return NULL;
     default:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fold.h: simplifies one expression. Part of the simplify pass.
 #ifndef QUERN_IR_PASSES_FOLD_H_
 #define QUERN_IR_PASSES_FOLD_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fold_inner.h: shared by fold.c and fold_int.c. A rule returns the replacement of an
 // expression, or NULL to leave it unchanged.
 #ifndef QUERN_IR_PASSES_FOLD_INNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/fold_int.c: rules for integers and their comparisons, by sums of terms and by ranges.
 //
 // The requirements are at the top of fold.c.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/hoist.c: moves invariant values out of loops and reductions.
 //
 //   for i in 0..n { y[i] = exp(a) * x[i]; }   becomes   let h = exp(a);

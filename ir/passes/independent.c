@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/independent.c: the pass `independent` marks loops whose iterations may run in any order
 // and at once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lanes.c: classifies the values of a loop's body as uniform, linear or varying.
 //
 // Integer arithmetic wraps, so a step is a difference modulo the width; narrowing and widening

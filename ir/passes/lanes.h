@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lanes.h: how an expression varies over the iterations of one loop: not at all, by a
 // constant step, or otherwise. Every decision of the pass `vectorize` uses this analysis.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lanes_tile.c: proves that the iterations of a loop access separate tiles.
 //
 // For every buffer that the body stores to, except those that an iteration declares, all accesses

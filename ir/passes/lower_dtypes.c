@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_dtypes.c: gives each buffer a dtype that an access of memory has, and each view
 // the dtype of its base.
 //

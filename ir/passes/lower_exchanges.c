@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_exchanges.c: replaces exchanges among threads by operations of the target.
 //
 // An exchange (LANE and GROUP operators) first becomes the whole value of a let:
@@ -97,7 +98,8 @@ static bool pull_slot(void* context, qn__ir_expr_t** slot) {
   if (expr->kind == QN__EXPR_REDUCE) return pull_reduce(pull, slot);
   if (!qn__expr_each_child(expr, pull_slot, pull)) return false;
   if (!qn__expr_is_exchange(expr)) return true;
-  for (int i = 0; i < 2; ++i) expr->args[i] = only_where(pull, expr->args[i]);
+  bool has_axes = qn__op_info(expr->op)->rule == QN__RULE_AXES;  // which are a literal
+  for (int i = 0; i < (has_axes ? 1 : 2); ++i) expr->args[i] = only_where(pull, expr->args[i]);
   qn__ir_expr_t* value = expr->args[0] ? qn__exchange_lower(pull->self, pull->out, expr) : NULL;
   if (value) *slot = value;
   return value != NULL;

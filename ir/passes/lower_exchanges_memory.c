@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_exchanges_memory.c: lowers one exchange among threads, the whole value of a let.
 // The exchange stays if the target has it, and uses shared memory otherwise. The head of
 // lower_exchanges.c shows the code.
@@ -5,9 +6,7 @@
 
 // ---- threads
 
-// Returns the threads along an axis. Only threads that exist evaluate it, so the range is not
-// empty.
-static qn__ir_expr_t* extent(qn__exchange_t* self, const qn__ir_stmt_t* loop) {
+qn__ir_expr_t* qn__exchange_extent(qn__exchange_t* self, const qn__ir_stmt_t* loop) {
   return qn__pb_op(self->pb, QN_OP_SUB, qn__pb_copy(self->pb, loop->loop.end),
                    qn__pb_copy(self->pb, loop->loop.begin));
 }
@@ -33,7 +32,7 @@ static void declare_linear(qn__exchange_t* self, qn__ir_stmt_t* loop) {
     if (!each) continue;
     qn__ir_expr_t* place =
         qn__pb_op(pb, QN_OP_SUB, qn__pb_use(pb, each->loop.var), qn__pb_copy(pb, each->loop.begin));
-    if (value) value = qn__pb_op(pb, QN_OP_MUL, value, extent(self, each));
+    if (value) value = qn__pb_op(pb, QN_OP_MUL, value, qn__exchange_extent(self, each));
     value = value ? qn__pb_op(pb, QN_OP_ADD, value, place) : place;
   }
   qn__ir_block_t body = {NULL, NULL};
@@ -53,8 +52,7 @@ void qn__exchange_leave(qn__exchange_t* self, qn__ir_stmt_t* loop) {
   memset(self->sums, 0, sizeof self->sums);
 }
 
-// Returns a use of the thread's number.
-static qn__ir_expr_t* linear(qn__exchange_t* self) {
+qn__ir_expr_t* qn__exchange_linear(qn__exchange_t* self) {
   assert(self->depth > 0);  // exchanges are inside of thread loops
   if (!self->linear) {
     self->linear = qn__pb_var(self->pb, QN__VAR_LET, QN_DTYPE_I64, "thread");
@@ -62,12 +60,11 @@ static qn__ir_expr_t* linear(qn__exchange_t* self) {
   return qn__pb_use(self->pb, self->linear);
 }
 
-// Returns the number of threads of the block. `*out_most` is an upper bound.
-static qn__ir_expr_t* thread_count(qn__exchange_t* self, int64_t* out_most) {
+qn__ir_expr_t* qn__exchange_count(qn__exchange_t* self, int64_t* out_most) {
   qn__ir_expr_t* count = qn__pb_int(self->pb, 1);
   for (int axis = 0; axis < 3; ++axis) {
     if (!self->axes[axis]) continue;
-    count = qn__pb_op(self->pb, QN_OP_MUL, count, extent(self, self->axes[axis]));
+    count = qn__pb_op(self->pb, QN_OP_MUL, count, qn__exchange_extent(self, self->axes[axis]));
   }
   if (!count) return NULL;
   if (qn__expr_const_int(count, out_most)) return qn__pb_int(self->pb, *out_most);
@@ -75,9 +72,9 @@ static qn__ir_expr_t* thread_count(qn__exchange_t* self, int64_t* out_most) {
   return count;
 }
 
-// Returns shared memory for an exchange, after a barrier if an earlier exchange may still be read.
-static qn__ir_buffer_t* memory(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t** table,
-                               qn_dtype_t dtype, const char* name, int64_t count) {
+qn__ir_buffer_t* qn__exchange_memory(qn__exchange_t* self, qn__ir_block_t* out,
+                                     qn__ir_buffer_t** table, qn_dtype_t dtype, const char* name,
+                                     int64_t count) {
   assert((size_t)dtype < qn__exchange_dtypes);
   qn__ir_buffer_t** slot = &table[dtype];
   if (*slot || self->rounds > 0) qn__pb_barrier(self->pb, out);
@@ -90,21 +87,21 @@ static qn__ir_buffer_t* memory(qn__exchange_t* self, qn__ir_block_t* out, qn__ir
 // ---- exchanges
 
 static qn__ir_expr_t* warp_of(qn__exchange_t* self) {
-  return qn__pb_op_int(self->pb, QN_OP_FLOORDIV, linear(self), self->pb->warp_size);
+  return qn__pb_op_int(self->pb, QN_OP_FLOORDIV, qn__exchange_linear(self), self->pb->warp_size);
 }
 
 static qn__ir_expr_t* lane_of(qn__exchange_t* self) {
-  return qn__pb_op_int(self->pb, QN_OP_FLOORMOD, linear(self), self->pb->warp_size);
+  return qn__pb_op_int(self->pb, QN_OP_FLOORMOD, qn__exchange_linear(self), self->pb->warp_size);
 }
 
-// Appends `all[t] = x; barrier`.
-static qn__ir_buffer_t* publish(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* value) {
+qn__ir_buffer_t* qn__exchange_publish(qn__exchange_t* self, qn__ir_block_t* out,
+                                      qn__ir_expr_t* value) {
   qn__pass_builder_t* pb = self->pb;
   int64_t most;
-  if (!thread_count(self, &most)) return NULL;
+  if (!qn__exchange_count(self, &most)) return NULL;
   qn__ir_var_t* held = qn__pb_let(pb, out, "own", value);
-  qn__ir_buffer_t* all = memory(self, out, self->all, value->dtype, "lanes", most);
-  qn__pb_append(out, qn__pb_store(pb, all, linear(self), NULL, qn__pb_use(pb, held)));
+  qn__ir_buffer_t* all = qn__exchange_memory(self, out, self->all, value->dtype, "lanes", most);
+  qn__pb_append(out, qn__pb_store(pb, all, qn__exchange_linear(self), NULL, qn__pb_use(pb, held)));
   qn__pb_barrier(pb, out);
   return all;
 }
@@ -144,9 +141,9 @@ static void check_lane(qn__exchange_t* self, qn__ir_block_t* out, const qn__ir_e
 static qn__ir_expr_t* lower_lane(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {
   qn__pass_builder_t* pb = self->pb;
   int64_t most;
-  qn__ir_expr_t* count = thread_count(self, &most);
+  qn__ir_expr_t* count = qn__exchange_count(self, &most);
   qn__ir_var_t* operand = qn__pb_let(pb, out, "distance", expr->args[1]);
-  qn__ir_buffer_t* all = publish(self, out, expr->args[0]);
+  qn__ir_buffer_t* all = qn__exchange_publish(self, out, expr->args[0]);
   qn__ir_var_t* lane = qn__pb_let(pb, out, "lane", lane_of(self));
   qn_op_t how = QN_OP_ADD;
   if (expr->op == QN_OP_SHUFFLE_UP) how = QN_OP_SUB;
@@ -158,37 +155,31 @@ static qn__ir_expr_t* lower_lane(qn__exchange_t* self, qn__ir_block_t* out, qn__
   // No thread is a warp size or more away, or outside of the block.
   qn__ir_expr_t* holds = both(pb, in_range(pb, operand, qn__lane_least(expr->op, pb->warp_size)),
                               in_range(pb, target, 0));
-  qn__ir_expr_t* first = qn__pb_op(pb, QN_OP_SUB, linear(self), qn__pb_use(pb, lane));
+  qn__ir_expr_t* first = qn__pb_op(pb, QN_OP_SUB, qn__exchange_linear(self), qn__pb_use(pb, lane));
   qn__ir_expr_t* place = qn__pb_op(pb, QN_OP_ADD, first, qn__pb_use(pb, target));
   holds = both(pb, holds, qn__pb_op(pb, QN_OP_LT, qn__pb_copy(pb, place), count));
   if (!holds || !place) return NULL;
-  qn__ir_expr_t* source = qn__expr_op(pb->arena, QN_OP_SELECT, holds, place, linear(self));
+  qn__ir_expr_t* source =
+      qn__expr_op(pb->arena, QN_OP_SELECT, holds, place, qn__exchange_linear(self));
   return qn__pb_use(pb, qn__pb_let(pb, out, "other", qn__pb_load(pb, all, source, NULL)));
 }
 
-// The GROUP operators.
-typedef struct group_op {
-  qn_op_t block, warp;
-  qn_reduce_kind_t kind;
-} group_op_t;
-
-static const group_op_t* group_op(qn_op_t op) {
-  static const group_op_t table[] = {
-      {QN_OP_BLOCK_SUM, QN_OP_WARP_SUM, QN_REDUCE_SUM},
-      {QN_OP_BLOCK_MIN, QN_OP_WARP_MIN, QN_REDUCE_MIN},
-      {QN_OP_BLOCK_MAX, QN_OP_WARP_MAX, QN_REDUCE_MAX},
+const qn__exchange_group_t* qn__exchange_group(qn_op_t op) {
+  static const qn__exchange_group_t table[] = {
+      {QN_OP_BLOCK_SUM, QN_OP_WARP_SUM, QN_OP_AXIS_SUM, QN_REDUCE_SUM},
+      {QN_OP_BLOCK_MIN, QN_OP_WARP_MIN, QN_OP_AXIS_MIN, QN_REDUCE_MIN},
+      {QN_OP_BLOCK_MAX, QN_OP_WARP_MAX, QN_OP_AXIS_MAX, QN_REDUCE_MAX},
   };
-  const group_op_t* row = table;
-  while (row->block != op && row->warp != op) {
+  const qn__exchange_group_t* row = table;
+  while (row->block != op && row->warp != op && row->axes != op) {
     ++row;
     assert(row < table + QN_COUNT_OF(table));
   }
   return row;
 }
 
-// Makes the first lane of each warp store its `value`.
-static void store_by_leader(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t* sums,
-                            qn__ir_expr_t* value) {
+void qn__exchange_store_by_leader(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_buffer_t* sums,
+                                  qn__ir_expr_t* value) {
   qn__pass_builder_t* pb = self->pb;
   qn__ir_expr_t* is_leader = qn__pb_op_int(pb, QN_OP_EQ, lane_of(self), 0);
   qn__ir_block_t body = {NULL, NULL};
@@ -198,10 +189,10 @@ static void store_by_leader(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_bu
 
 static qn__ir_expr_t* lower_group(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {
   qn__pass_builder_t* pb = self->pb;
-  const group_op_t* group = group_op(expr->op);
+  const qn__exchange_group_t* group = qn__exchange_group(expr->op);
   qn_dtype_t dtype = expr->dtype;
   int64_t most, warp_size = pb->warp_size;
-  qn__ir_expr_t* count = thread_count(self, &most);
+  qn__ir_expr_t* count = qn__exchange_count(self, &most);
   if (!count) return NULL;
   bool is_known = count->kind == QN__EXPR_INT;
   int64_t warps = (most + warp_size - 1) / warp_size;
@@ -209,19 +200,19 @@ static qn__ir_expr_t* lower_group(qn__exchange_t* self, qn__ir_block_t* out, qn_
   if (pb->options->has_shuffles) {
     qn__ir_expr_t* own = qn__expr_op(pb->arena, group->warp, expr->args[0], NULL, NULL);
     qn__ir_var_t* warp = qn__pb_let(pb, out, "warp", own);
-    sums = memory(self, out, self->sums, dtype, "warps", warps);
-    store_by_leader(self, out, sums, qn__pb_use(pb, warp));
+    sums = qn__exchange_memory(self, out, self->sums, dtype, "warps", warps);
+    qn__exchange_store_by_leader(self, out, sums, qn__pb_use(pb, warp));
   } else {
-    qn__ir_buffer_t* all = publish(self, out, expr->args[0]);
-    // Needs no other barrier: the one in publish() follows the last use of `sums`.
+    qn__ir_buffer_t* all = qn__exchange_publish(self, out, expr->args[0]);
+    // Needs no other barrier: the one in qn__exchange_publish() follows the last use of `sums`.
     sums = self->sums[dtype];
-    if (!sums) sums = memory(self, out, self->sums, dtype, "warps", warps);
+    if (!sums) sums = qn__exchange_memory(self, out, self->sums, dtype, "warps", warps);
     qn__ir_expr_t* begin = qn__pb_op_int(pb, QN_OP_MUL, warp_of(self), warp_size);
     qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_copy(pb, begin), warp_size);
     if (most % warp_size != 0 || !is_known) {
       end = qn__pb_op(pb, QN_OP_MIN, end, qn__pb_copy(pb, count));
     }
-    store_by_leader(self, out, sums, qn__pb_reduce(pb, group->kind, all, begin, end));
+    qn__exchange_store_by_leader(self, out, sums, qn__pb_reduce(pb, group->kind, all, begin, end));
   }
   qn__pb_barrier(pb, out);
   qn__ir_expr_t* value;
@@ -238,8 +229,10 @@ static qn__ir_expr_t* lower_group(qn__exchange_t* self, qn__ir_block_t* out, qn_
 
 qn__ir_expr_t* qn__exchange_lower(qn__exchange_t* self, qn__ir_block_t* out, qn__ir_expr_t* expr) {
   qn__pass_builder_t* pb = self->pb;
-  bool is_lane = qn__op_info(expr->op)->rule == QN__RULE_LANE;
-  bool is_over_block = !is_lane && expr->op == group_op(expr->op)->block;
+  qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
+  if (rule == QN__RULE_AXES) return qn__exchange_lower_axes(self, out, expr);
+  bool is_lane = rule == QN__RULE_LANE;
+  bool is_over_block = !is_lane && expr->op == qn__exchange_group(expr->op)->block;
   bool is_kept = is_over_block ? pb->options->has_block_reductions : pb->options->has_shuffles;
   int64_t lane;
   bool is_certain = is_lane && qn__expr_const_int(expr->args[1], &lane) &&

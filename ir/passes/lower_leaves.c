@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_leaves.c: replaces `break`, `continue` and `return` by conditions.
 //
 // 1. What follows an `if` with an arm that always leaves moves into its other arm.
@@ -177,6 +178,10 @@ static void lower_block(lowering_t* l, leave_region_t* region, qn__ir_block_t* b
         if (!lower_loop(l, region, stmt, block)) break;
         stmt = new_return(l);
         if (stmt) lower_if(l, region, stmt, &rest, block);
+        break;
+      case QN__STMT_REDUCE:
+        lower_body(l, &(leave_region_t){.outer = region}, &stmt->several->body);
+        qn__block_append(block, stmt);
         break;
       default:
         qn__block_append(block, stmt);

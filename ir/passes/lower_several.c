@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_several.c: replaces reductions of several values by loops over local variables.
 //
 //   let a, b = reduce i in begin..end { x, y } from (p, q) with (a, b), (c, d) { ... };   becomes
@@ -14,8 +15,10 @@
 //    and only the part with the best value is searched.
 // 3. Other values are computed once: a combiner is written for them.
 //
+// Scans are replaced by lower_scan.c.
+//
 // Postcondition: no REDUCE statement is left. It runs before all other passes, which know none.
-#include "ir/passes/pass_builder.h"
+#include "ir/passes/several.h"
 
 enum {
   part = 1024,  // values of an argmax that are searched
@@ -25,79 +28,6 @@ enum {
   many = 256,   // blocks of a longer one
 };
 
-typedef qn__ir_expr_t* exprs_t[QN__LARGEST_VALUES];
-typedef qn__ir_var_t* vars_t[QN__LARGEST_VALUES];
-typedef qn__ir_buffer_t* buffers_t[QN__LARGEST_VALUES];
-
-// ---- copies of the values and of the combiner
-
-static void add_let(qn__pass_builder_t* pb, qn__ir_block_t* block, qn__ir_var_t* var,
-                    qn__ir_expr_t* value) {
-  qn__ir_stmt_t* let = qn__stmt_new(pb->arena, QN__STMT_LET, (qn__ir_loc_t){0, 0});
-  if (!let || !var || !value) return;
-  let->let.var = var;
-  let->let.value = value;
-  qn__block_append(block, let);
-}
-
-// Appends copies of `lets` and of lets of `values`, and returns the variables of those. `given`
-// comes before them.
-static bool append_copy(qn__pass_builder_t* pb, const qn__ir_block_t* given,
-                        const qn__ir_block_t* lets, qn__ir_expr_t* const* values, uint32_t count,
-                        qn__ir_block_t* out, qn__ir_var_t** out_vars) {
-  qn__ir_block_t last = {NULL, NULL}, copy;
-  for (uint32_t i = 0; i < count; ++i) {
-    qn__ir_var_t* var = qn__var_new(pb->arena, QN__VAR_LET, values[i]->dtype, "value");
-    add_let(pb, &last, var, values[i]);
-  }
-  if (pb->arena->is_exhausted) return false;
-  const qn__ir_block_t* const blocks[] = {given, lets, &last};
-  if (!qn__blocks_replace(pb->arena, blocks, QN_COUNT_OF(blocks), NULL, NULL, &copy)) return false;
-  uint32_t before = qn__block_count(&copy) - count, i = 0;
-  for (qn__ir_stmt_t* let = copy.first; let; let = let->next, ++i) {
-    let->let.var->kind = QN__VAR_LET;
-    let->let.var->id = pb->var_count++;
-    if (i >= before) out_vars[i - before] = let->let.var;
-  }
-  qn__block_splice(out, &copy);
-  return true;
-}
-
-// Appends the values of iteration `index`.
-static bool append_values(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                          qn__ir_expr_t* index, qn__ir_block_t* out, qn__ir_var_t** out_vars) {
-  qn__ir_block_t given = {NULL, NULL};
-  add_let(pb, &given, several->var, index);
-  return index &&
-         append_copy(pb, &given, &several->lets, several->values, several->count, out, out_vars);
-}
-
-// Appends `into[at] = what the combiner makes of into[at] and right`.
-static void append_merge(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                         qn__ir_buffer_t* const* into, const qn__ir_var_t* at,
-                         qn__ir_expr_t* const* right, qn__ir_block_t* out) {
-  qn__ir_block_t given = {NULL, NULL};
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__ir_expr_t* index = at ? qn__expr_var(pb->arena, (qn__ir_var_t*)(uintptr_t)at) : NULL;
-    add_let(pb, &given, several->left[i], qn__pb_load(pb, into[i], index, NULL));
-    add_let(pb, &given, several->right[i], right[i]);
-  }
-  vars_t merged;
-  if (pb->arena->is_exhausted || !append_copy(pb, &given, &several->merge_lets, several->merged,
-                                              several->count, out, merged)) {
-    return;
-  }
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__ir_expr_t* index = at ? qn__expr_var(pb->arena, (qn__ir_var_t*)(uintptr_t)at) : NULL;
-    qn__pb_append(out, qn__pb_store(pb, into[i], index, NULL, qn__pb_use(pb, merged[i])));
-  }
-}
-
-static void use_all(qn__pass_builder_t* pb, qn__ir_var_t* const* vars, uint32_t count,
-                    qn__ir_expr_t** out_uses) {
-  for (uint32_t i = 0; i < count; ++i) out_uses[i] = qn__pb_use(pb, vars[i]);
-}
-
 // ---- one iteration after another
 
 // Appends `for i in begin..end { ... }`, which combines all values into `totals`.
@@ -106,30 +36,13 @@ static void append_loop(qn__pass_builder_t* pb, const qn__ir_several_t* several,
                         qn__ir_block_t* out) {
   qn__ir_var_t* i = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, several->var->name);
   qn__ir_stmt_t* loop = qn__pb_loop(pb, QN_LOOP_SERIAL, i, begin, end);
-  vars_t values;
-  exprs_t uses;
-  if (!loop || !append_values(pb, several, qn__pb_use(pb, i), &loop->loop.body, values)) return;
-  use_all(pb, values, several->count, uses);
-  append_merge(pb, several, totals, NULL, uses, &loop->loop.body);
+  qn__several_vars_t values;
+  qn__several_exprs_t uses;
+  if (!loop || !qn__several_values(pb, several, qn__pb_use(pb, i), &loop->loop.body, values))
+    return;
+  qn__several_use(pb, values, several->count, uses);
+  qn__several_merge(pb, several, totals, NULL, uses, &loop->loop.body);
   qn__block_append(out, loop);
-}
-
-static bool declare(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t rows,
-                    qn__ir_block_t* out, qn__ir_buffer_t** out_buffers) {
-  for (uint32_t i = 0; i < several->count; ++i) {
-    out_buffers[i] = qn__pb_alloc(pb, out, QN__SCOPE_LOCAL, several->values[i]->dtype,
-                                  several->results[i]->name, rows, -1);
-    if (!out_buffers[i]) return false;
-  }
-  return true;
-}
-
-static void set_initial(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                        qn__ir_buffer_t* const* totals, qn__ir_block_t* out) {
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_append(out,
-                  qn__pb_store(pb, totals[i], NULL, NULL, qn__pb_copy(pb, several->initial[i])));
-  }
 }
 
 // Appends a loop over lanes or threads, and returns its variable.
@@ -144,69 +57,12 @@ static qn__ir_var_t* append_lanes(qn__pass_builder_t* pb, qn_loop_kind_t kind, i
 
 // ---- partial results in lanes
 
-static bool uses_any(qn__pass_builder_t* pb, const qn__ir_several_t* several, qn__ir_expr_t* expr) {
-  (void)pb;
-  if (qn__expr_uses_var(expr, several->var)) return true;
-  for (qn__ir_stmt_t* let = several->lets.first; let; let = let->next) {
-    if (qn__expr_uses_var(expr, let->let.var)) return true;
-  }
-  return false;
-}
-
-static bool is_step(const qn__ir_several_t* several, const qn__ir_expr_t* expr) {
-  return expr->kind == QN__EXPR_VAR && expr->var == several->var;
-}
-
-// Returns true for i, i + a and i - a, where a is the same in all iterations.
-static bool is_adjacent(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                        qn__ir_expr_t* index) {
-  if (is_step(several, index)) return true;
-  if (index->kind != QN__EXPR_OP || (index->op != QN_OP_ADD && index->op != QN_OP_SUB)) {
-    return false;
-  }
-  qn__ir_expr_t *a = index->args[0], *b = index->args[1];
-  if (is_adjacent(pb, several, a) && !uses_any(pb, several, b)) return true;
-  return index->op == QN_OP_ADD && is_adjacent(pb, several, b) && !uses_any(pb, several, a);
-}
-
-typedef struct lane_check {
-  qn__pass_builder_t* pb;
-  const qn__ir_several_t* several;
-  bool has_load;  // of neighbours
-} lane_check_t;
-
-// Returns false for an expression that lanes would make slower.
-static bool check_slot(void* context, qn__ir_expr_t** slot) {
-  lane_check_t* check = context;
-  qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_REDUCE) return false;
-  if (expr->kind != QN__EXPR_LOAD) return qn__expr_each_child(expr, check_slot, check);
-  const qn__ir_buffer_t* buffer = expr->load.buffer;
-  for (uint32_t d = 0; d < buffer->rank; ++d) {
-    qn__ir_expr_t* index = expr->load.indices[d];
-    if (!uses_any(check->pb, check->several, index)) continue;
-    bool is_last =
-        d + 1 == buffer->rank && (!buffer->strides || qn__expr_is_int(buffer->strides[d], 1));
-    if (!is_last || !is_adjacent(check->pb, check->several, index)) return false;
-    check->has_load = true;
-  }
-  return true;
-}
-
-// Returns true if iterations load neighbours, and nothing that lanes or threads would make slower.
-static bool loads_neighbours(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt) {
-  const qn__ir_several_t* several = stmt->several;
-  qn__ir_stmt_t one = *stmt;
-  lane_check_t check = {pb, several, false};
-  return qn__stmt_each_expr(&one, check_slot, &check) && check.has_load;
-}
-
 static bool wants_lanes(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, int64_t lanes) {
   int64_t trips = qn__const_trips(stmt->several->begin, stmt->several->end);
   if (pb->options->is_checked || lanes < 2 || (trips >= 0 && trips < 2 * sums * lanes)) {
     return false;
   }
-  return loads_neighbours(pb, stmt);
+  return qn__several_loads_neighbours(stmt);
 }
 
 static int64_t lanes_of(const qn__pass_builder_t* pb, const qn__ir_several_t* several) {
@@ -226,22 +82,22 @@ static void append_fold(qn__pass_builder_t* pb, const qn__ir_several_t* several,
   qn__ir_block_t* body;
   qn__ir_var_t* lane = append_lanes(pb, kind, count, out, &body);
   if (!lane) return;
-  exprs_t right;
+  qn__several_exprs_t right;
   for (uint32_t i = 0; i < several->count; ++i) {
     right[i] =
         qn__pb_load(pb, with[i], qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, lane), from), NULL);
   }
-  append_merge(pb, several, into, lane, right, body);
+  qn__several_merge(pb, several, into, qn__pb_use(pb, lane), right, body);
 }
 
 // Combines the values of whole vectors into `totals`, and returns where the rest begins.
 static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_several_t* several,
                                      int64_t lanes, qn__ir_var_t* begin, qn__ir_var_t* end,
                                      qn__ir_buffer_t* const* totals, qn__ir_block_t* out) {
-  buffers_t partial[sums];
+  qn__several_buffers_t partial[sums];
   qn__ir_block_t* body;
   for (uint32_t s = 0; s < sums; ++s) {
-    if (!declare(pb, several, lanes, out, partial[s])) return NULL;
+    if (!qn__several_declare(pb, several, lanes, out, partial[s])) return NULL;
     qn__ir_var_t* lane = append_lanes(pb, QN_LOOP_VECTOR, lanes, out, &body);
     for (uint32_t i = 0; lane && i < several->count; ++i) {
       qn__pb_append(body, qn__pb_store(pb, partial[s][i], qn__pb_use(pb, lane), NULL,
@@ -259,13 +115,13 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
     qn__ir_var_t* first = qn__pb_let(pb, &loop->loop.body, "first",
                                      qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, begin), at));
     qn__ir_var_t* lane = append_lanes(pb, QN_LOOP_VECTOR, lanes, &loop->loop.body, &body);
-    vars_t values;
-    exprs_t uses;
+    qn__several_vars_t values;
+    qn__several_exprs_t uses;
     if (!lane || !first) return NULL;
     qn__ir_expr_t* index = qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, first), qn__pb_use(pb, lane));
-    if (!append_values(pb, several, index, body, values)) return NULL;
-    use_all(pb, values, several->count, uses);
-    append_merge(pb, several, partial[s], lane, uses, body);
+    if (!qn__several_values(pb, several, index, body, values)) return NULL;
+    qn__several_use(pb, values, several->count, uses);
+    qn__several_merge(pb, several, partial[s], qn__pb_use(pb, lane), uses, body);
   }
   qn__block_append(out, loop);
   for (uint32_t s = 1; s < sums; ++s) {
@@ -284,33 +140,16 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
 
 // ---- partial results of threads
 
-typedef struct several_place {
-  bool has_threads;  // one thread's code, or the program says what its threads do
-  bool is_at_top;    // in no loop, so that the reduction has the device for itself
-} several_place_t;
-
-// Returns how many threads share the reduction; 0: one thread has all of it.
-static int64_t threads_of(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt,
-                          several_place_t place) {
-  int64_t trips = qn__const_trips(stmt->several->begin, stmt->several->end);
-  int64_t warp = pb->warp_size, block = pb->threads;
-  bool is_short = trips >= 0 && trips < 2 * warp;
-  if (pb->options->vector_bytes != 0 || place.has_threads || is_short) return 0;
-  if (!loads_neighbours(pb, stmt)) return 0;
-  int64_t count = trips >= 0 && trips < 2 * block ? warp : block;
-  return count > 1 && (count & (count - 1)) == 0 ? count : 0;
-}
-
 // Appends a loop in which each of `count` threads combines the values `first`, `first + stride`,
 // and so on into an element of `partial`, where `first` is `begin` and its own number.
 static void append_threads(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
                            int64_t stride, qn__ir_expr_t* begin, qn__ir_var_t* end,
                            qn__ir_buffer_t* const* partial, qn__ir_block_t* out) {
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "part", qn__pb_int(pb, count));
-  buffers_t totals;
-  if (!loop || !declare(pb, several, -1, &loop->loop.body, totals)) return;
+  qn__several_buffers_t totals;
+  if (!loop || !qn__several_declare(pb, several, -1, &loop->loop.body, totals)) return;
   qn__ir_block_t* body = &loop->loop.body;
-  set_initial(pb, several, totals, body);
+  qn__several_set_initial(pb, several, totals, body);
   qn__ir_var_t* first = qn__pb_let(pb, body, "first",
                                    qn__pb_op(pb, QN_OP_ADD, begin, qn__pb_use(pb, loop->loop.var)));
   if (!first) return;
@@ -319,14 +158,14 @@ static void append_threads(qn__pass_builder_t* pb, const qn__ir_several_t* sever
                                            qn__pb_op_int(pb, QN_OP_CEILDIV, extent, stride));
   if (!steps) return;
   qn__ir_expr_t* offset = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, steps->loop.var), stride);
-  vars_t values;
-  exprs_t uses;
-  if (!append_values(pb, several, qn__pb_op(pb, QN_OP_ADD, offset, qn__pb_use(pb, first)),
-                     &steps->loop.body, values)) {
+  qn__several_vars_t values;
+  qn__several_exprs_t uses;
+  if (!qn__several_values(pb, several, qn__pb_op(pb, QN_OP_ADD, offset, qn__pb_use(pb, first)),
+                          &steps->loop.body, values)) {
     return;
   }
-  use_all(pb, values, several->count, uses);
-  append_merge(pb, several, totals, NULL, uses, &steps->loop.body);
+  qn__several_use(pb, values, several->count, uses);
+  qn__several_merge(pb, several, totals, NULL, uses, &steps->loop.body);
   qn__block_append(body, steps);
   for (uint32_t i = 0; i < several->count; ++i) {
     qn__pb_append(body, qn__pb_store(pb, partial[i], qn__pb_use(pb, loop->loop.var), NULL,
@@ -342,14 +181,12 @@ static void append_tree(qn__pass_builder_t* pb, const qn__ir_several_t* several,
   for (int64_t half = count / 2; half > 1; half /= 2) {
     append_fold(pb, several, QN_LOOP_PARALLEL, partial, partial, half, half, out);
   }
-  qn__ir_block_t given = {NULL, NULL};
-  for (uint32_t i = 0; i < several->count; ++i) {
-    add_let(pb, &given, several->left[i], qn__pb_load(pb, partial[i], qn__pb_int(pb, 0), NULL));
-    add_let(pb, &given, several->right[i], qn__pb_load(pb, partial[i], qn__pb_int(pb, 1), NULL));
-  }
-  if (pb->arena->is_exhausted) return;
-  (void)append_copy(pb, &given, &several->merge_lets, several->merged, several->count, out,
-                    out_vars);
+  qn__several_exprs_t left, right;
+  qn__ir_expr_t *first = qn__pb_int(pb, 0), *second = qn__pb_int(pb, 1);
+  if (!first || !second) return;
+  qn__several_load(pb, partial, several->count, first, left);
+  qn__several_load(pb, partial, several->count, second, right);
+  (void)qn__several_combine(pb, several, left, right, out, out_vars);
 }
 
 // Appends `parallel group in 0..groups`, in which a block combines its values into element `group`
@@ -358,12 +195,12 @@ static void append_groups(qn__pass_builder_t* pb, const qn__ir_several_t* severa
                           int64_t groups, qn__ir_var_t* begin, qn__ir_var_t* end,
                           qn__ir_buffer_t* const* sums_of, qn__ir_block_t* out) {
   qn__ir_stmt_t* loop = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "group", qn__pb_int(pb, groups));
-  buffers_t partial;
-  if (!loop || !declare(pb, several, count, &loop->loop.body, partial)) return;
+  qn__several_buffers_t partial;
+  if (!loop || !qn__several_declare(pb, several, count, &loop->loop.body, partial)) return;
   qn__ir_block_t* body = &loop->loop.body;
   qn__ir_expr_t* offset = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), count);
   qn__ir_expr_t* from = qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, begin), offset);
-  vars_t results;
+  qn__several_vars_t results;
   append_threads(pb, several, count, count * groups, from, end, partial, body);
   append_tree(pb, several, count, partial, body, results);
   if (qn__pb_stopped(pb)) return;
@@ -379,11 +216,13 @@ static void append_groups(qn__pass_builder_t* pb, const qn__ir_several_t* severa
 static void lower_groups(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
                          int64_t groups, qn__ir_var_t* begin, qn__ir_var_t* end,
                          qn__ir_block_t* out) {
-  buffers_t totals, partial;
-  if (!declare(pb, several, -1, out, totals) || !declare(pb, several, groups, out, partial)) return;
+  qn__several_buffers_t totals, partial;
+  if (!qn__several_declare(pb, several, -1, out, totals) ||
+      !qn__several_declare(pb, several, groups, out, partial))
+    return;
   append_groups(pb, several, count, groups, begin, end, partial, out);
   qn__ir_stmt_t* last = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "group", qn__pb_int(pb, 1));
-  vars_t results;
+  qn__several_vars_t results;
   if (!last) return;
   append_tree(pb, several, groups, partial, &last->loop.body, results);
   if (qn__pb_stopped(pb)) return;
@@ -398,7 +237,7 @@ static void lower_groups(qn__pass_builder_t* pb, const qn__ir_several_t* several
 }
 
 static void lower_threads(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
-                          several_place_t place, qn__ir_block_t* out) {
+                          qn__several_place_t place, qn__ir_block_t* out) {
   qn__ir_var_t* begin = qn__pb_let(pb, out, "begin", several->begin);
   qn__ir_var_t* end = qn__pb_let(pb, out, "end", several->end);
   if (!begin || !end) return;
@@ -408,9 +247,9 @@ static void lower_threads(qn__pass_builder_t* pb, const qn__ir_several_t* severa
     lower_groups(pb, several, count, groups, begin, end, out);
     return;
   }
-  buffers_t partial;
-  vars_t results;
-  if (!declare(pb, several, count, out, partial)) return;
+  qn__several_buffers_t partial;
+  qn__several_vars_t results;
+  if (!qn__several_declare(pb, several, count, out, partial)) return;
   append_threads(pb, several, count, count, qn__pb_use(pb, begin), end, partial, out);
   append_tree(pb, several, count, partial, out, results);
   if (qn__pb_stopped(pb)) return;
@@ -472,7 +311,8 @@ static qn__ir_expr_t* best_of(qn__pass_builder_t* pb, const qn__ir_several_t* se
   qn__ir_var_t* i = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, several->var->name);
   qn__ir_expr_t* reduce = new_reduce(pb, kind, several->values[0]->dtype, i, begin, end);
   qn__ir_var_t* value;
-  if (!reduce || !append_values(pb, several, qn__pb_use(pb, i), &reduce->reduce.lets, &value)) {
+  if (!reduce ||
+      !qn__several_values(pb, several, qn__pb_use(pb, i), &reduce->reduce.lets, &value)) {
     return NULL;
   }
   reduce->reduce.value = qn__pb_use(pb, value);
@@ -489,7 +329,7 @@ static qn__ir_expr_t* first_of(qn__pass_builder_t* pb, const qn__ir_several_t* s
   qn__ir_var_t* value;
   if (!reduce) return NULL;
   qn__ir_expr_t* index = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, begin), qn__pb_use(pb, at));
-  if (!append_values(pb, several, index, &reduce->reduce.lets, &value)) return NULL;
+  if (!qn__several_values(pb, several, index, &reduce->reduce.lets, &value)) return NULL;
   reduce->reduce.value = qn__expr_op(pb->arena, QN_OP_SELECT, is_best(pb, value, best),
                                      qn__pb_cast(pb, dtype, qn__pb_use(pb, at)),
                                      qn__pb_neutral(pb, QN_REDUCE_MIN, dtype));
@@ -630,9 +470,13 @@ static bool add_combiner(qn__pass_builder_t* pb, qn__ir_several_t* several) {
 
 // ---- statements
 
-static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, several_place_t place,
+static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__several_place_t place,
                   qn__ir_block_t* out) {
   qn__ir_several_t* several = stmt->several;
+  if (qn__several_is_scan(several->kind)) {
+    qn__lower_scan(pb, stmt, place, out);
+    return;
+  }
   if (several->kind != QN__SEVERAL_COMBINE) {
     if (is_exact(several)) {
       lower_best(pb, several, out);
@@ -640,16 +484,16 @@ static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, several_pla
     }
     if (!add_combiner(pb, several)) return;
   }
-  int64_t threads = threads_of(pb, stmt, place);
+  int64_t threads = qn__several_threads(pb, stmt, place);
   if (threads != 0) {
     lower_threads(pb, several, threads, place, out);
     return;
   }
   int64_t lanes = lanes_of(pb, several);
   bool has_lanes = wants_lanes(pb, stmt, lanes);
-  buffers_t totals;
-  if (!declare(pb, several, -1, out, totals)) return;
-  set_initial(pb, several, totals, out);
+  qn__several_buffers_t totals;
+  if (!qn__several_declare(pb, several, -1, out, totals)) return;
+  qn__several_set_initial(pb, several, totals, out);
   qn__ir_expr_t *begin = several->begin, *end = several->end;
   if (has_lanes) {
     qn__ir_var_t* first = qn__pb_let(pb, out, "begin", begin);
@@ -664,7 +508,7 @@ static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, several_pla
   }
 }
 
-static several_place_t place_in(const qn__ir_stmt_t* stmt, several_place_t place) {
+static qn__several_place_t place_in(const qn__ir_stmt_t* stmt, qn__several_place_t place) {
   if (stmt->kind == QN__STMT_IF) return place;
   if (stmt->kind != QN__STMT_LOOP) {
     place.has_threads = true;
@@ -676,10 +520,10 @@ static several_place_t place_in(const qn__ir_stmt_t* stmt, several_place_t place
   return place;
 }
 
-static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block, several_place_t place) {
+static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block, qn__several_place_t place) {
   qn__ir_block_t rest = qn__block_take(block);
   for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(pb);) {
-    several_place_t inner_place = place_in(stmt, place);
+    qn__several_place_t inner_place = place_in(stmt, place);
     QN__EACH_BLOCK(stmt, inner) lower_block(pb, inner, inner_place);
     if (stmt->kind == QN__STMT_REDUCE) {
       lower(pb, stmt, place, block);
@@ -689,8 +533,18 @@ static void lower_block(qn__pass_builder_t* pb, qn__ir_block_t* block, several_p
   }
 }
 
+static int64_t count_scans(qn__ir_block_t* block) {
+  int64_t count = 0;
+  for (qn__ir_stmt_t* stmt = block->first; stmt; stmt = stmt->next) {
+    count += stmt->kind == QN__STMT_REDUCE && qn__several_is_scan(stmt->several->kind);
+    QN__EACH_BLOCK(stmt, inner) count += count_scans(inner);
+  }
+  return count;
+}
+
 static void lower_function(qn__pass_builder_t* pb) {
-  lower_block(pb, &pb->function->body, (several_place_t){.is_at_top = true});
+  qn__ir_block_t* body = &pb->function->body;
+  lower_block(pb, body, (qn__several_place_t){.is_at_top = true, .scan_count = count_scans(body)});
 }
 
 static bool is_several(const qn__ir_stmt_t* stmt) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/lower_views.c: replaces accesses through views by accesses to the base.
 //
 // A view is removed if each of its dimensions has the stride of a dimension of the base, so that

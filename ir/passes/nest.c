@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/nest.c: perfect nests of independent loops as one index space (nest.h).
 //
 // Loops belong to one nest under two conditions. Between them are only lets that every iteration

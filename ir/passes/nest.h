@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/nest.h: loops over independent iterations, one directly inside the other, as one index
 // space of several dimensions.
 #ifndef QUERN_IR_PASSES_NEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/pass_builder.c: makes nodes, counts iterations, queries loops (pass_builder.h).
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/pass_builder.h: makes nodes for passes that write new code, and queries loops.
 //
 // A builder belongs to one run of a pass over one function. Functions that make a node return NULL

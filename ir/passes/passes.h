@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/passes.h: rewrites of a body, one file each. A pass keeps the body valid; in debug
 // builds the verifier runs after each.
 //
@@ -164,6 +165,8 @@ extern const qn__pass_t qn__pass_jam;
 extern const qn__pass_t qn__pass_block;
 // Orders the loops of copies, and transposes in tiles.
 extern const qn__pass_t qn__pass_permute;
+// Computes once what a reduction and a later loop share.
+extern const qn__pass_t qn__pass_once;
 // Turns loops over columns inside out, so that rows are read from begin to end.
 extern const qn__pass_t qn__pass_strip;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/pipeline.c: runs passes in order, checking the body after each in debug builds.
 //
 // A code generator may also pass its own list of passes.
@@ -57,9 +58,9 @@ qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* op
       &qn__pass_lower_exchanges, &qn__pass_serialize_threads, &qn__pass_unroll,
       &qn__pass_simplify,
   };
-  static const qn__pass_t* const block[] = {&qn__pass_independent, &qn__pass_separate,
-                                            &qn__pass_jam,         &qn__pass_block,
-                                            &qn__pass_permute,     &qn__pass_strip};
+  static const qn__pass_t* const block[] = {
+      &qn__pass_independent, &qn__pass_separate, &qn__pass_jam,  &qn__pass_block,
+      &qn__pass_permute,     &qn__pass_once,     &qn__pass_strip};
   static const qn__pass_t* const finish[] = {&qn__pass_hoist, &qn__pass_vectorize};
   qn__pass_options_t cpu = *options;
   cpu.has_shuffles = cpu.has_block_reductions = false;

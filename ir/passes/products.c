@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/products.c: finds rows, columns, batch and operands of a product (products.h).
 //
 // 1. A product is a nest of independent loops around lets, stores and branches with exactly one

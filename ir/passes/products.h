@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/products.h: recognises products: sums (or other reductions) over two operands of which
 // each depends on loops that the other does not, as in C[i, j] = sum k { A[i, k] * B[k, j] }.
 //

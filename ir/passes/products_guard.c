@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/products_guard.c: products that a condition on columns guards, as the padding of a
 // convolution does.
 //

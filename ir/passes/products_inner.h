@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/products_inner.h: what the files of the analysis of products share.
 //
 // products.c        recognises products

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/products_order.c: the directions in which a product's operands are contiguous, and the
 // order of its steps that follows from them.
 #include "ir/passes/products_inner.h"

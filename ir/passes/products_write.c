@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/products_write.c: see products_write.h.
 #include "ir/passes/products_write.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/products_write.h: copies of a product's expressions in which its variables have the
 // values of one place: `now` of each name.
 #ifndef QUERN_IR_PASSES_PRODUCTS_WRITE_H_

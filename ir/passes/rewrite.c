@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/rewrite.c: visiting, joining and properties for all passes (rewrite.h).
 //
 // Requirements on the functions that visit:
@@ -118,6 +119,8 @@ qn__ir_block_t* qn__stmt_next_block(qn__ir_stmt_t* stmt, const qn__ir_block_t* b
       return block ? NULL : &stmt->loop.body;
     case QN__STMT_WHILE:
       return block ? NULL : &stmt->while_.body;
+    case QN__STMT_REDUCE:
+      return block ? NULL : &stmt->several->body;
     default:
       return NULL;
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/rewrite.h: functions that all passes share: visiting and replacing expressions in
 // place, joining lists, and properties of expressions (constant, pure, with loads).
 //
@@ -36,7 +37,8 @@ bool qn__stmt_each_expr(qn__ir_stmt_t* stmt, qn__ir_slot_fn_t fn, void* self);
 // Visits the expressions of all statements of a block, at any depth.
 bool qn__block_each_expr(qn__ir_block_t* block, qn__ir_slot_fn_t fn, void* self);
 // Returns the block nested in `stmt` that follows `block`: the first for NULL, NULL after the last.
-// An `if` has two (the second may be empty), a loop one, other statements none.
+// An `if` has two (the second may be empty), a loop and a REDUCE one (empty unless it is a scan),
+// other statements none.
 qn__ir_block_t* qn__stmt_next_block(qn__ir_stmt_t* stmt, const qn__ir_block_t* block);
 // Runs the statement that follows for each block nested in `stmt`, which it declares as `inner`.
 #define QN__EACH_BLOCK(stmt, inner)                                      \

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/separate.c: the pass `separate` gives each product of a nest a nest of its own.
 //
 //   parallel i, j { let g = sum p { a[i, p] * w[j, p] };

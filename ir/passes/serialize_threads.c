@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/serialize_threads.c: the pass `serialize_threads` turns programs in blocks and threads
 // into loops for a CPU.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/simplify.c: folds expressions, decides branches, removes what has no effect.
 //
 // One walk in program order collects facts about variables (ranges, copies, constants) and applies

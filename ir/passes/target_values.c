@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/target_values.c: replaces numbers of the target by literals, and checks requirements.
 //
 // 1. After the pass no TARGET operator is left: warp_size() is a literal.

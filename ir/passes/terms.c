@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/terms.c: interval arithmetic and collection of terms.
 //
 // Integers wrap, therefore:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/terms.h: ranges of integer expressions, and integer expressions as sums of terms.
 //
 // With i in 0..16, the range of `i * 4 + 3` is 3..63. The terms of `(i + j) * 4 - i` are 3 * i and

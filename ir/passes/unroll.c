@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/unroll.c: unrolls `unroll` loops.
 //
 // A loop whose extent is a constant of at most `max_extent` becomes that many copies of its body

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/vectorize.c: decides which loops and reductions run in lanes, and in how many.
 //
 // In `parallel i in 0..n { y[i] = sum j in 0..m { x[i, j] }; }` the sum gets lanes along the row:

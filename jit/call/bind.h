@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/bind.h: binds the arguments of a plain call: the checks that stay in registers, inlined
 // into each of their callers.
 //

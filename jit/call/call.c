@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/call.c: the packed call: its checks, and the way into the kernel.
 //
 // What must be checked (promise 5), each here and in explain.c:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/dispatch.h: an adaptive function: chooses among special functions by the values of a
 // call, and notes what calls have.
 //

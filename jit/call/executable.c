@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/executable.c: loads artifacts and counts references. See executable.h.
 #include "jit/call/executable.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/executable.h: loaded code, shared by reference, and the function cells that run it.
 //
 // Thread rule: references are counted by stripes (base/refcount.h). All other members are

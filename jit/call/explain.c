@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/explain.c: the slow half of a packed call's checks: finds and describes the first
 // violation.
 //

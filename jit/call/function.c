@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/function.c: function cells, launches on a stream, and the statuses of kernel failures.
 //
 // Not here: the fast path of a call (call.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/interp.c: makes the interpreter usable like a device: implements the members of a
 // device's table that executables use. Loaded code is immutable.
 //

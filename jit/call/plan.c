@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/plan.c: makes the plan of a function's calls from its signature. See plan.h.
 //
 // This work is done once per function cell, to keep calls short: symbols are numbered, and

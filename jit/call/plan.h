@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/plan.h: the checks of a function's calls, derived once from its signature, so that a
 // call is checked by a short loop over constants.
 //

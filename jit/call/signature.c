@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/signature.c: checks that a variant from another module takes the arguments of a
 // function. See plan.h.
 //

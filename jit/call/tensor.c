@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/call/tensor.c: converts dtypes to those of DLPack.
 #include "quern/quern.h"
 

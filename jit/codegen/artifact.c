@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/artifact.c: encodes, decodes and checks artifacts.
 //
 // The bytes are a version, then strings as runs and numbers as varints, functions and their sites

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/artifact.h: runs a generator, and encodes the metadata of its artifact for entries.
 #ifndef QUERN_JIT_ARTIFACT_H_
 #define QUERN_JIT_ARTIFACT_H_

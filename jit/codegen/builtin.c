@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/builtin.c: the two generators that need no compiler: `interp`, whose payload is the
 // module itself, and `null`, whose functions do nothing (the template of docs/new-backend.md).
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/dump.c: writes intermediate forms to files, for debugging: QUERN_DUMP=ir,llvm,asm
 // writes DIR/FUNCTION-KEY8.FORM for each compile.
 //

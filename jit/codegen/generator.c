@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/generator.c: finds and opens code generators.
 //
 // A hit must not map a compiler (promise 1), yet the key names the compiler that made the bytes. So
@@ -11,12 +12,16 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/buffer.h"
+#include "base/digest.h"
 #include "base/log.h"
 #include "base/plugin.h"
 #include "base/struct_size.h"
+#include "jit/codegen/generator_info.h"
 #include "jit/identity/identity.h"
 
 static const qn_codegen_t* builtin_table(const char* name) {
@@ -37,7 +42,8 @@ static struct {
 } registered[REGISTERED_LIMIT];
 static _Atomic size_t registered_count;
 
-// Returns a built-in or registered table by name, with its identity; NULL if there is none.
+// Returns a built-in or registered table by name, with its identity ("" for one that a plugin
+// describes); NULL if there is none.
 static const qn_codegen_t* known_table(const char* name, const char** out_identity) {
   const qn_codegen_t* table = builtin_table(name);
   if (table) {
@@ -53,6 +59,13 @@ static const qn_codegen_t* known_table(const char* name, const char** out_identi
   return NULL;
 }
 
+static qn_status_t no_build_id(const char* name) {
+  return qn_status_make(QN_STATUS_NOT_FOUND,
+                        "the object of code generator '%s' has no build id; link it with "
+                        "-Wl,--build-id",
+                        name);
+}
+
 qn_status_t qn_codegen_identity(const char* name, const void* address,
                                 char out_identity[QN_IDENTITY_BYTES]) {
   QN_REQUIRE(out_identity);
@@ -63,12 +76,7 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
                           "a generator's name of at most 31 characters is expected");
   }
   char id[QN__BUILD_ID_HEX_BYTES];
-  if (!qn__mapped_build_id(address, id)) {
-    return qn_status_make(QN_STATUS_NOT_FOUND,
-                          "the object of code generator '%s' has no build id; link it with "
-                          "-Wl,--build-id",
-                          name);
-  }
+  if (!qn__mapped_build_id(address, id)) return no_build_id(name);
   qn__generator_identity(name, id, NULL, out_identity);
   return QN_OK;
 }
@@ -84,9 +92,24 @@ static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
   QN_STRUCT_READ(qn_codegen_t, given, table);
   *out = table;
   const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, create),
-                                     QN_REQUIRED(out, destroy), QN_REQUIRED(out, identity),
-                                     QN_REQUIRED(out, compile)};
-  return qn__require_members("qn_codegen_t", out->name, required, QN_COUNT_OF(required));
+                                     QN_REQUIRED(out, destroy), QN_REQUIRED(out, compile),
+                                     QN_REQUIRED(out, identity)};
+  const bool is_described = out->name && qn__generator_info_find(out->name);
+  return qn__require_members("qn_codegen_t", out->name, required,
+                             QN_COUNT_OF(required) - (is_described ? 1 : 0));
+}
+
+static qn_status_t ask_identity(const qn_codegen_t* table, char out_identity[QN_IDENTITY_BYTES]) {
+  void* self = NULL;
+  QN_TRY(table->create(&self));
+  const char* text = table->identity(self);
+  bool is_good = text && text[0] && strlen(text) < QN_IDENTITY_BYTES;
+  if (is_good) (void)snprintf(out_identity, QN_IDENTITY_BYTES, "%s", text);
+  table->destroy(self);
+  if (is_good) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "code generator '%s' gives no identity of at most %d characters",
+                        table->name, QN_IDENTITY_BYTES - 1);
 }
 
 qn_status_t qn_codegen_register(const qn_codegen_t* table) {
@@ -98,18 +121,8 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "a generator's name of at most 31 characters is expected");
   }
-  void* self = NULL;
-  QN_TRY(table->create(&self));
-  char identity[256] = "";
-  const char* text = table->identity(self);
-  bool is_good = text && text[0] && strlen(text) < sizeof identity;
-  if (is_good) (void)snprintf(identity, sizeof identity, "%s", text);
-  table->destroy(self);
-  if (!is_good) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "code generator '%s' gives no identity of at most %zu characters",
-                          table->name, sizeof identity - 1);
-  }
+  char identity[QN_IDENTITY_BYTES] = "";  // of a described generator: the engine makes it
+  if (!qn__generator_info_find(table->name)) QN_TRY(ask_identity(table, identity));
   qn_status_t status = QN_OK;
   const char* taken;
   (void)pthread_mutex_lock(&registering);
@@ -133,24 +146,74 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
 
 // --------------------------------------------------------------------------------------- finding
 
+// Finds the shared object of a generator.
+static bool find_object(const char* directories, const char* name, char out[PATH_MAX]) {
+  const qn__generator_info_t* info = qn__generator_info_find(name);
+  if (!info || !info->object[0]) return qn__plugin_find(directories, name, out);
+  memcpy(out, info->object, sizeof info->object);
+  return access(out, R_OK) == 0;
+}
+
+static bool mapped_id(const qn_codegen_t* table, char out[QN__BUILD_ID_HEX_BYTES]) {
+  const void* address;
+  memcpy(&address, &table->compile, sizeof address);
+  return qn__mapped_build_id(address, out);
+}
+
+// More generators that call each other than anybody needs: ends a cycle.
+enum { USE_LIMIT = 4 };
+
+static void predict_identity(const char* directories, const char* name, unsigned depth,
+                             char identity[QN_IDENTITY_BYTES], char prefix[QN_IDENTITY_BYTES]);
+
+// Hashes what a described generator depends on. Returns what is missing; NULL: nothing.
+static const char* hash_parts(const char* directories, const qn__generator_info_t* info,
+                              unsigned depth, char out[QN__BUILD_ID_HEX_BYTES]) {
+  qn__buffer_t text;
+  qn__buffer_init(&text, qn_allocator_default());
+  const char* missing = qn__generator_info_put_files(info, &text);
+  for (size_t i = 0; i < info->given.used_count && !missing; i++) {
+    char identity[QN_IDENTITY_BYTES], prefix[QN_IDENTITY_BYTES] = "";
+    if (depth < USE_LIMIT) {
+      predict_identity(directories, info->given.used[i], depth + 1, identity, prefix);
+      qn__buffer_format(&text, "%s\n", identity);
+    }
+    if (depth == USE_LIMIT || prefix[0]) missing = info->given.used[i];
+  }
+  if (!missing && !qn__buffer_check(&text)) missing = "memory";
+  if (!missing) qn__hash128_hex(qn__xxh128(qn__buffer_as_span(&text), 0), out);
+  qn__buffer_deinit(&text);
+  return missing;
+}
+
 // Predicts, from its files, the identity that a generator will have when it is opened. If the files
 // of generator or library cannot be read, also sets the prefix of the identities that are tried
 // from bundles. The identity "NAME (not found)" is one that no opened generator has.
-static void predict_identity(const char* directory, qn__generator_t* item) {
+static void predict_identity(const char* directories, const char* name, unsigned depth,
+                             char identity[QN_IDENTITY_BYTES], char prefix[QN_IDENTITY_BYTES]) {
   char path[PATH_MAX];
   char id[QN__BUILD_ID_HEX_BYTES];
   char library_id[QN__BUILD_ID_HEX_BYTES];
-  if (!qn__plugin_find(directory, item->name, path) || !qn__elf_build_id(path, id)) {
-    (void)snprintf(item->identity, sizeof item->identity, "%s (not found)", item->name);
-    (void)snprintf(item->prefix, sizeof item->prefix, "%s ", item->name);
+  const char* known = "";
+  const qn_codegen_t* table = known_table(name, &known);
+  if (known[0]) {
+    (void)snprintf(identity, QN_IDENTITY_BYTES, "%s", known);
     return;
   }
-  bool is_expected;
-  bool has_library = qn__compiler_library_id(item->name, library_id, &is_expected);
-  qn__generator_identity(item->name, id, has_library ? library_id : NULL, item->identity);
+  if (table ? !mapped_id(table, id)
+            : !find_object(directories, name, path) || !qn__elf_build_id(path, id)) {
+    (void)snprintf(identity, QN_IDENTITY_BYTES, "%s (not found)", name);
+    (void)snprintf(prefix, QN_IDENTITY_BYTES, "%s ", name);
+    return;
+  }
+  const qn__generator_info_t* info = qn__generator_info_find(name);
+  bool is_expected = info != NULL;
+  bool has_library = info ? !hash_parts(directories, info, depth, library_id)
+                          : qn__compiler_library_id(name, library_id, &is_expected);
+  qn__generator_identity(name, id, has_library ? library_id : NULL, identity);
   if (has_library || !is_expected) return;
   // Only the compiler library is missing: accept bundles made by the same build of the generator.
-  qn__generator_identity(item->name, id, "", item->prefix);
+  qn__generator_identity(name, id, "", prefix);
 }
 
 // A fork takes both locks, so it waits for a generator that is being opened, and the child gets it
@@ -171,9 +234,9 @@ static void fork_child(void* self) {
   qn_status_free(qn__mutex_init(&generators->mutex));
 }
 
-qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory) {
+qn_status_t qn__generators_init(qn__generators_t* generators, const char* directories) {
   memset(generators, 0, sizeof *generators);
-  generators->directory = directory;
+  generators->directories = directories;
   QN_TRY(qn__mutex_init(&generators->opening));
   QN_TRY(qn__mutex_init(&generators->mutex));
   generators->fork_node = (qn__fork_node_t){
@@ -261,13 +324,8 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
                               "code generator '%s': an engine knows at most %u, with short names",
                               name, QN__MAX_GENERATORS);
     } else {
-      const char* known = NULL;
       (void)snprintf(item->name, sizeof item->name, "%s", name);
-      if (known_table(name, &known)) {
-        (void)snprintf(item->identity, sizeof item->identity, "%s", known);
-      } else {
-        predict_identity(generators->directory, item);
-      }
+      predict_identity(generators->directories, name, 0, item->identity, item->prefix);
       generators->count++;
     }
   }
@@ -280,16 +338,16 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
 }
 
 // Opens the shared object of a generator and copies its table into the item.
-static qn_status_t open_library(const char* directory, qn__generator_t* item) {
+static qn_status_t open_library(const char* directories, qn__generator_t* item) {
   char path[PATH_MAX];
-  if (!qn__plugin_find(directory, item->name, path)) {
+  if (!find_object(directories, item->name, path)) {
     const char* remedy = qn__plugin_remedy(item->name);
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "code generator '%s' is not installed: no %s; %s, or use --target interp",
                           item->name, path, remedy ? remedy : "set QUERN_GENERATOR_DIR");
   }
   void* symbol;
-  QN_TRY(qn__plugin_open(directory, item->name, QN_CODEGEN_ENTRY_SYMBOL, &symbol));
+  QN_TRY(qn__plugin_open_file(item->name, path, QN_CODEGEN_ENTRY_SYMBOL, &symbol));
   qn_codegen_entry_fn_t entry;
   memcpy(&entry, &symbol, sizeof entry);
   const qn_codegen_t* table = entry(QN_CODEGEN_ABI_VERSION);
@@ -306,29 +364,54 @@ static qn_status_t open_library(const char* directory, qn__generator_t* item) {
   return unavailable;
 }
 
+// Gives the identity of a generator that is open.
+static qn_status_t own_identity(const char* directories, const char* name,
+                                const qn_codegen_t* table, void* self,
+                                char out[QN_IDENTITY_BYTES]) {
+  const qn__generator_info_t* info = qn__generator_info_find(name);
+  if (!info) {
+    const char* identity = table->identity(self);
+    if (identity && strlen(identity) < QN_IDENTITY_BYTES) {
+      memcpy(out, identity, strlen(identity) + 1);
+      return QN_OK;
+    }
+    // Truncated, it could match another build, and both would share keys.
+    return qn_status_make(QN_STATUS_UNAVAILABLE,
+                          "code generator '%s' gives no identity of at most %d characters", name,
+                          QN_IDENTITY_BYTES - 1);
+  }
+  char id[QN__BUILD_ID_HEX_BYTES], library_id[QN__BUILD_ID_HEX_BYTES];
+  if (!mapped_id(table, id)) return no_build_id(name);
+  const char* missing = hash_parts(directories, info, 0, library_id);
+  if (missing) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "code generator '%s' needs '%.200s': not found",
+                          name, missing);
+  }
+  qn__generator_identity(name, id, library_id, out);
+  return QN_OK;
+}
+
 // Opens a generator without holding `mutex`, so that a slow load does not delay lookups of other
 // keys. That is safe because only one thread opens at a time (`opening`), and the members read here
 // change only when a generator opens.
-static qn_status_t open_generator(const char* directory, qn__generator_t* item,
-                                  const qn_codegen_t** out_table, void** out_self) {
+static qn_status_t open_generator(const char* directories, qn__generator_t* item,
+                                  const qn_codegen_t** out_table, void** out_self,
+                                  char out_identity[QN_IDENTITY_BYTES]) {
   const char* known;
   const qn_codegen_t* table = known_table(item->name, &known);
   if (!table) {
-    QN_TRY(open_library(directory, item));
+    QN_TRY(open_library(directories, item));
     table = &item->opened;
   }
   QN_TRY(table->create(out_self));
-  const char* identity = table->identity(*out_self);
-  if (!identity || strlen(identity) >= sizeof item->identity) {
-    // Truncated, it could match another build, and both would share keys.
+  qn_status_t status = own_identity(directories, item->name, table, *out_self, out_identity);
+  if (!qn_ok(status)) {
     table->destroy(*out_self);
-    return qn_status_make(QN_STATUS_UNAVAILABLE,
-                          "code generator '%s' gives no identity of at most %zu characters",
-                          item->name, sizeof item->identity - 1);
+    return status;
   }
-  if (strcmp(identity, item->identity) != 0) {
+  if (strcmp(out_identity, item->identity) != 0) {
     qn__log(QN_LOG_INFO, "code generator '%s' is '%s'; from its files '%s' was expected",
-            item->name, identity, item->identity);
+            item->name, out_identity, item->identity);
   }
   if (!builtin_table(item->name)) qn__fork_watch_exit();
   *out_table = table;
@@ -360,11 +443,12 @@ qn_status_t qn__generators_open(qn__generators_t* generators, uint32_t index,
   if (!take_open(generators, index, out_table, out_self, out_identity)) {
     const qn_codegen_t* table = NULL;
     void* self = NULL;
-    status = open_generator(generators->directory, item, &table, &self);
+    char identity[QN_IDENTITY_BYTES];
+    status = open_generator(generators->directories, item, &table, &self, identity);
     if (qn_ok(status)) {
       qn__mutex_lock(&generators->mutex);
       assert(!item->table);  // `opening` admits one thread
-      (void)snprintf(item->identity, sizeof item->identity, "%s", table->identity(self));
+      memcpy(item->identity, identity, sizeof identity);
       item->self = self;
       item->table = table;
       qn__mutex_unlock(&generators->mutex);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/generator.h: the code generators of an engine: finds them, predicts their identities
 // for keys, and opens them on the first miss.
 #ifndef QUERN_JIT_GENERATOR_H_
@@ -27,9 +28,9 @@ typedef struct qn__generator {
 } qn__generator_t;
 
 typedef struct qn__generators {
-  qn__mutex_t opening;    // held while a generator is opened; taken before `mutex`
-  qn__mutex_t mutex;      // guards the members below
-  const char* directory;  // borrowed from the configuration; "" for the search
+  qn__mutex_t opening;      // held while a generator is opened; taken before `mutex`
+  qn__mutex_t mutex;        // guards the members below
+  const char* directories;  // borrowed from the configuration (base/plugin.h)
   qn__generator_t items[QN__MAX_GENERATORS];
   uint32_t count;
   const qn__bundle_t* const* bundles;  // borrowed; their identities are tried
@@ -42,7 +43,7 @@ extern const qn_codegen_t qn__interp_codegen;
 extern const qn_codegen_t qn__null_codegen;
 
 // Initialises an object that must not move afterwards.
-qn_status_t qn__generators_init(qn__generators_t* generators, const char* directory);
+qn_status_t qn__generators_init(qn__generators_t* generators, const char* directories);
 void qn__generators_deinit(qn__generators_t* generators);
 // Returns the index of a generator and its identity for keys, without opening it. The index stays
 // valid. Errors: UNSUPPORTED beyond QN__MAX_GENERATORS.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/codegen/interp.h: the format of the `interp` target's artifacts, which builtin.c makes and
 // jit/call/interp.c loads.
 #ifndef QUERN_JIT_INTERP_H_

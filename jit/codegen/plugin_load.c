@@ -1,16 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _XOPEN_SOURCE 700  // realpath
 // jit/codegen/plugin_load.c: loads third-party plugins: shared objects that add devices, code
 // generators and target kinds (docs/new-backend.md).
 //
 // A plugin is never closed, because its tables' functions are used for the life of the process. Not
 // here: quern's own modules (base/plugin.h).
 #include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/argument.h"
 #include "base/base.h"
+#include "base/env.h"
 #include "base/struct_size.h"
+#include "jit/codegen/generator_info.h"
 #include "quern/backend.h"
 
 // The loaded plugins, so that loading one twice succeeds: two parts of a program may load the same
@@ -21,8 +27,11 @@ static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static const qn_plugin_t* known[KNOWN_LIMIT];
 static size_t known_count;
 
-static qn_status_t register_parts(const qn_plugin_t* given) {
+static qn_status_t register_parts(const qn_plugin_t* given, const char* folder) {
   QN_STRUCT_READ(qn_plugin_t, given, plugin);
+  for (size_t i = 0; i < plugin.info_count; i++) {
+    QN_TRY(qn__generator_info_add(folder, plugin.infos[i]));
+  }
   for (size_t i = 0; i < plugin.device_count; i++) {
     QN_TRY(qn_device_register(plugin.devices[i]));
   }
@@ -35,11 +44,11 @@ static qn_status_t register_parts(const qn_plugin_t* given) {
   return QN_OK;
 }
 
-static qn_status_t register_all(const qn_plugin_t* plugin) {
+static qn_status_t register_all(const qn_plugin_t* plugin, const char* folder) {
   bool is_known = false;
   (void)pthread_mutex_lock(&loading);
   for (size_t i = 0; i < known_count; i++) is_known |= known[i] == plugin;
-  qn_status_t status = is_known ? QN_OK : register_parts(plugin);
+  qn_status_t status = is_known ? QN_OK : register_parts(plugin, folder);
   if (qn_ok(status) && !is_known && known_count < KNOWN_LIMIT) known[known_count++] = plugin;
   (void)pthread_mutex_unlock(&loading);
   return status;
@@ -50,11 +59,10 @@ qn_status_t qn_plugin_load(const char* path) {
   if (!path[0]) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is empty");
   }
-  // Without a slash the loader would search for the name.
-  char local[4096];
-  int size = snprintf(local, sizeof local, "%s%s", strchr(path, '/') ? "" : "./", path);
-  if (size < 0 || (size_t)size >= sizeof local) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is too long");
+  // An absolute path: without a slash the loader would search for the name.
+  char local[PATH_MAX];
+  if (!realpath(path, local)) {
+    return qn_status_make(QN_STATUS_UNAVAILABLE, "plugin '%s': %s", path, strerror(errno));
   }
   void* library = dlopen(local, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
@@ -74,8 +82,25 @@ qn_status_t qn_plugin_load(const char* path) {
                             "table",
                             QN_PLUGIN_ABI_VERSION);
   } else {
-    status = register_all(plugin);
+    *strrchr(local, '/') = '\0';
+    status = register_all(plugin, local);
   }
   (void)dlclose(library);
   return qn_status_annotate(status, "plugin '%s'", path);
+}
+
+qn_status_t qn_plugin_load_list(const char* paths) {
+  if (!paths) paths = qn__env_get("QUERN_PLUGINS");
+  for (const char* at = paths; at && *at; at += strspn(at, ":")) {
+    char path[PATH_MAX];
+    const size_t size = strcspn(at, ":");
+    if (size >= sizeof path) {
+      return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is too long");
+    }
+    memcpy(path, at, size);
+    path[size] = '\0';
+    if (size > 0) QN_TRY(qn_plugin_load(path));
+    at += size;
+  }
+  return QN_OK;
 }

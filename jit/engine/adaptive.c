@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/adaptive.c: the evidence of an adaptive function: which values calls have, how long
 // they take, and what trials say.
 //

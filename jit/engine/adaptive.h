@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/adaptive.h: what an engine knows about an adaptive function: the values that its calls
 // had, and the variants that it has for some of them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/ahead.c: qn_engine_compile: puts an entry into the cache directory without loading its
 // code.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/background.c: see background.h.
 //
 // Requirements:

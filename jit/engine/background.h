@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/background.h: the engine's thread of the lowest priority, which makes variants of
 // adaptive functions within a budget.
 //

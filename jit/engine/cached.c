@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/cached.c: qn_engine_cached: the entries of the cache directory as lookups.
 #include "jit/engine/cached.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/cached.h: what an entry's preimage says about the lookup that made it.
 #ifndef QUERN_JIT_CACHED_H_
 #define QUERN_JIT_CACHED_H_

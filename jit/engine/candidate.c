@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/candidate.c: chooses values that are worth a variant, and looks the variant up.
 //
 // Values with `min_calls` calls are looked up in the tiers of the cache, so that a restart finds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/config.c: reads the options of options.inc from the program and the environment.
 #include "jit/engine/config.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/config.h: the options of an engine, each from the program, else the environment, else
 // the default. Immutable once made.
 #ifndef QUERN_JIT_CONFIG_H_

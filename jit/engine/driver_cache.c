@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/driver_cache.c: stores data of drivers in entries. Their key has the sections of the
 // artifact's key and one more, the driver's identity.
 //

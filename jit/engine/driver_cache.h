@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/driver_cache.h: keeps the data that a driver derives from an artifact (Vulkan's
 // pipeline data) in the cache directory, in an entry beside the artifact's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/engine.c: creates and destroys an engine; its counters and its configuration.
 //
 // Thread rule: create and destroy are the owner's.
@@ -37,6 +38,7 @@ static void forget_engine(void* self) {
 static qn_status_t fill_engine(qn_engine_t* engine, const qn_engine_options_t* options) {
   const qn__config_t* config = &engine->config;
   QN_TRY(qn__config_init(&engine->config, options));
+  QN_TRY(qn_plugin_load_list(qn__config_get(config, QN__SETTING_plugins)));
   engine->compile_grace_ns = COMPILE_GRACE_NS;
   engine->close_grace_ns = CLOSE_GRACE_NS;
   engine->is_forbidden = qn__config_number(config, QN__SETTING_jit) != 0;

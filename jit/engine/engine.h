@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/engine.h: the members of an engine. The only place that knows IR, targets, devices,
 // cache and generators at once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/fallback.c: the policy FALLBACK: returns a variant of the function that is ready, and
 // replaces it when the requested one is compiled.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/future.c: async lookups: a listener of a task that becomes a function, or an error,
 // once.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/in_flight.c: joins lookups in flight, waits for them and completes them.
 //
 // Requirements:

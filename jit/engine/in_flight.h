@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/in_flight.h: the lookups in flight, one task for each key, so that many threads that
 // look up one key compile it once.
 //

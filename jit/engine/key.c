@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/key.c: makes keys. Every input of code generation is in a key, and nothing else: no
 // paths, times, process ids or device ordinals.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/lookup.c: lookups by the policies BLOCK and FAIL: the memory table, then the task of
 // the key.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/lookup.h: what lookup.c, fallback.c and future.c share.
 #ifndef QUERN_JIT_LOOKUP_H_
 #define QUERN_JIT_LOOKUP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/lookup_task.c: the state machine of a lookup, from the memory table's miss to loaded
 // code.
 //

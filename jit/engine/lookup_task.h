@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/lookup_task.h: a lookup that the memory table could not answer, as one task with
 // states.
 //

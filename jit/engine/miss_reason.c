@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/miss_reason.c: says why a key has to be compiled, from what the tiers answered.
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/parallel.c: runs the items of a compile on several threads of the pool.
 //
 // Requirements:

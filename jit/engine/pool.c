@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/pool.c: see pool.h.
 //
 // Requirements:

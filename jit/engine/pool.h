@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/pool.h: the worker pool: threads that run tasks from queues.
 //
 // There is a queue for tasks that compute, of which only so many may run at once, and one for tasks

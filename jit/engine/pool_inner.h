@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/pool_inner.h: functions shared by the files of the worker pool. The caller holds the
 // pool's mutex.
 #ifndef QUERN_JIT_POOL_INNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/quern.c: version and build information.
 #include "quern/quern.h"
 

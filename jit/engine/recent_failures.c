@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/recent_failures.c: see recent_failures.h.
 #include "jit/engine/recent_failures.h"
 

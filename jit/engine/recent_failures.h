@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/recent_failures.h: remembers compiles that failed lately, so that a burst of lookups
 // of one key fails once.
 //

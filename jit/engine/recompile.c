@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/recompile.c: qn_engine_recompile: compiles entries again and compares the bytes.
 //
 // A difference means a generator that is not deterministic, a machine that computes wrongly, or an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/request.h: the checked inputs of a lookup, and the key that they make (key.c).
 #ifndef QUERN_JIT_REQUEST_H_
 #define QUERN_JIT_REQUEST_H_

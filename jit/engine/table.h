@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/table.h: the memory tier: executables by (module, target, build options).
 //
 // Bounded: executables that only the table holds are unloaded, least recently used first, so that a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/tier.h: the tiers below the memory table: an array in the engine, and one table of
 // functions for all of them.
 //

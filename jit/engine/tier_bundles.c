@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/tier_bundles.c: the bundles as one read-only tier; each file is a part of it. All work
 // is in cache/bundle.h.
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/tier_disk.c: the cache directory as a tier. All work is in cache/disk.h.
 #include "jit/engine/engine.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/tier_remote.c: the store that a fleet shares, as a tier. All work is in
 // cache/remote.h.
 #include "cache/remote.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/tiers.c: opens and closes the tiers, as the configuration says; writes all of them.
 //
 // Thread rule: opening and closing are the engine's.

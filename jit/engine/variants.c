@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/engine/variants.c: makes adaptive functions, and says what became of the values of their
 // calls.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/artifact.c: makes the artifact of a finished program: functions, sites, the encoded plan.
 #include "jit/gpu/program.h"
 #include "jit/identity/artifact_make.h"

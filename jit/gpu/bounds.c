@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/bounds.c: arithmetic on symbolic bounds and intervals.
 //
 // Example: for `i` in [0, n - 1] and `j` in [0, m - 1], the interval of `i * m + j` is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/bounds.h: symbolic bounds of i64 values: expressions that the host evaluates at a launch.
 //
 // An interval [lo, hi] holds every value that its expression takes, if both bounds are computed

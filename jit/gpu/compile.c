@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/compile.c: see compile.h.
 //
 // Not here: the order of the stages, and the compilers (jit/nvrtc/compile.c,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/compile.h: the stages of a compile that both GPU code generators share: from the
 // canonical bytes of a module to the text of its kernels, and from code to an artifact.
 //

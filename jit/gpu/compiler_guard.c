@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/compiler_guard.c: see compiler_guard.h.
 //
 //  1. A compiler library has global state and locks of its own. If a fork happens while a thread

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/compiler_guard.h: makes fork and exit wait for compiles in libraries with global state,
 // and warms such a library up on a thread.
 //

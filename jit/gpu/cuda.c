@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/cuda.c: the CUDA dialect: the beginning of a text, a kernel's head and foot.
 //
 // A text includes no headers: the prelude has all that it needs. It is compiled without contraction

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/cuda.h: declarations shared by the files of the CUDA dialect.
 #ifndef QUERN_JIT_GPU_CUDA_H_
 #define QUERN_JIT_GPU_CUDA_H_

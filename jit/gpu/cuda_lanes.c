@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/cuda_lanes.c: exchanges among the threads of a warp or block in CUDA C.
 //
 // 1. Warps have 32 lanes. If the number of threads is not a multiple of 32, the last warp is

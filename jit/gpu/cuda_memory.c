@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/cuda_memory.c: loads, stores and atomics in CUDA C.
 //
 // 1. Elements in memory have the size of their dtype, in shared memory too; f16 and bf16 are their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/cuda_tensor.c: TENSOR statements in CUDA C: asynchronous copies, loads of matrices and
 // multiplications, by PTX instructions of sm_80 and later, and of sm_90a for warpgroups.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/cuda_wide.c: wide accesses in CUDA C: up to 16 bytes by one instruction.
 //
 // The text copies an aligned structure of elements, for which the compiler emits one access (such

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/glsl.c: the GLSL dialect: the beginning of a text, a kernel's head and foot.
 //
 // A kernel is a compute shader. Bindings of set 0 are storage buffers: the buffers and workspaces

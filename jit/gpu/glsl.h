@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/glsl.h: declarations shared by the files of the GLSL dialect.
 //
 // glsl.c writes the text's beginning and the kernel's head and foot, glsl_memory.c accesses and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/glsl_check.c: refuses values of types that the target lacks, before the compiler does.
 //
 // These are 64-bit integers that are not proven to fit 32 bits, and doubles. glsl_memory.c checks

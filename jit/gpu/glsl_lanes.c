@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/glsl_lanes.c: barriers, exchanges, exact arithmetic and failures in GLSL.
 //
 // 1. A barrier is one control barrier of the workgroup that orders shared memory and buffers. The

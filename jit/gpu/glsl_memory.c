@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/glsl_memory.c: loads, stores and atomics in GLSL.
 //
 // 1. Elements of 8 and 16 bits need support in storage buffers, not in arithmetic. Without it the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/host.c: expressions of the IR as postfix over i64.
 //
 // Example: floordiv(n + 3, 4) becomes WORD n, CONST 3, APPLY ADD, CONST 4, APPLY FLOORDIV.

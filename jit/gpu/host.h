@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/host.h: expressions that the host evaluates at a call, as postfix (devices/gpu/plan.h).
 //
 // They consist of integer and bool operators, symbols, scalar parameters, and the lets and loop

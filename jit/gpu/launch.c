@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/launch.c: turns a nest of BLOCK_* loops into a launch: its arguments, its numbers of
 // blocks and threads, and its one or two kernels.
 //

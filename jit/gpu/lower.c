@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/lower.c: runs the passes on a body, then splits it into host steps and kernels.
 #include <assert.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/messages.c: explains an error of a device compiler by the lines that it refers to.
 //
 // Such an error is a defect of quern, never of the program. So the message contains all that a bug

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/messages.h: explains an error of a device compiler in terms of the module.
 #ifndef QUERN_JIT_GPU_MESSAGES_H_
 #define QUERN_JIT_GPU_MESSAGES_H_

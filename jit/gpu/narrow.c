@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/narrow.c: finds the i64 expressions of a kernel that can be computed in 32 bits.
 //
 // Indices are i64 in the IR, and small in most calls; GPUs compute in 32 bits much faster. For each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/narrow.h: the search for 32-bit arithmetic in a kernel, shared by its two files: narrow.c
 // walks the kernel, narrow_interval.c bounds values.
 #ifndef QUERN_JIT_GPU_NARROW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/narrow_interval.c: bounds the values and buffers of a kernel for narrow.c.
 //
 // Each i64 expression gets an interval of two symbolic bounds, or none. A bound consists of symbols

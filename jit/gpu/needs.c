@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/needs.c: collects needs, drops those that others imply, and writes the guard.
 //
 // A dropped need must follow from the remaining ones for all values of the variables. A remaining

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/needs.h: the needs of a narrow kernel (conditions that must hold at a launch), and the
 // guard, which is the host expression that tests them.
 //

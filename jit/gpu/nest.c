@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/nest.c: see nest.h.
 #include "jit/gpu/nest.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/nest.h: questions about nests of block or thread loops.
 #ifndef QUERN_JIT_GPU_NEST_H_
 #define QUERN_JIT_GPU_NEST_H_

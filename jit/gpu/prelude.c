@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/prelude.c: the table of the helpers, and the writer that selects rows from it.
 //
 // 1. A row is the text of a helper with the conditions under which that text is right. Several rows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/prelude.h: helper functions that kernels call: integer division that rounds down,
 // saturating conversions, f16 and bf16, and the mathematical functions with their documented
 // bounds.

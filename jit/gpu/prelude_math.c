@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/prelude_math.c: prints the functions of ir/math in the common subset of CUDA C and GLSL.
 //
 // A statement becomes a variable, or a part of another expression if that is its only use.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print.c: prints a text: beginning, prelude, tables, kernels.
 //
 // The kernels are printed first, into a buffer of their own, because the beginning of the text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print.h: prints kernels as CUDA C or GLSL. One printer walks the IR; a *dialect* is a
 // table of functions for the differences between the two languages.
 //

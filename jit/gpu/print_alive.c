@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_alive.c: keeps failed threads running to the barriers of their block.
 //
 // A thread that fails a check leaves its kernel. But in GLSL a barrier needs all threads of the
@@ -39,9 +40,7 @@ static bool visit_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 
 static bool visit_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   (void)walker;
-  if (expr->kind != QN__EXPR_OP) return true;
-  qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
-  return rule != QN__RULE_LANE && rule != QN__RULE_GROUP;
+  return !qn__expr_is_exchange(expr);
 }
 
 void qn__kprint_begin_alive(qn__gpu_printer_t* p) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_atomic.c: prints atomic statements.
 //
 // 1. On a thread's own memory an atomic is a plain load and store.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_cast.c: conversions between dtypes, and reinterpretation of bits.
 //
 // Float to integer truncates and saturates, and NaN gives 0. Integers wrap. A conversion to f16 or
@@ -82,7 +83,8 @@ static const char* from_stored(qn__gpu_printer_t* p, qn_dtype_t from, qn_dtype_t
     return qn__kprint_cast(p, QN_DTYPE_F32, false, to, is_to_narrow, value);
   }
   bool is_signed = from == QN_DTYPE_I4;
-  if (is_signed) value = qn__kprint_text(p, "(int((%s) << 28) >> 28)", value);
+  if (is_signed)
+    value = qn__kprint_text(p, "(int(uint(%s) << 28) >> 28)", qn__kprint_bare(p, value));
   return qn__kprint_cast(p, is_signed ? QN_DTYPE_I8 : QN_DTYPE_U8, false, to, is_to_narrow, value);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_expr.c: expressions of the kernel printer: literals, variables, choices,
 // comparisons, reductions.
 //
@@ -173,6 +174,7 @@ static const char* print_op(qn__gpu_printer_t* p, const qn__ir_expr_t* expr) {
       return print_choice(p, expr);
     case QN__RULE_LANE:
     case QN__RULE_GROUP:
+    case QN__RULE_AXES:
       qn__kprint_fail_status(p, qn_status_make(QN_STATUS_INTERNAL,
                                                "'%s' is not the whole value of a let", info->text));
       return "0";

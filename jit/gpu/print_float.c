@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_float.c: operators on floats.
 //
 // f16 and bf16 are floats that hold a representable value: each operation runs in f32, and its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_index.c: prints linear indices of elements, and their checks.
 //
 // A linear index is an int in a narrow kernel and a qn_i64 in a wide one. Checked builds have the

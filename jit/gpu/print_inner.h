@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_inner.h: the state and functions shared by the files of the printer and its
 // dialects.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_int.c: operators on integers.
 //
 // 1. i8 and i16 are computed in int, u8 and u16 in uint. A result that may exceed its width is cut.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_loop.c: prints loops, thread nests, the blocks of a launch, and the barriers
 // between thread nests.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_stmt.c: statements of the kernel printer.
 //
 // Not here: loops, launches and barriers between thread nests (print_loop.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_text.c: lines, texts, names and literals of the kernel printer.
 //
 // Texts live as long as the program's arena. Names are numbered from 0 in each kernel, by first

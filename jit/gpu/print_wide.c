@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_wide.c: prints short loops of independent iterations with wide memory accesses.
 //
 // A *lane* here is one iteration of a VECTOR loop, or of a reduction of constant extent. Where the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_wide.h: runs: consecutive elements that the iterations of a short loop access.
 // print_wide_find.c finds them, print_wide.c prints the wide accesses.
 #ifndef QUERN_JIT_GPU_PRINT_WIDE_H_

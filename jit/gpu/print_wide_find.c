@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/print_wide_find.c: finds the runs of a loop: consecutive elements that can be moved by
 // wide accesses without changing a value. print_wide.c lists the rules.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/program.h: a module after the passes, split into steps of the host and kernels. Both GPU
 // code generators use it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/sites.c: the list of places where a function may fail, each once.
 #include "base/base.h"
 #include "jit/gpu/program.h"

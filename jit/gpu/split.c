@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/split.c: turns the statements at the top of a mapped function into steps of the host.
 //
 // Lets become locals, allocations become workspaces, loops and conditions around launches become

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/split.h: the state of making a program, shared by lower.c, split.c, launch.c and
 // narrow.c.
 #ifndef QUERN_JIT_GPU_SPLIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/widths.c: see widths.h.
 #include "jit/gpu/widths.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/gpu/widths.h: the sets of narrow variables and expressions of a kernel. narrow.c fills them;
 // printers read them through program.h.
 #ifndef QUERN_JIT_GPU_WIDTHS_H_

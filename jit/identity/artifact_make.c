@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/artifact_make.c: see artifact_make.h. One arena holds the copies.
 #include "jit/identity/artifact_make.h"
 

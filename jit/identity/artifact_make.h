@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/artifact_make.h: makes the artifact that a generator returns; used by all
 // generators, and by core for its copies.
 #ifndef QUERN_JIT_ARTIFACT_MAKE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/identity.c: see identity.h.
 #include "jit/identity/identity.h"
 

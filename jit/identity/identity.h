@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/identity.h: the identity of a code generator, which keys name.
 //
 // The identity names everything that determines a generator's output: the build ids of the

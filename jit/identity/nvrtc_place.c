@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/nvrtc_place.c: searches a list of folders for libnvrtc and for CUDA programs.
 //
 // In a folder with several versions the newest is used, by the list of names. A driver loads code

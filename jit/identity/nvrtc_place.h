@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/nvrtc_place.h: finds the CUDA compiler's library and the toolkit's programs.
 //
 // The generator opens the file; the engine only reads its build id, for the key (identity.h). Both

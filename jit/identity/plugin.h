@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/plugin.h: the table that the loadable module of a code generator exports.
 #ifndef QUERN_JIT_IDENTITY_PLUGIN_H_
 #define QUERN_JIT_IDENTITY_PLUGIN_H_

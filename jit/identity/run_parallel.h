@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/run_parallel.h: runs the items of a compile on the threads that its request offers.
 #ifndef QUERN_JIT_IDENTITY_RUN_PARALLEL_H_
 #define QUERN_JIT_IDENTITY_RUN_PARALLEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/identity/stage.h: reports the stages of a compile to the caller of a code generator.
 #ifndef QUERN_JIT_IDENTITY_STAGE_H_
 #define QUERN_JIT_IDENTITY_STAGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/build.c: tables from the operators of the IR to LLVM's instructions, and small helpers.
 #include "jit/llvm/build.h"
 

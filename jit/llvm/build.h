@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/build.h: types, constants and instructions on scalars and vectors alike, for the emitter
 // (emit_*.c) and the mathematical functions (math_*.c).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
 // Stages, and the forms that can be written after them: decode, verify and passes ("ir"), LLVM code

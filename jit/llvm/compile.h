@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/compile.h: the functions behind the llvm generator's table (qn_codegen_t).
 #ifndef QN_JIT_LLVM_COMPILE_H_
 #define QN_JIT_LLVM_COMPILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit.h: emits an LLVM module of kernels from a body that went through the CPU passes.
 //
 // Loops and reductions that carry a lane count become explicit vector code. Outermost parallel

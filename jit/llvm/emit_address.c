@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_address.c: emits addresses of elements and the checks of their indices.
 //
 // Indices that are uniform or linear in the lane stay scalars. Not here: the accesses themselves

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_alloc.c: emits allocations, constant tables and views.
 //
 // Small arrays of constant size are stack slots in the entry block, which LLVM can promote to

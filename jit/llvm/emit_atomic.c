@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_atomic.c: emits atomic statements, with the old value as result.
 //
 // They occur in scalar code only. Loads acquire, stores release, the others are relaxed. Minima and

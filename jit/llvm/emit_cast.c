@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_cast.c: emits conversions between dtypes, reinterpretation of bits, and conversions
 // between registers and memory.
 //

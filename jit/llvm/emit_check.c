@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_check.c: emits checks and the failures of kernels.
 //
 // A failure calls env->fail once, with the number of its site. Then the function leaves through its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_cost.c: emits an estimate of the time of one iteration of a launch.
 //
 // The estimate only decides whether a launch uses other threads, and how large their shares are.

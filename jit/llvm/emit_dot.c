@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_dot.c: emits dot products of words (ir/dots.inc) by the instructions of the target.
 //
 // dots.inc says which processors have which instruction. Vectors of several registers are split. An

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_expr.c: emits expressions: chooses the file and the shape, and evaluates lazily.
 //
 // Sums, differences and products of linear values stay linear: indices remain scalars, and only

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_float.c: emits float operators, comparisons, and rounding to f16 and bf16.
 //
 // A value of f16 or bf16 is held as the f32 that is equal. Every result is computed in f32 and
@@ -28,6 +29,7 @@ static LLVMValueRef compute(qn__llvm_emit_t* e, qn_op_t op, qn_dtype_t dtype, LL
                           .arena = e->arena,
                           .has_fma = e->options->has_fma,
                           .has_round = e->options->has_round,
+                          .has_avx2 = e->options->has_avx2,
                           .has_avx512 = e->options->has_avx512 && e->options->vector_bytes >= 64,
                           .fast = e->function->is_fast};
   LLVMValueRef result = qn__llvm_math_emit(&math, op, dtype, args);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_function.c: the LLVM function that is being filled, and values that it takes from
 // outside.
 //

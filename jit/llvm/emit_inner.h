@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_inner.h: types and functions shared by the emit_*.c files.
 //
 // Code is scalar or in a *vector region*. In scalar code (lanes == 0) a value is an LLVM scalar and
@@ -395,6 +396,24 @@ LLVMValueRef qn__emit_main_end(qn__llvm_emit_t* e, LLVMValueRef begin, LLVMValue
                                uint32_t lanes);
 void qn__emit_scalar_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                            LLVMValueRef end);
+
+// ---- emit_align.c: loops that store whole lines of the cache
+
+typedef struct qn__llvm_alignment {
+  const qn__ir_stmt_t* store;
+  uint32_t bytes;  // a power of two
+  uint32_t element_bytes;
+  uint32_t least;  // iterations of a range for which it pays
+} qn__llvm_alignment_t;
+// Returns true if a vector of iterations may be computed, and then the next one from a place before
+// the end of the first one on.
+bool qn__emit_can_align(const qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, uint32_t lanes,
+                        qn__llvm_alignment_t* out);
+// Emits the first index after `begin` whose element is at a multiple of the bytes: `begin + lanes`
+// at most.
+LLVMValueRef qn__emit_next_aligned(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop,
+                                   const qn__llvm_alignment_t* alignment, LLVMValueRef begin,
+                                   uint32_t lanes);
 // Emits a loop that is marked `is_transposed`. Returns false, having emitted nothing, where there
 // are no lanes.
 bool qn__emit_transposed(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop);

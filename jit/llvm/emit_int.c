@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_int.c: emits integer operators on scalars or vectors, without traps or undefined
 // results.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_lanes.c: decides which loops and reductions run in lanes.
 //
 // The vectorise pass has proven which loops are safe. This file only decides whether the emitter

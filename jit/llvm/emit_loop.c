@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_loop.c: emits counted loops: serial, or in lanes with a tail.
 //
 // A loop in lanes runs full vectors first. The remaining iterations run under a mask if the target
@@ -127,6 +128,21 @@ static void emit_pieces(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, int64_t f
   }
 }
 
+// Emits a first vector for long ranges whose next one then begins at a line of the cache. Returns
+// the next index.
+static LLVMValueRef emit_first_vector(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop,
+                                      LLVMValueRef begin, LLVMValueRef end, uint32_t lanes) {
+  LLVMBuilderRef b = e->fn->builder;
+  qn__llvm_alignment_t alignment;
+  if (!qn__emit_can_align(e, loop, lanes, &alignment)) return begin;
+  LLVMValueRef count = LLVMBuildSub(b, end, begin, "");
+  LLVMValueRef is_long = LLVMBuildICmp(b, LLVMIntSGE, count, qn__emit_i64(e, alignment.least), "");
+  qn__llvm_when_t when = qn__emit_when_begin(e, is_long, "first", "endfirst");
+  emit_lanes(e, loop, begin, lanes, NULL);
+  LLVMValueRef next = qn__emit_next_aligned(e, loop, &alignment, begin, lanes);
+  return qn__emit_when_end(e, when, next, begin);
+}
+
 static void emit_vector_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLVMValueRef begin,
                               LLVMValueRef end, uint32_t lanes) {
   LLVMBuilderRef b = e->fn->builder;
@@ -143,6 +159,7 @@ static void emit_vector_range(qn__llvm_emit_t* e, const qn__ir_stmt_t* loop, LLV
     (void)qn__emit_count_end(e, &counter, NULL);
     return;
   }
+  begin = emit_first_vector(e, loop, begin, end, lanes);
   LLVMValueRef main_end = qn__emit_main_end(e, begin, end, lanes);
   qn__llvm_counter_t counter = qn__emit_count_begin(e, begin, main_end, (int64_t)lanes, NULL);
   emit_lanes(e, loop, counter.index, lanes, NULL);

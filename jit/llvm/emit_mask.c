@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_mask.c: masks of active lanes in a vector region.
 //
 // A mask is a vector of i1, or NULL if all lanes are active, for which the fast paths test. If some

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_masked.c: decides whether the target has the masked memory that a loop needs.
 //
 // Where the target has none, LLVM expands a masked access into a branch for each lane, which is

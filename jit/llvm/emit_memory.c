@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_memory.c: emits loads and stores in every shape.
 //
 // Contiguous lanes are one vector access, uniform ones one scalar access; others are gathered and

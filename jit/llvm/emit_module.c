@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_module.c: emits a module of kernels, function by function.
 //
 // Before a function is emitted, all its variables and buffers get their slots, and constructs that
@@ -90,10 +91,7 @@ static bool declare_stmt(qn__ir_walker_t* walker, qn__ir_stmt_t* stmt) {
 static bool declare_expr(qn__ir_walker_t* walker, qn__ir_expr_t* expr) {
   declare_t* self = walker->self;
   if (expr->kind == QN__EXPR_REDUCE) declare_var(self, expr->reduce.reduce_var, UINT32_MAX);
-  if (expr->kind == QN__EXPR_OP) {
-    const qn__ir_op_info_t* info = qn__op_info(expr->op);
-    if (info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP) self->refused = info->text;
-  }
+  if (qn__expr_is_exchange(expr)) self->refused = qn__op_info(expr->op)->text;
   return !self->has_failed && !self->refused;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_parallel.c: emits launches. The body of an outermost parallel loop becomes a
 // function that the device runs over ranges of iterations.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_part.c: emits the statements of a long block in functions of their own, the parts.
 //
 // Some of LLVM's passes take more than linear time in the length of a function: the register

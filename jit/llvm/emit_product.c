@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_product.c: emits calls of compiled kernels (prepared.h).
 //
 // The kernels are constant bytes in the module: the code generator copies them into the object,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_reduce.c: emits reductions: a loop that carries partial results, one per lane.
 //
 // The order is unspecified, so each lane reduces its own elements, and a tree of shuffles combines

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_special.c: loop unswitching: tests the invariant conditions of a loop once, before
 // it.
 //

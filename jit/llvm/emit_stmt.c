@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_stmt.c: emits statements: blocks, conditions, while loops, assertions.
 //
 // A uniform condition is a branch. A varying condition narrows the mask, and the code is skipped if

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_tiles.c: emits TILES statements (ir/tiles.h) as AMX code.
 //
 // The intrinsics have numbers of registers, not values of LLVM's type for tiles: so LLVM allocates

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_transpose.c: emits loops that store what they compute transposed.
 //
 //   for i in 0..8 { vector p in 0..8 { T[p, i] = f(A[i, p]); } }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/emit_value.c: types, constants, and conversions between the three shapes.
 //
 // Not here: operators (emit_int.c, emit_float.c), values of variables (emit_function.c).

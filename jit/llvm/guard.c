@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/guard.c: the fatal error handler and its jump.
 //
 // The jump skips LLVM's stack frames without running their destructors, as clang's crash recovery

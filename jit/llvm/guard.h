@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/guard.h: turns fatal errors of LLVM (report_fatal_error) into a status.
 //
 // LLVM ends the process when its fatal error handler returns. So the handler jumps back to

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/image.c: runs LLVM's passes and code generation, links the object, and lists its
 // functions for profilers and debuggers.
 #include "jit/llvm/image.h"

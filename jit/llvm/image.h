@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/image.h: from an emitted LLVM module to a position-independent image.
 //
 // The target machine writes an object, object.h checks it, and link.h links it by ORC. ORC's own

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // MAP_ANONYMOUS
 // jit/llvm/link.c: the memory manager of the RTDyld layer, the two links, and their comparison.
 //

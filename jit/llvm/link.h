@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/link.h: links a relocatable object to an image, by ORC and in memory of ours, twice.
 //
 // The object goes through an RTDyld layer whose memory manager places all sections side by side in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/math.h: the floating-point operations of the IR as LLVM code.
 //
 // The code calls nothing outside the module, needs no relocation, and keeps the bounds of
@@ -20,6 +21,7 @@ typedef struct qn__llvm_math {
   // Instructions of the target. False is always right, and slower.
   bool has_fma;     // llvm.fma is an instruction (x86: FMA; every AArch64)
   bool has_round;   // llvm.floor, ceil and trunc are instructions (x86: SSE4.1; every AArch64)
+  bool has_avx2;    // with its vectors of 16 and 32 bytes
   bool has_avx512;  // AVX-512 F, VL and DQ, and 512-bit registers may be used
   // Does not handle NaN, infinities, zeros and denormal arguments where that is faster: log and
   // log2 may give any result for them.

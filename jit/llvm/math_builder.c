@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/math_builder.c: math builders, rounding, AVX-512, functions of the module.
 #include "jit/llvm/math_builder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/math_builder.h: an LLVM builder with the types of one shape (a scalar or a vector of
 // floats), and short names for the instructions that the math functions use most.
 //

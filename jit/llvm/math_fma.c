@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/math_fma.c: emits fma, a * b + c with one rounding, for any machine.
 //
 //  1. If the machine has the instruction, that is used.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/math_shared.c: emits the functions of ir/math for any number of lanes.
 //
 // Each statement of a function becomes one instruction or two. By the function's place

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/object.c: checks a relocatable object by its section and symbol tables.
 //
 // An image must not have: 1. undefined symbols (calls of a library, for example for an operation

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/object.h: reads the relocatable ELF object that LLVM made.
 //
 // This check names forbidden things before anything is linked. The linker (link.h) refuses them

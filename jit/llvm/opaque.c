@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/opaque.c: hides from LLVM how addresses of loops are computed.
 //
 // The code generator rewrites the addresses of innermost loops (loop strength reduction). It

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/opaque.h: hides values that LLVM's code generator would compute again in loops.
 #ifndef QN_JIT_LLVM_OPAQUE_H_
 #define QN_JIT_LLVM_OPAQUE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/prepared.c: chooses the compiled kernels for a target.
 #include "jit/llvm/prepared.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/prepared.h: machine code of products (ir/prepared.h) that was compiled with the
 // generator.
 //

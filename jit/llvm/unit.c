@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/unit.c: splits a body into units, and runs LLVM on a unit.
 //
 // Objects that only our code uses (arena, buffers) live in the unit, so that they are freed even if

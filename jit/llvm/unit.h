@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/unit.h: the stages of LLVM for a unit: the functions that are compiled as one LLVM
 // module.
 //

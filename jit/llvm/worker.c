@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/worker.c: target machines by features and tier, the linker, and the pool of workers.
 //
 // A machine is made for the baseline processor of its architecture and the target's list of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/worker.h: workers: the target machines and the linker that a compile uses, kept for the
 // next one. The pool has as many workers as threads have compiled at the same time.
 //

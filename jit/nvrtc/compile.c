@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
 // The stages and the form that each can emit:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/compile.h: the functions of the nvrtc generator. Many threads may use one state.
 #ifndef QUERN_JIT_NVRTC_COMPILE_H_
 #define QUERN_JIT_NVRTC_COMPILE_H_

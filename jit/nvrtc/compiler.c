@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/compiler.c: calls NVRTC: options, results, logs.
 //
 // The warm-up tries the options that not every version supports. The outcome depends only on the

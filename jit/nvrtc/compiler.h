@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/compiler.h: compiles CUDA C to a cubin with NVRTC.
 //
 // The first compile in a process takes several times as long as later ones (bench/bench_nvrtc.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // memfd_create
 // jit/nvrtc/disassemble.c: runs nvdisasm or cuobjdump on a cubin in memory and reads its output.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/disassemble.h: disassembles a cubin with a program of the CUDA toolkit.
 #ifndef QUERN_JIT_NVRTC_DISASSEMBLE_H_
 #define QUERN_JIT_NVRTC_DISASSEMBLE_H_

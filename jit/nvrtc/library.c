@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/library.c: opens libnvrtc and finds its functions.
 #include "jit/nvrtc/library.h"
 

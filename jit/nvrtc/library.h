@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/library.h: opens libnvrtc at run time, and makes the generator's identity.
 //
 // quern is built without CUDA: the functions are declared here (nvrtc_symbols.inc) and found by

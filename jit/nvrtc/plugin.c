@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/nvrtc/plugin.c: the entry point of libquern-nvrtc.so.
 #include "jit/identity/plugin.h"
 #include "jit/nvrtc/compile.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/counters.h: names the counters of an engine.
 //
 // Not here: the counters of the tiers, which each tier keeps for itself (cache/*counters.inc).

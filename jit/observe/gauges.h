@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/gauges.h: names the gauges of an engine, which give its present state: loaded bytes,
 // queue lengths, tiers that are switched off.
 #ifndef QUERN_JIT_GAUGES_H_

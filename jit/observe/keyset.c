@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/keyset.c: a set of keys by open addressing. Keys are hashes, so their first bytes
 // give the slot.
 #include "jit/observe/keyset.h"

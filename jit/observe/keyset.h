@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/keyset.h: a set of keys, to act once for each key.
 //
 // Not the memory table (table.h), which holds executables. Thread rule: one thread at a time.

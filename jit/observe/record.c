@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/record.c: appends keys to the file of QUERN_RECORD.
 //
 // Requirements:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/record.h: QUERN_RECORD: lists the lookups of a running service, for `quern warm`.
 //
 // Each key is one line, appended by one write, so that many processes may record into one file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/record_line.c: formats one line of a recorded list: JSON with the module's canonical
 // bytes in base64. warm/recorded.c reads it; docs/warm.md has the format.
 #include "base/digest.h"

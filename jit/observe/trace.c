@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/trace.c: writes the spans of a watch as a JSON trace for chrome://tracing and
 // Perfetto. A span is a complete event; a wait is a pair of asynchronous events.
 //

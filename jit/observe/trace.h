@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/trace.h: writes the spans of a watch as a trace for chrome://tracing and Perfetto.
 #ifndef QUERN_JIT_TRACE_H_
 #define QUERN_JIT_TRACE_H_

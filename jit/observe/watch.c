@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // pthread_getname_np, SYS_gettid
 // jit/observe/watch.c: records stages: durations in histograms, spans in a ring.
 //

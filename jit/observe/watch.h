@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/observe/watch.h: times an engine's stages: histograms, and spans for a trace.
 //
 // Recording takes no lock, allocates nothing and costs two reads of the clock. A memory hit is not

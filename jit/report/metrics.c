@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/report/metrics.c: reports the stages of an engine as snapshots, and all its metrics in the
 // text format of Prometheus (0.0.4).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/report/why.c: explains why a lookup would hit or miss, without side effects.
 //
 // The key is made as a lookup makes it, with the generator's predicted identity. If no local tier

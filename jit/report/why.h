@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/report/why.h: describes how two keys differ, and finds the entry nearest to a key.
 #ifndef QUERN_JIT_WHY_H_
 #define QUERN_JIT_WHY_H_

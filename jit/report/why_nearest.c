@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/report/why_nearest.c: finds the entry whose key is nearest to a missed one.
 //
 // Reads only the heads of entries (cache/entry_head.h). Sections are compared byte by byte; the key

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/report/why_words.c: describes the difference of one section of two keys.
 //
 // The description depends on the form of the section:

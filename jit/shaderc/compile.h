@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/shaderc/compile.h: the functions of the shaderc generator. Many threads may use one state.
 #ifndef QUERN_JIT_SHADERC_COMPILE_H_
 #define QUERN_JIT_SHADERC_COMPILE_H_

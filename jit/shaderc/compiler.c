@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/shaderc/compiler.c: calls shaderc: options, results, the validator.
 //
 // shaderc catches its own C++ exceptions and reports an internal error. Not here: the warm-up's

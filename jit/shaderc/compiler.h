@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/shaderc/compiler.h: compiles GLSL compute shaders to SPIR-V with shaderc.
 //
 // The first compile in a process builds glslang's tables of built-in functions, which takes about

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/shaderc/controls.c: see controls.h.
 //
 // A SPIR-V module has its instructions in fixed sections; execution modes follow the entry point.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/shaderc/controls.h: restores the execution modes for 64-bit floats that glslang drops.
 //
 // A kernel's text requests each mode of SPV_KHR_float_controls for each width. glslang keeps only

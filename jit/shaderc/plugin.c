@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/shaderc/plugin.c: the entry point of libquern-shaderc.so.
 #include "jit/identity/plugin.h"
 #include "jit/shaderc/compile.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/config.c: reads the fields of a table from each file, and refuses what changes the
 // result in a way that the encoder does not compute.
 #include "serve/bert/config.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/config.h: the sizes of a BERT encoder, from the files beside its weights.
 //
 //   config.json                 sizes, activation, epsilon; needed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes a table of texts as C: cmake -DOUT=FILE -DTEXTS=A.qn|B.qn -P embed_texts.cmake. The bytes are numbers, because
 # compilers bound the length of string literals.
 string(REPLACE "|" ";" TEXTS "${TEXTS}")

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/encoder.c: files, weights and kernels of one encoder.
 #include "serve/bert/encoder.h"
 

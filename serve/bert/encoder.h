@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/encoder.h: an encoder from a folder in the layout of Hugging Face.
 #ifndef SERVE_BERT_ENCODER_H_
 #define SERVE_BERT_ENCODER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/kernels.c: from texts to functions. It is all that a program must do to use quern:
 // parse a module, look a function up, call it.
 #include "serve/bert/kernels.h"

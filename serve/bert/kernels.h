@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/kernels.h: the functions that a model calls, looked up in an engine, and the time they
 // take.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/model.c: calls the kernels in order on the buffers of the model; no arithmetic happens
 // here.
 //

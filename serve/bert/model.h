@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/model.h: the forward pass of a BERT encoder: batches of token ids in, vectors out.
 //
 // One thread at a time: a model has its own buffers. The parallelism is inside the kernels.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/place.c: allocations and copies on one device.
 #include "serve/bert/place.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/place.h: the memory of the kernels' tensors: the host's, or that of a GPU.
 //
 // On a device whose memory the host can access, a place returns the host's own pointers; elsewhere

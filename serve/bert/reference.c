@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/reference.c: every formula written the obvious way, libm for the functions, sums in
 // double.
 #include "serve/bert/reference.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/reference.h: the same network in plain C and double precision: slow, short, and
 // without quern. Examples and tests compare the kernels with it.
 #ifndef SERVE_BERT_REFERENCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _DEFAULT_SOURCE  // madvise
 // serve/bert/safetensors.c: the reader. It checks every number of the header before it accesses a
 // byte of data, so that any file gives tensors that lie inside it, or an error.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/safetensors.h: read access to the tensors of one safetensors file, held in memory.
 //
 // The format: 8 bytes little-endian header size, a JSON object {name: {dtype, shape,

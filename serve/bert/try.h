@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/try.h: early return from functions that make nothing which they would have to free.
 #ifndef SERVE_BERT_TRY_H_
 #define SERVE_BERT_TRY_H_

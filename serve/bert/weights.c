@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/weights.c: names and shapes of the model's tensors, and where their numbers are.
 #include "serve/bert/weights.h"
 

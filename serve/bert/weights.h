@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // serve/bert/weights.h: the parameters of a BERT encoder, as the model's file has them.
 //
 // Tensors of f32 stay where the file was read to; those of f16 and bf16 are converted.

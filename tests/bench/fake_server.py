@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server of embeddings for tests: all four protocols, one thread, and failures on demand.
 
   python3 fake_server.py [--stall PLACE:SECONDS] [--fault NAME] [--every N] [--mark N] [--key KEY]

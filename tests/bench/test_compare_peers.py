@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """compare-peers without servers: its bisection, its choice of peers, its rows from made-up loads; processor time of a session.
 
 usage: test_compare_peers.py

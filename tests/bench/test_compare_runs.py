@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """compare-runs on records made here: it must see a claim that holds, one that fails, and one that is not shown.
 
 usage: test_compare_runs.py

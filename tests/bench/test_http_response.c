@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers in one piece, in two at each place, and byte by byte; answers that are none.
 #include <setjmp.h>
 #include <stdarg.h>

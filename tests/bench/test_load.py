@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """serve_load against fake_server.py. No upper bound of a time is asserted: only what holds on a busy machine as well.
 
 usage: test_load.py SERVE_LOAD

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """make-trace: the same seed gives the same bytes; requests are as distinct, and arrive as, it says.
 
 usage: test_make_trace.py

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cutting batches into padded calls, against all ways to cut them.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers of the four protocols: right ones, and those that lack what was asked for.
 #include <setjmp.h>
 #include <stdarg.h>

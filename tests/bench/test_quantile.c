@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantiles and their intervals, against ranks from tables of the binomial distribution.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The results of bench/serve: rows and their verdicts, the table, the picture, what never-seen concludes from records that
 are made here, and how `run` puts sections together that work, fail, are missing or are interrupted.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """compare.py A.json B.json: do two runs of `quern run --json` have equal outputs, within 1e-5?"""
 import json
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/cli/lib.sh: what the tests of the command share: a folder and a cache of their own, and
 # checks that say what was expected. Read by test_*.sh; POSIX sh.
 set -eu

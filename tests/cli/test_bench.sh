@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern bench`: what its JSON holds, counts that follow from the program, comparisons, drawings,
 # interruptions, and what is wrong with a command line. No time is judged.
 . "${0%/*}/lib.sh"

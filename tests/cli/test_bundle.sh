@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Bundles by the command: export, merge, import, signatures, looking at them, and what is refused.
 . "${0%/*}/lib.sh"
 run() { echo "run examples/ir/$1.qn --target interp --arg x=ones:f32[2,3] --arg y=zeros:f32[2,3]"; }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern cache`: an empty cache, entries, damage and healing, and directories that cannot be used.
 . "${0%/*}/lib.sh"
 saxpy="run examples/ir/saxpy.qn --target interp --arg a=1 --arg x=ones:f32[2] --arg y=ones:f32[2]"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every command that a help text, docs/cli.md or the README shows as an example runs and gives 0.
 . "${0%/*}/lib.sh"
 $has_cpu || { echo "no code generator: the examples need one"; exit 0; }

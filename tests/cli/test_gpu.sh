@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # GPU targets from the command: forms of code, devices that are not here, bundles made for others.
 . "${0%/*}/lib.sh"
 
@@ -58,11 +59,10 @@ if has_module shaderc; then
     # A bundle runs where there is no generator.
     echo "examples/ir/saxpy.qn --target vulkan" >list
     expect 0 warm list --bundle kernels.qnb
-    mkdir nothing
-    QUERN_CACHE_DIR= QUERN_CACHE=ro QUERN_BUNDLES=$work/kernels.qnb QUERN_GENERATOR_DIR=$work/nothing \
+    QUERN_CACHE_DIR= QUERN_CACHE=ro QUERN_BUNDLES=$work/kernels.qnb QUERN_GENERATOR_DIR=none \
       expect 0 run examples/ir/saxpy.qn --target vulkan --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8] --json
     json 'it["source"] == "bundle" and it["outputs"]["y"]["values"] == [1, 3, 5, 7, 9, 11, 13, 15]'
-    QUERN_CACHE_DIR= QUERN_CACHE=ro QUERN_GENERATOR_DIR=$work/nothing \
+    QUERN_CACHE_DIR= QUERN_CACHE=ro QUERN_GENERATOR_DIR=none \
       expect 3 run examples/ir/saxpy.qn --target vulkan --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]
     tells "code generator 'shaderc' is not installed"
   fi

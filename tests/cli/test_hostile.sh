@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Names and texts from outside reach a terminal escaped: of files, functions, assertions, targets, lists
 # and worker processes, on both streams. JSON stays JSON.
 . "${0%/*}/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A container image as it should be: bundles, no writable disk, no HOME, and no compiler.
 . "${0%/*}/lib.sh"
 $has_cpu || { echo "no code generator: no image to make"; exit 0; }
@@ -33,9 +34,9 @@ expect 0 cache merge both.qnb one.qnb two.qnb
 expect 0 cache ls --bundle both.qnb --json
 json 'len(it["generators"]) == 2'
 
-# in_image ARG...: nothing but the bundles; an empty directory of generators, nowhere to write.
+# in_image ARG...: nothing but the bundles; no generators, nowhere to write.
 in_image() {
-  env -u QUERN_CACHE_DIR -u HOME -u XDG_CACHE_HOME QUERN_GENERATOR_DIR="$work/empty" \
+  env -u QUERN_CACHE_DIR -u HOME -u XDG_CACHE_HOME QUERN_GENERATOR_DIR=none \
     QUERN_JIT=forbid "QUERN_BUNDLES=$bundles" "$QUERN" "$@" >out 2>err
 }
 # from_bundle KEY ARG...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern devices`, `quern targets`, `quern conformance --json`, `quern config`, `quern version` and
 # `quern help`.
 . "${0%/*}/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Parts that a build was made without: each verb names the part and says what to do. In a whole build the
 # generators are hidden instead, and the words are about where they are looked for.
 . "${0%/*}/lib.sh"
@@ -13,7 +14,7 @@ saxpy="examples/ir/saxpy.qn --arg a=2 --arg x=iota:f32[8] --arg y=ones:f32[8]"
 without() {
   if has_module "$1"; then
     advice="set QUERN_GENERATOR_DIR, or use --target interp"
-    export QUERN_GENERATOR_DIR="$work/nothing"
+    export QUERN_GENERATOR_DIR=none
   else
     advice="$rebuild $2=ON"
   fi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern run`: arguments, outputs, files, where the code came from, and what is wrong with a call.
 . "${0%/*}/lib.sh"
 saxpy=examples/ir/saxpy.qn

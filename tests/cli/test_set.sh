@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # --set: one text as a generic and as special modules, in every verb that reads one.
 . "${0%/*}/lib.sh"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The way into an image as examples/ship.sh shows it, and what a miss there tells.
 . "${0%/*}/lib.sh"
 if ! "$QUERN" cache keygen probe 2>err; then

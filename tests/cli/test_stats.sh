@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern cache stats`: counts by target, generator and tier, ages, place, bundles and remote; and
 # `quern run --metrics --trace`, whose files are read by strict readers.
 . "${0%/*}/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Colour appears on a terminal alone, never with NO_COLOR; binary output never goes to a terminal.
 . "${0%/*}/lib.sh"
 # A machine without pseudo-terminals (no /dev/pts) cannot ask this question.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern check`, `quern fmt` and `quern compile`.
 . "${0%/*}/lib.sh"
 
@@ -91,6 +92,14 @@ tells "error[QN0108]"
 tells " --> loose.qn:4:27"
 tells "quern: loose.qn: 1 error"
 grep -q QN0103 err && fail "fmt judged a name"
+# Dtypes are written where there are none, and need a text without mistakes.
+expect 0 fmt --types examples/ir/softmax.qn
+says "let top: f32 = max j"
+cp out typed.qn
+expect 0 fmt --types --check typed.qn
+expect 0 fmt --check typed.qn
+expect 1 fmt --types wrong.qn
+tells "error[QN0103]"
 # Formatting keeps the digest.
 cp examples/ir/softmax.qn s.qn
 sed -i -e 's/^  *//' -e 's/{ exp/{\nexp/' s.qn
@@ -98,6 +107,8 @@ expect 0 check examples/ir/softmax.qn --json
 cp out before.json
 expect 0 fmt --in-place s.qn
 expect 0 check s.qn --json
+json 'it["files"][0]["digest"] == json.load(open("before.json"))["files"][0]["digest"]'
+expect 0 check typed.qn --json
 json 'it["files"][0]["digest"] == json.load(open("before.json"))["files"][0]["digest"]'
 
 # ---- compile

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Command lines that are wrong by themselves: code 2, one line that names the thing, and a hint.
 . "${0%/*}/lib.sh"
 saxpy=examples/ir/saxpy.qn

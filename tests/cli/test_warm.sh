@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern warm`: lists, outcomes, workers that crash or hang, interrupts, what is left behind; and
 # `quern cache verify --recompile`.
 . "${0%/*}/lib.sh"
@@ -211,7 +212,7 @@ until_none workers
 
 # ---- a command that cannot work as a worker ends the run instead of failing key by key
 
-export QUERN_GENERATOR_DIR="$work/nowhere"
+export QUERN_GENERATOR_DIR=none
 printf '%s.qn\n' fine good >lists/plain.list
 expect 1 warm lists/plain.list --json
 json 'it["failed"] == 2 and "not installed" in it["keys"][0]["error"]'
@@ -250,6 +251,8 @@ json 'it["same"] == it["entries"] and it["other_codegen"] == 0'
 module coin
 echo coin.qn >lists/coin.list
 QUERN_GENERATOR_DIR="$FAULTY" expect 0 warm lists/coin.list
+QUERN_GENERATOR_DIR="$FAULTY" expect 1 compile lists/coin.qn --target cpu --emit asm
+tells "generator 'llvm' has no intermediate forms"
 QUERN_GENERATOR_DIR="$FAULTY" expect 1 cache verify --recompile all --json
 json 'it["different"] == 1 and it["same"] + 1 == it["entries"]'
 json '[(d["section"], 8 <= d["offset"] < 24, d["made_size"]) for d in it["differences"]] == [("payload", True, 64)]'

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `quern cache why`: found and where; each section by which a lookup can miss; damage; nothing there.
 . "${0%/*}/lib.sh"
 args="--arg a=1 --arg x=ones:f32[2] --arg y=ones:f32[2]"
@@ -48,7 +49,7 @@ export QUERN_CACHE_NAMESPACE
 expect 0 cache why $saxpy --target interp
 says "namespace: 'mine', cached ''"
 unset QUERN_CACHE_NAMESPACE
-QUERN_GENERATOR_DIR="$work/nowhere"
+QUERN_GENERATOR_DIR=none
 export QUERN_GENERATOR_DIR
 expect 0 cache why $saxpy --target 'cpu -mtriple=x86_64 -mcpu=x86-64-v2'
 says "generator 'llvm' is not installed"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/conformance/run_suite.sh WHAT [least|short|races|no-races]: runs the suite on one device, as a test; 77 where the
 # device is missing. `least` takes the least Vulkan target and the areas that ask for integers. `short` leaves out the
 # areas whose programs differ in their arithmetic alone (operators, conversions, mathematics), which are most of the
@@ -72,8 +73,39 @@ plugin)
   done
   code=0
   "$QUERN" compile "$SOURCE/examples/ir/saxpy.qn" --plugin "$PLUGIN" --target echo >"$work/out" 2>&1 || code=$?
-  [ "$code" -ne 0 ] || fail "echo shows a form of code"
-  grep -q "generator 'echo' has no intermediate forms" "$work/out" || fail "$(cat "$work/out")"
+  [ "$code" -eq 1 ] || fail "echo shows a form that it does not have"
+  grep -q "echo has the form outline, not 'ir'" "$work/out" || fail "$(cat "$work/out")"
+  # The plugin reads every statement and expression with its dtype.
+  "$QUERN" compile "$SOURCE/examples/ir/saxpy.qn" --plugin "$PLUGIN" --target echo --emit outline >"$work/outline" ||
+    fail "no outline"
+  cat >"$work/expected" <<'END'
+saxpy(a: f32, x: f32[n], inout y: f32[n])
+  loop v2
+    i64 0
+    i64 v0
+    store b1: f32 of rank 1
+      i64 v2
+      f32 +
+        f32 *
+          f32 v1
+          f32 load b0
+            i64 v2
+        f32 load b1
+          i64 v2
+END
+  diff "$work/expected" "$work/outline" >&2 || fail "the outline is another one"
+  # Random programs find a device that computes nothing, and show that by a statement or a few.
+  code=0
+  "$QUERN" conformance --plugin "$PLUGIN" --device echo --random 12 --seed 1 >"$work/out" || code=$?
+  [ "$code" -eq 1 ] || fail "random programs pass on echo"
+  [ "$(grep -c '^fail echo: random/program/' "$work/out")" -eq 12 ] || fail "$(cat "$work/out")"
+  [ "$(grep -c ';$' "$work/out")" -le 36 ] || fail "programs are not small: $(cat "$work/out")"
+  "$QUERN" conformance --plugin "$PLUGIN" --device echo --random 1 --seed 2 --json >"$work/out" || true
+  grep -q '"program": "func f(' "$work/out" || fail "no program in JSON: $(cat "$work/out")"
+  "$QUERN" conformance --device interp --random 12 >"$work/out" || fail "the interpreter differs from itself: $(cat "$work/out")"
+  code=0
+  "$QUERN" conformance --device interp --seed 1 >"$work/out" 2>&1 || code=$?
+  [ "$code" -eq 2 ] || fail "a seed of nothing gave exit code $code"
   code=0
   "$QUERN" conformance --plugin "$QUERN" --list >"$work/out" 2>&1 || code=$?
   [ "$code" -eq 3 ] || fail "a file that is no plugin gave exit code $code"

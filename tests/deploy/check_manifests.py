@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks the manifests in deploy/kubernetes.
 
     check_manifests.py --serve BINARY [--schemas]

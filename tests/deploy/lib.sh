@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/deploy/lib.sh: what the tests of operating the server share: a folder of their own with a
 # small model, servers that are started, awaited and ended. Read by test_*.sh; POSIX sh.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The image of deploy/Dockerfile without Docker: its root, made by the same script, read-only under a
 # process of its own namespaces and of another user, with no environment.
 . "${0%/*}/lib.sh"

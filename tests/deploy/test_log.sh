@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Ids of requests and traces in the server's log, as JSON and as text.
 . "${0%/*}/lib.sh"
 trace=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The page of the server in a browser: it shows the model, compares two sentences, and shows errors.
 # Skips without chromium (Debian package `chromium`). PAGE_SHOTS=FOLDER keeps pictures of it.
 . "${0%/*}/lib.sh"

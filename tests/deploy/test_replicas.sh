@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Two replicas behind HAProxy that share kernels: what the first one compiled, the second one loads
 # from Redis, and a third one from a bundle. Then one of two is drained under load, comes back, and
 # the other one is: no request fails, though the proxy repeats none.

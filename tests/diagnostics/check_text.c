@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/diagnostics/check_text.c: parses one text and prints what the library says about it, for
 // FileCheck. `check_text FILE` names the text by its last path component.
 #include <stdio.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The error bounds of docs/ir.md are those that the sweeps and the conformance suite test, no recorded error is above its
 bound, and docs/math.md names every function. Run from the repository's root."""
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every function that docs/tour.md names together with a file is in that file: `file.c: function` and
 `function` (file.c). Run from the repository's root."""
 import glob

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every path, link, variable and option of the build that the pages name is there, and every option of the build is in
 docs/options.md. Run from the repository's root."""
 import glob

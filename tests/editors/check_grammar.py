@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The TextMate grammar colours sample lines as expected. Run from the repository's root.
 
 Applies the patterns as an editor does: at each place the one that matches first, and of those the

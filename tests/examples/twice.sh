@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/examples/twice.sh PROGRAM [ARG...]: runs the program twice on one cache directory, which is new and
 # nobody else's: `PROGRAM DIRECTORY ARG...`. POSIX sh.
 set -eu

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fake-cuda/check_driver.c: compares devices/cuda/driver.h with NVIDIA's cuda.h. It is
 // compiled only where cuda.h is found, and never run.
 #define __CUDA_API_VERSION_INTERNAL

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/context.c: initialisation, devices, contexts, and failures on demand. See fake.h.
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fake-cuda/control.h: functions by which tests control and observe the fake driver. They are
 // symbols of the fake libcuda.so.1, found with dlsym.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fake-cuda/fake.h: a CUDA driver that runs on the CPU, for tests: its types and internal
 // functions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fake-cuda/kernel.h: the interface between a "cubin" of the fake NVRTC, which is a shared
 // object, and the fake driver that loads it. Included by C and C++.
 #ifndef QUERN_TESTS_FAKE_CUDA_KERNEL_H_

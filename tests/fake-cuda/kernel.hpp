@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fake-cuda/kernel.hpp: definitions that make CUDA C compile as C++: keywords, coordinates of
 // threads, barriers, lanes, atomics and the intrinsics that quern's kernels use.
 //

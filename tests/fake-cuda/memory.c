@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/memory.c: device memory that ends at inaccessible pages. See fake.h.
 //

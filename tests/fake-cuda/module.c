@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/module.c: cubins, which are shared objects, and launches. See fake.h.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/nvrtc.c: an NVRTC for tests that compiles CUDA C as C++ with the system's
 // compiler. Its "cubin" is a shared object for the fake driver.

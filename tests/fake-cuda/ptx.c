@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/ptx.c: see ptx.h. An instruction has one line, as jit/gpu/cuda_tensor.c writes
 // it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fake-cuda/ptx.h: translates inline PTX.
 #ifndef QUERN_TESTS_FAKE_CUDA_PTX_H_
 #define QUERN_TESTS_FAKE_CUDA_PTX_H_

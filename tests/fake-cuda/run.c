@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/run.c: runs the blocks of a launch, one after another, on the thread of the
 // launch's stream. See fake.h.

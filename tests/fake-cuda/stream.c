@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/stream.c: streams are threads, events are counters. See fake.h.
 #include <stdlib.h>

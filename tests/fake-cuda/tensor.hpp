@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fake-cuda/tensor.hpp: the PTX instructions of matrix units and asynchronous copies. The
 // fake NVRTC makes a call of `fake_ptx_OPCODE` of each line of inline PTX, with dots as underscores
 // and the operands in the order in which PTX has them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/fake-cuda/test_fake.c: tests that the fake driver finds defects: kernels that race, that
 // rely on an order of threads or on uninitialised memory, or that break rules of C, and calls that

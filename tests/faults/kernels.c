@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/kernels.c: see kernels.h.
 #include "tests/faults/kernels.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/kernels.h: small modules whose results are known, for tests of whole lookups.
 //
 // Nothing here asserts, so that children of fork can use it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/nfs.c: see nfs.h.
 #define _GNU_SOURCE
 #include "tests/faults/nfs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/nfs.h: a file system that behaves like NFS, installed below base/fs.h.
 //
 //   - Negative entries: a name that was not found stays missing for some calls after its creation.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/test_manners.c: tests whole engines in difficult environments: forks at every stage
 // of a lookup, exit with queued work, directories that are wiped, full, read-only, slow, on NFS, in
 // an overlay, or shared by two PID namespaces.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/test_power.c: tests power loss between any two file calls. After it, unsynced writes
 // are lost, zero or torn, and names have any of their former states.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/test_reference.c: tests failures that other caches of compiled code had, one test
 // for each failure without a test elsewhere. The full list is in docs/reliability.md.
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/test_stampede.c: tests 64 processes that look up the same 50 cold keys at once.
 // There must be exactly 50 compiles in all, and every process must get correct kernels.
 // bench/bench_stampede.c measures the time.

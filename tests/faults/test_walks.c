@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/test_walks.c: tests every operation of the cache directory with the n-th call
 // failing. See walk.h. Elsewhere: bundles (test_walks_bundle.c), whole lookups
 // (test_walks_engine.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/test_walks_bundle.c: tests writing, growing, merging, opening and reading bundles
 // with the n-th call failing. See walk.h.
 //

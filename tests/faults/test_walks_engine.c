@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/test_walks_engine.c: tests whole lookups over a directory and a bundle with the n-th
 // file call, or the n-th allocation of the engine, failing. See walk.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/walk.c: see walk.h.
 #define _GNU_SOURCE
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/faults/walk.h: runs operations of the cache with every possible single fault.
 //
 // An operation first prepares a directory without faults. Then it does its work while one call

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _XOPEN_SOURCE 700  // S_IFREG
 // tests/fuzz/fuzz_bundle.c: reads arbitrary bytes as the file of a bundle.
 //

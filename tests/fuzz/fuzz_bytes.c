@@ -1,13 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_bytes.c: reads arbitrary bytes as the canonical bytes of a module.
 //
 // A module that decodes must encode to the same bytes, and can be copied, walked and printed; its
-// text must parse to the same bytes. A failure to decode must give a message.
+// text must parse to the same bytes, and the public walk must show all of it. A failure to decode
+// must give a message.
+// sources: tests/support/reencode.c
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/encode.h"
 #include "quern/ir.h"
+#include "tests/support/reencode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -36,6 +40,15 @@ static void check_copy(const qn_module_t* module, const uint8_t* data, size_t si
   qn__body_deinit(&copy);
 }
 
+// What the public walk shows is all that the bytes say.
+static void check_walk(const qn_module_t* module, const uint8_t* data, size_t size) {
+  qn__buffer_t bytes;
+  qn__buffer_init(&bytes, qn_allocator_default());
+  qn_reencode(module, true, &bytes, NULL);
+  require(bytes.size == size && memcmp(bytes.data, data, size) == 0);
+  qn__buffer_deinit(&bytes);
+}
+
 static void check_text(const qn_module_t* module, const uint8_t* data, size_t size) {
   char* text = NULL;
   size_t text_size;
@@ -58,6 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   require_bytes(module, data, size);
   check_copy(module, data, size);
+  check_walk(module, data, size);
   check_text(module, data, size);
   qn_module_release(module);
   return 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_embeddings.c: reads arbitrary bytes as the body of an answer with embeddings. The
 // first byte chooses the protocol, the second the length of the JSON before tensors.
 #include "bench/serve/protocol.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_entry.c: reads arbitrary bytes as an entry. An entry that decodes must encode to
 // the same bytes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_http_response.c: reads arbitrary bytes as an HTTP answer, in one piece and byte
 // by byte. Both must come to the same result.
 #include "bench/serve/http_response.h"

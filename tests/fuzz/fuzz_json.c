@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_json.c: reads arbitrary bytes as JSON, in two ways that must agree.
 //
 // A text that is skipped whole is walked as well, and its strings and numbers are printed and read

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_npy.c: reads arbitrary bytes as a .npy file. The size in bytes must be that of
 // dtype and shape.
 // sources: tools/cli/run/npy.c tools/cli/file.c

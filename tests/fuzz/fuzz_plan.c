@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_plan.c: reads arbitrary bytes as the launch plan of an artifact.
 //
 // The first byte is the payload's size. A plan that decodes must encode to the same bytes. Plans

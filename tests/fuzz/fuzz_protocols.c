@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_protocols.c: arbitrary bytes as bodies of every route of the inference server.
 //
 // The first byte chooses the route. If the second is 'h', the rest of its line is the value of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_remote.c: reads arbitrary bytes as the replies of a server, as a stored value,
 // and as a URL.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_safetensors.c: reads arbitrary bytes as a safetensors file. Each tensor must lie
 // in them and have the size of its shape at least.
 #include <stdint.h>

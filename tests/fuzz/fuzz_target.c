@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_target.c: reads arbitrary text as a target and as the requirements of code. The
 // canonical form of a text that parses must be a fixed point.
 #include <stdint.h>

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_text.c: reads arbitrary bytes as the text of a module.
 //
 // A module that parses must print, and its text must parse to the same canonical bytes and print
-// the same text. Formatting must be idempotent and keep the module, or the lack of one. So must a
-// module of which symbols and scalars are fixed. A failure to parse must give a message with a
-// place.
+// the same text. Formatting must be idempotent and keep the module, or the lack of one, and so must
+// writing the dtypes of lets. So must a module of which symbols and scalars are fixed. A failure to
+// parse must give a message with a place.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,22 @@ static void check_format(const qn_module_t* module, const char* text, size_t siz
   qn_module_release(again);
 }
 
+// Dtypes of lets are no part of the module, and are written once.
+static void check_types(const qn_module_t* module, const char* text, size_t size) {
+  char* typed = NULL;
+  char* twice = NULL;
+  size_t typed_size, twice_size;
+  require(qn_ok(qn_text_format_types(text, size, NULL, &typed, &typed_size)));
+  qn_module_t* again = parse(typed, typed_size);
+  require(again != NULL);
+  require_same(module, again);
+  require(qn_ok(qn_text_format_types(typed, typed_size, NULL, &twice, &twice_size)));
+  require(typed_size == twice_size && memcmp(typed, twice, typed_size) == 0);
+  qn_module_release(again);
+  qn_text_free(twice);
+  qn_text_free(typed);
+}
+
 // The module as it comes out of a cache or a file: its locals have made-up names.
 static void check_decoded(const qn_module_t* module) {
   size_t size;
@@ -133,6 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   qn_module_t* module = parse(text, size);
   check_format(module, text, size);
   if (!module) return 0;
+  check_types(module, text, size);
   check_print(module);
   check_decoded(module);
   check_special(module);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_tokenizer.c: opens a tokenizer.json of arbitrary bytes, or encodes arbitrary
 // text.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/fuzz_warm.c: reads arbitrary bytes as a list of qn_warm, as a recorded line, and as a
 // message between coordinator and worker. Input that decodes must encode to the same bytes.
 //

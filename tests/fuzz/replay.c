@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/fuzz/replay.c: the main function of fuzz targets without a fuzzer: runs the target on every
 // file of a folder, and on truncated and single-byte changed versions of it. Every run uses the
 // same inputs.

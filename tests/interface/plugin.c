@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/interface/plugin.c: a plugin that adds nothing. test_tables.c gives it the size of its
 // table by the environment variable PLUGIN_SIZE, and a byte beyond by PLUGIN_TAIL.
 #include <stddef.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/interface/structs.cpp: how a C++ program fills structs and has them filled. check_headers
 // compiles it.
 #include "quern/cache.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/interface/test_null.c: calls every public function with each of its pointers NULL in turn.
 // Functions with a status must return an INVALID_ARGUMENT that names the argument; others must
 // return a harmless value.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/interface/test_sizes.c: tests structs with struct_size as an older program (shorter) and a
 // newer one (longer) use them: structs filled by the program, filled by the library, and returned
 // by the library. Also tests default streams.
@@ -15,8 +16,8 @@
 #include "quern/adaptive.h"
 #include "quern/cache.h"
 #include "quern/device.h"
-#include "quern/ir.h"
 #include "quern/observe.h"
+#include "quern/read.h"
 #include "quern/warm.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
@@ -32,7 +33,10 @@ typedef struct fixture {
 } fixture_t;
 
 static const char text[] =
-    "func f(n: i64, out y: f32[n]) {\n  for i in 0..n {\n    y[i] = 1.0;\n  }\n}\n";
+    "func f(n: i64, out y: f32[n]) {\n"
+    "  for i in 0..n {\n    y[i] = 1.0;\n  }\n"
+    "  let best, at = argmax i in 0..n { y[i] };\n"
+    "}\n";
 
 static int make(void** state) {
   fixture_t* f = calloc(1, sizeof *f);
@@ -237,6 +241,37 @@ static qn_status_t fill_compile(fixture_t* f, void* out) {
 static qn_status_t fill_param(fixture_t* f, void* out) {
   return qn_module_param_info(f->module, 0, 1, out);
 }
+static qn_status_t fill_function_info(fixture_t* f, void* out) {
+  return qn_module_function_info(f->module, 0, out);
+}
+static const qn_stmt_t* body_of(const qn_module_t* module) {
+  qn_function_info_t info = {.struct_size = sizeof info};
+  must(qn_module_function_info(module, 0, &info));
+  return info.body;
+}
+static qn_status_t fill_stmt(fixture_t* f, void* out) {
+  return qn_module_stmt_info(f->module, body_of(f->module), out);
+}
+static qn_status_t fill_several(fixture_t* f, void* out) {
+  qn_stmt_info_t stmt = {.struct_size = sizeof stmt};
+  must(qn_module_stmt_info(f->module, body_of(f->module), &stmt));
+  return qn_module_several_info(f->module, stmt.next, out);
+}
+static qn_status_t fill_var(fixture_t* f, void* out) {
+  qn_stmt_info_t stmt = {.struct_size = sizeof stmt};
+  must(qn_module_stmt_info(f->module, body_of(f->module), &stmt));
+  return qn_module_var_info(f->module, stmt.var, out);
+}
+static qn_status_t fill_expr(fixture_t* f, void* out) {
+  qn_stmt_info_t stmt = {.struct_size = sizeof stmt};
+  must(qn_module_stmt_info(f->module, body_of(f->module), &stmt));
+  return qn_module_expr_info(f->module, stmt.end, out);
+}
+static qn_status_t fill_buffer(fixture_t* f, void* out) {
+  qn_param_info_t param = {.struct_size = sizeof param};
+  must(qn_module_param_info(f->module, 0, 1, &param));
+  return qn_module_buffer_info(f->module, param.buffer, out);
+}
 static qn_status_t fill_work(fixture_t* f, void* out) {
   int64_t shape[] = {2};
   qn_tensor_t tensor = {.ndim = 1, .shape = shape};
@@ -299,6 +334,12 @@ static const struct {
     TIMED(qn_lookup_info_t, lookup_ns, fill_future),
     TIMED(qn_lookup_info_t, lookup_ns, fill_compile),
     OUT(qn_param_info_t, fill_param),
+    OUT(qn_function_info_t, fill_function_info),
+    OUT(qn_stmt_info_t, fill_stmt),
+    OUT(qn_several_info_t, fill_several),
+    OUT(qn_var_info_t, fill_var),
+    OUT(qn_expr_info_t, fill_expr),
+    OUT(qn_buffer_info_t, fill_buffer),
     OUT(qn_work_t, fill_work),
     OUT(qn_cache_usage_t, fill_usage),
     TIMED(qn_cache_place_t, free_bytes, fill_place),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/interface/test_tables.c: tests tables of plugins, devices, generators and target kinds, and
 // artifacts, from an older header (shorter) and a newer one (longer).
 #include <setjmp.h>
@@ -13,6 +14,7 @@
 #include "base/base.h"
 #include "devices/device.h"
 #include "jit/codegen/generator.h"
+#include "jit/codegen/generator_info.h"
 #include "quern/backend.h"
 #include "quern/cache.h"
 #include "tests/support/must.h"
@@ -84,6 +86,15 @@ static qn_status_t give_plugin(size_t room, size_t stated, bool has_tail) {
   return status;
 }
 
+static qn_status_t give_info(size_t room, size_t stated, bool has_tail) {
+  qn_generator_info_t info = {.name = new_name()};
+  uint8_t* copy = sized(&info, sizeof info, room, 0, stated);
+  if (has_tail) copy[room - 1] = 1;
+  qn_status_t status = qn__generator_info_add("/", (const qn_generator_info_t*)(void*)copy);
+  free(copy);
+  return status;
+}
+
 // A table of `least` bytes has all that is required; one of `lacking` bytes lacks `missing`.
 static const struct {
   const char* name;
@@ -100,6 +111,8 @@ static const struct {
     {"qn_target_kind_info_t", sizeof(qn_target_kind_info_t),
      offsetof(qn_target_kind_info_t, option_count), offsetof(qn_target_kind_info_t, codegen),
      "code generator", give_kind},
+    {"qn_generator_info_t", sizeof(qn_generator_info_t), offsetof(qn_generator_info_t, object),
+     offsetof(qn_generator_info_t, name), "name", give_info},
     {"qn_plugin_t", sizeof(qn_plugin_t), offsetof(qn_plugin_t, kind_count), 0, NULL, give_plugin},
 };
 

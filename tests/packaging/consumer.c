@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An external program, built against an installed quern by CMake and by pkg-config, as C and C++.
 #include <quern/quern.h>
 #include <stdio.h>

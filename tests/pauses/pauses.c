@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/pauses/pauses.c: runs a command and pauses single threads of it at random points: at any
 // instruction or between system calls. This provokes thread schedules that load alone does not
 // produce.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/pauses/start.c: starts a command under the tracer: the child waits until it is traced, then
 // calls exec. Also holds the trial, which performs each step of a pause once.
 #define _GNU_SOURCE

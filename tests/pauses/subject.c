@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/pauses/subject.c: a command for the tests of `pauses`. Each case does something that a
 // tracer can break, and exits with 0 if it worked as without a tracer. Cases wait for events, never
 // for a length of time.

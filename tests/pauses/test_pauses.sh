@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/pauses/test_pauses.sh: `pauses` does nothing to a command but to stop its threads: statuses, signals, stops,
 # children and threads are as without it; what it is told is checked. Nothing here depends on time; what is waited for comes.
 # Skipped where threads cannot be stopped.

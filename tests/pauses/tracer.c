@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/pauses/tracer.c: the event loop of the tracer: handles ptrace reports, pauses random
 // threads and resumes them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/pauses/tracer.h: shared declarations of `pauses`: starting a command, its trial, and the
 // event loop that traces it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/remote/support.c: see support.h.
 #include "tests/remote/support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/remote/support.h: servers for the tests of the remote tier: a scripted server that behaves
 // or misbehaves as configured, and redis-server in a private directory.
 //

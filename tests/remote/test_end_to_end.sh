@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The remote tier through the command: one process compiles, another one on "another machine" (a
 # cache directory of its own) compiles nothing and opens no compiler. Roles, passwords that are
 # never shown, wrong keys, a server that hangs, a server that is not there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/remote/test_redis_faults.c: tests the socket store against servers that misbehave, and with
 // each network call and allocation failing in turn. Needs no redis-server.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/remote/test_redis_server.c: tests the remote tier against redis-server, started in a
 // private directory with a free port and a Unix socket. Skips with 77 if redis-server is not
 // installed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/fake_server.c: a server of the fake encoder, for clients that are other programs. Its
 // arguments are those of quern-serve; the model is named by --name, or "fake". SIGTERM ends it.
 #include <signal.h>

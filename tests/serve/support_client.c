@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_client.c: sends and receives whole texts.
 #include "tests/serve/support_client.h"
 

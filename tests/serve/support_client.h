@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_client.h: an HTTP client of a socket, for tests. Failures fail the test.
 #ifndef QUERN_TESTS_SERVE_SUPPORT_CLIENT_H_
 #define QUERN_TESTS_SERVE_SUPPORT_CLIENT_H_

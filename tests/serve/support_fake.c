@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_fake.c: batches of the fake encoder.
 #include "tests/serve/support_fake.h"
 

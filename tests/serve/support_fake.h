@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_fake.h: an encoder whose results tell which tokens it got.
 //
 // A sentence has the result {3, 4, number of tokens, 0, ...}; a token has {id, position, 0, ...}.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_folder.c: writes the files as other programs would.
 #include "tests/serve/support_folder.h"
 

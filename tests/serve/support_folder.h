@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_folder.h: made-up models in the layout of Hugging Face, written to a folder.
 #ifndef QUERN_TESTS_SERVE_SUPPORT_FOLDER_H_
 #define QUERN_TESTS_SERVE_SUPPORT_FOLDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_server.c: the fixture and waiting for it.
 #include "tests/serve/support_server.h"
 

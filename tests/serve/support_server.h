@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/support_server.h: a server of the fake encoder, with results of 3 numbers, texts of
 // at most 8 tokens, and a queue of 24.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_bert.c: the encoder of made-up models against plain C, and folders that are
 // wrong.
 #include <setjmp.h>

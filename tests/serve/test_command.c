@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_command.c: the program quern-serve from start to signal, as a process, with a
 // made-up model; and reloads under load.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_http.c: connections and exchanges, with clients of plain sockets.
 // ctest-labels: tsan
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_json.c: what is JSON, what is not, and where the error is.
 #include <setjmp.h>
 #include <stdarg.h>

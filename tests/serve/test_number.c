@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_number.c: numbers of JSON against strtof, strtod and printf.
 #include <setjmp.h>
 #include <stdarg.h>

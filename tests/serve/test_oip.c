@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_oip.c: the Open Inference Protocol over HTTP, JSON and binary, and what clients
 // may send that is wrong. Many cases are ones that Triton's front end has got wrong.
 // ctest-labels: tsan

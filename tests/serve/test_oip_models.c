@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_oip_models.c: the Open Inference Protocol when the server is busy, closed or
 // changes its models, and its statistics.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_openai.c: embeddings and models as OpenAI's clients ask for them.
 #include <setjmp.h>
 #include <stdarg.h>

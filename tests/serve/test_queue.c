@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_queue.c: what goes into a batch, in which order, and how requests end.
 //
 // The "model" writes the first id of a sequence to its result, so that a result that reaches the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_recorded.c: recorded answers of the Python package `tokenizers`
 // (tools/dev/record-tokenizer): every code point through three normalisers, and random strings
 // through made-up tokenizers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_safetensors.c: every length and offset of a file is checked.
 #include <setjmp.h>
 #include <stdarg.h>

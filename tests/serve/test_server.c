@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_server.c: the server from socket to socket, with a made-up vocabulary and an
 // encoder whose results tell which tokens it got.
 #include <setjmp.h>

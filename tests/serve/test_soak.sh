@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # bench/serve/soak.py for 20 s on a made-up model. Its memory is not judged: the run is too short.
 set -eu
 : "${WRITE:?program that writes the model}" "${SOAK:?the script}" "${SERVER:?quern-serve}" "${TARGET:?}"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // test_tokenizer.c: the rules of the tokenizer on a small vocabulary, and what it refuses.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/test_trace.c: the file of a trace: bounded, valid, and complete.
 #include <setjmp.h>
 #include <stdarg.h>

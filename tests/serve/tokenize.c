@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/tokenize.c: the tokenizer as a command, for tools/dev/prove-tokenizer.
 //
 //   serve_tokenize FOLDER [--bytes] [--omit-special] [--max N] [--left]   texts to tokens

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/serve/write_folder.c: writes a small made-up model, for scripts: serve_write_folder FOLDER.
 #include <setjmp.h>
 #include <stdarg.h>

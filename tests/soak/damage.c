@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/damage.c: damage to a directory from outside: flipped bits, truncated and grown files,
 // removed and exchanged files, directories, links and pipes in place of files, wrong clocks, and a
 // complete wipe.

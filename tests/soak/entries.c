@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/entries.c: a worker's direct operations on entries: gets, claims, scans and bundles.
 //
 // The bytes of an entry follow from its number. Thread rule: in worker.h.

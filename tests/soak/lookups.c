@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/lookups.c: a worker's operations on engines: lookups that wait, have a time limit or
 // are cancelled, and calls of the resulting functions.
 //

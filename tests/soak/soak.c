@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/soak.c: a stress test: many processes and threads use one cache directory that is
 // damaged, wiped and swept all the time, while users are killed and stopped.
 //

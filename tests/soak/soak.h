@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/soak.h: shared by the conductor (soak.c), the workers (worker.c), the damage
 // (damage.c) and the final check (verify.c) of a soak: options, tables of operations and counters,
 // and a page of shared memory.

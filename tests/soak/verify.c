@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/verify.c: the final check: with all workers stopped, every entry in the directory must
 // be right or refused, and equal to the output of a fresh compile.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/worker.c: one worker process of a soak: threads that get, put, look up, call, claim,
 // sweep and fork on one directory. After each epoch everything is closed and counted.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/soak/worker.h: shared by the files of a worker: a process, its threads, and the operations
 // on entries (entries.c) and engines (lookups.c).
 //

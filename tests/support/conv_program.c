@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/conv_program.c: see conv_program.h.
 #include "tests/support/conv_program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/conv_program.h: random convolutions written as loops, for the passes that compute
 // products. Strides, dilations, paddings, layouts, forms of the condition and orders of the loops
 // vary; extents are literals or symbols. All values are multiples of 1/4, so that every order of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/engine.c: see engine.h.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/engine.h: engines, targets and counters, for tests that run quern whole.
 #ifndef QUERN_TESTS_SUPPORT_ENGINE_H_
 #define QUERN_TESTS_SUPPORT_ENGINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/fault.c: file calls that fail on demand. See fault.h.
 //
 // Each call is counted, runs the hook, then fails or calls POSIX. Like the kernel, close and

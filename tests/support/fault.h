@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/fault.h: failures on demand of the n-th allocation or the n-th file call.
 //
 // Typical use is a walk: arm the first call, run the work, check that it ended well (the right

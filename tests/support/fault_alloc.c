@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/fault_alloc.c: the failing, counting allocator of fault.h.
 #include <stdlib.h>
 

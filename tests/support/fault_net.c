@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/fault_net.c: the table of failing network calls of fault_net.h.
 #include "tests/support/fault_net.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/fault_net.h: failures on demand of the network calls of base/net.h, like fault.h
 // for files.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/filter.c: runs only the tests whose names match CMOCKA_TEST_FILTER, a pattern with
 // * and ?.
 #include <setjmp.h>

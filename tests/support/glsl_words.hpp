@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/glsl_words.hpp: definitions that make the prelude's GLSL compile as C++.
 //
 // Where Vulkan guarantees less than IEEE 754, results here have the largest permitted error:

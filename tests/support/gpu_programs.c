@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/gpu_programs.c: see gpu_programs.h.
 #include "tests/support/gpu_programs.h"
 

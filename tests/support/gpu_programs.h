@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/gpu_programs.h: modules with every operator, conversion, reduction, kind of memory,
 // atomic and exchange on every dtype, for tests of code generators that print text. Their results
 // are tested in conformance.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/memory_program.c: see memory_program.h.
 #include "tests/support/memory_program.h"
 

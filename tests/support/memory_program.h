@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/memory_program.h: random programs that memory bounds, with arguments.
 //
 // Reductions, loops and scans down columns, permutations of dimensions in any order of loops,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/must.h: expectations on statuses, which every cmocka test shares.
 //
 // A failure names the line of the test, not one in here. Include it after cmocka.h.

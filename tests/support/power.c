@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/power.c: see power.h.
 //
 // The record is a list of events: a write, a sync, or a name that now means a file, a directory or

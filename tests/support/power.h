@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/power.h: a model of a disk that loses power: writes become durable late, in any
 // order, in part, or never.
 //

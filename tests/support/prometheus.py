@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """prometheus.py FILE: is FILE text in the Prometheus exposition format 0.0.4, as strict as promtool?
 
 Checks: the grammar of every line, names, escapes and label names; HELP and TYPE once per family, in front of its

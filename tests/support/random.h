@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/random.h: numbers that look random and are the same in every run.
 //
 // Thread rule: a state belongs to one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/rounding.c: see rounding.h.
 #include "tests/support/rounding.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/rounding.h: the expected results of conversions to f16 and bf16, derived without
 // the library's arithmetic: values on, just below and just above the middle of each two neighbours.
 //

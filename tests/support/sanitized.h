@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/sanitized.h: whether AddressSanitizer or ThreadSanitizer is built in.
 //
 // They make code several times as slow, and a child of fork may find the locks of their heap taken.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // nftw
 // tests/support/tempdir.c: see tempdir.h.
 #include "tests/support/tempdir.h"

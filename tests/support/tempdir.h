@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/support/tempdir.h: a private directory for one test, and its removal.
 //
 // The calls go past the seam of base/fs.h, so armed faults do not hit them.

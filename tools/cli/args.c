@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/args.c: parses options by table, in any order among the operands; "--" ends them.
 //
 // It is not getopt: it refuses abbreviations of long options (scripts would break when an option is
@@ -169,6 +170,13 @@ void args_free(args_t* args) {
 bool args_has(const args_t* args, const char* name) {
   for (int i = 0; i < args->option_count; i++) {
     if (strcmp(args->options[i].spec->name, name) == 0) return true;
+  }
+  return false;
+}
+
+bool args_takes(const args_t* args, const char* name) {
+  for (size_t i = 0; i < args->verb->option_count; i++) {
+    if (strcmp(args->verb->options[i].name, name) == 0) return true;
   }
   return false;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/args.h: the command line: tables of verbs and options, and the arguments that were
 // given.
 //
@@ -75,6 +76,8 @@ int args_parse(const verb_t* verb, int argc, char** argv, args_t* out_args);
 void args_free(args_t* args);
 
 bool args_has(const args_t* args, const char* name);
+// Whether the verb has an option of this name.
+bool args_takes(const args_t* args, const char* name);
 // Returns the value of an option, or `otherwise`.
 const char* args_value(const args_t* args, const char* name, const char* otherwise);
 // Returns the values of a repeatable option one after the other, NULL after the last. `*inout_at`

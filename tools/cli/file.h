@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/file.h: reads whole files, and replaces files by one rename.
 #ifndef QUERN_TOOLS_CLI_FILE_H_
 #define QUERN_TOOLS_CLI_FILE_H_

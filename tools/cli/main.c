@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/main.c: the command `quern`: the table of verbs.
 //
 // The command uses the public headers only: a program can do all that it does. verbs/, run/, bench/
@@ -9,6 +10,7 @@
 #include "quern/quern.h"
 #include "tools/cli/output.h"
 #include "tools/cli/report.h"
+#include "tools/cli/session.h"
 #include "tools/cli/verbs.h"
 
 static const verb_t* const verbs[] = {
@@ -36,23 +38,13 @@ static int unknown_verb(const char* name) {
                       suggest(name, names, sizeof names[0], VERB_COUNT).text);
 }
 
-// Loads the plugins of --plugin before the verb runs, which may use what they add.
-static int load_plugins(const args_t* args) {
-  qn_status_t status = QN_OK;
-  const char* path;
-  for (int at = 0; qn_ok(status) && (path = args_next(args, "plugin", &at));) {
-    status = qn_plugin_load(path);
-  }
-  return report_status(args, status);
-}
-
 static int run_verb(const verb_t* verb, int argc, char** argv) {
   args_t args;
   int code = args_parse(verb, argc, argv, &args);
   if (code == EXIT_DONE && args.is_help) {
     args_print_help(verb, stdout);
   } else if (code == EXIT_DONE) {
-    code = load_plugins(&args);
+    code = report_status(&args, session_plugins(&args));
     if (code == EXIT_DONE) code = verb->run(&args);
   }
   args_free(&args);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/memory.h: memory for the command.
 //
 // Where there is none, these report it and end the command with EXIT_MACHINE: it could do no more

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/output.c: prints JSON and tables, formats sizes and times.
 #include "tools/cli/output.h"
 

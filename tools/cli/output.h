@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/output.h: prints results: JSON and tables; formats sizes and times for people.
 #ifndef QUERN_TOOLS_CLI_OUTPUT_H_
 #define QUERN_TOOLS_CLI_OUTPUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/print.c: a small printf that escapes its arguments.
 #include "tools/cli/print.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/print.h: the only way in which the command writes text for people.
 #ifndef QUERN_TOOLS_CLI_PRINT_H_
 #define QUERN_TOOLS_CLI_PRINT_H_

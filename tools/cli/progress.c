@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/progress.c: a line on standard error that is rewritten while work takes long.
 //
 // The library's calls for tools return when all is done, so a thread of our own shows the time that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/report.c: the table of exit codes; errors as text and as JSON.
 #include "tools/cli/report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/report.h: reports errors and gives their exit codes.
 //
 // Errors go to standard error as "quern: ..."; with --json, standard output gets one object

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/session.c: makes engines and modules for the verbs.
 //
-// This is the only file of the command that reads a QUERN_* variable, and it reads only QUERN_LOG:
-// the library reads the others.
+// This is the only file of the command that reads QUERN_* variables: QUERN_LOG, and QUERN_PLUGINS,
+// to which it adds. The library reads the others.
 #include "tools/cli/session.h"
 
 #include <errno.h>
@@ -33,6 +34,26 @@ static qn_log_level_t log_level(void) {
   }
   print(stderr, "quern: warn: QUERN_LOG is '%s', expected error, warn, info or debug\n", text);
   return QN_LOG_WARN;
+}
+
+qn_status_t session_plugins(const args_t* args) {
+  if (!args_takes(args, "plugin")) return QN_OK;
+  const char* path = getenv("QUERN_PLUGINS");
+  char* list = memory_text(path ? path : "");
+  for (int at = 0; (path = args_next(args, "plugin", &at));) {
+    const size_t size = strlen(list) + strlen(path) + 2;
+    char* longer = memory_zeroed(size, 1);
+    (void)snprintf(longer, size, "%s%s%s", list, list[0] ? ":" : "", path);
+    free(list);
+    list = longer;
+  }
+  qn_status_t status = qn_plugin_load_list(list);
+  // Engines, workers of `quern warm` and children of `quern bench` load them by the variable.
+  if (qn_ok(status) && list[0] && setenv("QUERN_PLUGINS", list, 1) != 0) {
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "no memory for QUERN_PLUGINS");
+  }
+  free(list);
+  return status;
 }
 
 qn_status_t session_engine_with(const qn_setting_t* settings, size_t count,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/session.h: engines that log, modules and targets for several verbs.
 //
 // Thread rule: any thread may call the log sink.
@@ -9,6 +10,9 @@
 #include "tools/cli/args.h"
 #include "tools/cli/file.h"
 
+// Loads the plugins of QUERN_PLUGINS and of --plugin, for verbs that have this option, and hands
+// them on to child processes.
+qn_status_t session_plugins(const args_t* args);
 // Makes an engine from the environment, and logs to standard error at the level of QUERN_LOG.
 // Owned: qn_engine_destroy.
 qn_status_t session_engine(qn_engine_t** out_engine);

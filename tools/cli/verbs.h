@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs.h: the verbs, and the table of them (main.c).
 #ifndef QUERN_TOOLS_CLI_VERBS_H_
 #define QUERN_TOOLS_CLI_VERBS_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes ir/math/tables.h: the polynomial coefficients of the math functions.
 
 Every coefficient is computed here, in 60-digit arithmetic (package mpmath, from PyPI), as a minimax fit
@@ -368,7 +369,8 @@ def cbrt_start():
 
 def main():
     names = sys.argv[1:] or list(TABLES)
-    print("""// The polynomial coefficients of the math functions, lowest power first.
+    print("""// SPDX-License-Identifier: Apache-2.0
+// The polynomial coefficients of the math functions, lowest power first.
 // Made by tools/dev/minimax.py, which says what each approximates and how; do not edit by hand.
 // The code generators share them: jit/llvm/math_*.c and jit/gpu/prelude.c include it.
 #ifndef QUERN_IR_MATH_TABLES_H_

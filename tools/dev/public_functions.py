@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the public functions from the headers: name, return type, parameters and docstring."""
 import pathlib
 import re

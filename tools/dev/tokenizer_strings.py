@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random strings and made-up tokenizers for comparing serve/ with the Python package `tokenizers`."""
 import random
 import unicodedata

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python package `tokenizers`, which is the reference of serve/: in a folder of its own, at one version.
 
 `require(folder)` makes a virtual environment in the folder, if it is not there, and runs the calling script again with its

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes what the peers load: the fused graph of the model, and a folder as infinity-emb wants it.
 
   folder.py MODEL_DIR FOLDER      with the Python of FOLDER/venv; writes FOLDER/minilm.onnx and FOLDER/infinity-model

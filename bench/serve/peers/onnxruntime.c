@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/peers/onnxruntime.c: serve_onnxruntime, quern-serve's front end and queue with ONNX
 // Runtime as the engine.
 //

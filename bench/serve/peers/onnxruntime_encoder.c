@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/peers/onnxruntime_encoder.c: a session of ONNX Runtime, and batches as it wants them.
 #include "bench/serve/peers/onnxruntime_encoder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/peers/onnxruntime_encoder.h: ONNX Runtime behind the seam of the server's encoders.
 #ifndef BENCH_SERVE_PEERS_ONNXRUNTIME_ENCODER_H_
 #define BENCH_SERVE_PEERS_ONNXRUNTIME_ENCODER_H_

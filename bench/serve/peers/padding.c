@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/peers/padding.c: see padding.h.
 #include "bench/serve/peers/padding.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench/serve/peers/padding.h: how a batch is cut into padded ones, for engines that need all
 // sequences of a call in one length.
 #ifndef BENCH_SERVE_PEERS_PADDING_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The servers that compare-peers compares: how each is started, asked and stopped, and what processor time it took."""
 import os
 import pathlib

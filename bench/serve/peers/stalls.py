@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a new shape costs: the time of a first call beyond that of the second, over shapes in random order.
 
   stalls.py quern-serve|torch|jax MODEL_DIR --shapes N [--url URL]

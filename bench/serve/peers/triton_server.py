@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Triton as pytriton runs it: texts in, embeddings of ONNX Runtime out. bench/serve/compare-peers starts it.
 
   triton_server.py GRAPH.onnx MODEL_DIR --port PORT --threads N [--batch N] [--delay-us N] [--spin]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/along.c: writes a product of few rows, whose operands are contiguous in memory
 // along the reduction.
 //

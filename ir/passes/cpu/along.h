@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/along.h: products of few rows, whose operands are contiguous along the reduction.
 #ifndef QUERN_IR_PASSES_CPU_ALONG_H_
 #define QUERN_IR_PASSES_CPU_ALONG_H_

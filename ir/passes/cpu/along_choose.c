@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/along_choose.c: chooses which products of few rows along.c writes.
 #include "ir/passes/cpu/along.h"
 #include "ir/passes/cpu/blocks_dots.h"

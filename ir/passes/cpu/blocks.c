@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks.c: the pass `block` computes products in blocks that caches and registers
 // hold.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks.h: the structures that the files of the pass `block` share.
 //
 // blocks.c         the pass: finds products, chooses sizes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_dots.c: finds the operator of dots.inc for a product of small numbers
 // (blocks_dots.h).
 #include "ir/passes/cpu/blocks_dots.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_dots.h: products of small numbers by the operators of dots.inc, which
 // multiply some steps of the reduction at once.
 //

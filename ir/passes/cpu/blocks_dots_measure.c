@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_dots_measure.c: what kernels must know of packed words: the products of a
 // row of zeros, and the smallest numbers (blocks_dots.h).
 #include "ir/passes/cpu/blocks_dots.h"

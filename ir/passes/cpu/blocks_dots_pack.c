@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_dots_pack.c: packs words of some steps (blocks_dots.h).
 #include "ir/passes/cpu/blocks_dots.h"
 #include "ir/tiles.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_inside.c: the part of a run on which the padding of an operand does not
 // apply.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_kernel.c: the innermost loops of a task.
 //
 //   alloc t: [height, width] in local;               // registers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_masked.c: packs lines that belong to several loops, by masked vectors.
 //
 // The columns of a convolution are positions (y, x). A panel of columns has parts of several image

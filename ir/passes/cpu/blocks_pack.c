@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_pack.c: packs the operands of a product, for a tile of rows or for panels of
 // columns.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_runs.c: loops over lines or steps that are an index space of several loops.
 //
 // The columns of a convolution are positions (y, x), its steps (channel, dy, dx). A loop over such

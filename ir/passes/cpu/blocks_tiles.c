@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_tiles.c: the kernel of products of small numbers in tile registers
 // (ir/tiles.h).
 #include "ir/passes/cpu/blocks_dots.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/blocks_write.c: writes a product as tasks that each compute a block of the result.
 //
 //   parallel task in 0..batch * ceildiv(M, rows) * ceildiv(N, columns) {

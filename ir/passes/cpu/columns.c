@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/columns.c: writes a product of few columns, whose rows are contiguous along the
 // reduction.
 //

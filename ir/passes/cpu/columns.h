@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/columns.h: products of few columns, whose rows are contiguous along the reduction.
 #ifndef QUERN_IR_PASSES_CPU_COLUMNS_H_
 #define QUERN_IR_PASSES_CPU_COLUMNS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/jam.c: the pass `jam` runs some rows of a program at once (unroll and jam).
 //
 //   parallel i in 0..n {
@@ -31,14 +32,17 @@
 // 2. The rows of a block are like the threads of a block of a GPU, with barriers around each
 //    product: fission.c writes the loops, and the arrays for values that cross from one to another.
 // 3. Only loops change whose rows multiply their own values by a matrix that all rows share, and
-//    have the same ranges in all else. A loop that is nothing but one product stays: the pass
-//    `block` takes all its rows.
+//    have the same ranges in all else, or can have them (jam_ranges.c). A loop that is nothing but
+//    one product stays: the pass `block` takes all its rows.
 // 4. A sum that a row does not always need, such as the score of a key that is masked, becomes one
 //    that each row computes, if its loads are inside of their buffers for all rows.
 // 5. The rows are contiguous in the buffers of a block, so that vectors hold rows. A block whose
 //    rows are not all there runs the loop as it was.
 //
 // Postcondition: no loop changed but those.
+#include <math.h>
+
+#include "ir/passes/cpu/jam_ranges.h"
 #include "ir/passes/fission.h"
 
 enum {
@@ -46,7 +50,8 @@ enum {
   min_block_rows = 16,
   min_columns = 8,  // of a product: as in blocks.c
   min_steps = 4,
-  max_weight = 2000,  // of a body: its code is written twice
+  max_difference = 256,  // of the ranges of a block's rows
+  max_weight = 2000,     // of a body: its code is written twice
 };
 
 // What a value depends on.
@@ -75,7 +80,10 @@ typedef struct jam {
 static bool join_slot(void* context, qn__ir_expr_t** slot) {
   jam_t* self = context;
   const qn__ir_expr_t* expr = *slot;
-  if (expr->kind == QN__EXPR_VAR) self->mask |= self->masks[expr->var->id];
+  // Newer variables are those of a block.
+  if (expr->kind == QN__EXPR_VAR && expr->var->id < self->var_count) {
+    self->mask |= self->masks[expr->var->id];
+  }
   if (expr->kind == QN__EXPR_LOAD) {
     const qn__ir_buffer_t* root = qn__buf_root(expr->load.buffer);
     if (self->lanes->is_private[root->id] || self->lanes->is_stored[root->id]) self->mask |= ON_ROW;
@@ -264,13 +272,8 @@ static int64_t choose_rows(const qn__pass_builder_t* pb, const qn__ir_stmt_t* lo
   return 0;
 }
 
-// Returns true if the loop computes a product for each row.
+// Returns true if the loop computes a product for each row. Its rows have the same ranges.
 static bool has_products(jam_t* self, qn__ir_stmt_t* loop) {
-  qn__lanes_t* lanes = qn__pb_lanes(self->pb);
-  if (!lanes) return false;
-  qn__lanes_enter(lanes, loop->loop.var, &loop->loop.body);
-  self->lanes = lanes;
-  if (!is_even(self, &loop->loop.body)) return false;
   memset(self->masks, 0, self->var_count * sizeof *self->masks);
   self->masks[loop->loop.var->id] = ON_ROW;
   note_range(self, loop->loop.var, loop->loop.begin, loop->loop.end);
@@ -323,44 +326,100 @@ static void move_row(jam_t* self, qn__ir_block_t* body, qn__ir_block_t* out) {
 
 // ---- the blocks
 
-// Writes the blocks that replace `loop`, which is in no list, to `out`.
-static void write_blocks(jam_t* self, qn__ir_stmt_t* loop, int64_t rows, qn__ir_block_t* out) {
+// Returns the end of the range of the row `row`; consumes `row`.
+static qn__ir_expr_t* end_of(qn__pass_builder_t* pb, const qn__jam_ranges_t* ranges,
+                             qn__ir_var_t* var, qn__ir_expr_t* row) {
+  return row ? qn__expr_replace(pb->arena, ranges->end, var, row) : NULL;
+}
+
+// Writes the ends of the ranges of a block. Returns the condition for it to run them alike, where
+// `is_whole` holds.
+static qn__ir_expr_t* write_ranges(qn__pass_builder_t* pb, const qn__jam_ranges_t* ranges,
+                                   qn__ir_var_t* row, qn__ir_expr_t* first, qn__ir_expr_t* last,
+                                   qn__ir_expr_t* is_whole, qn__ir_block_t* out) {
+  qn__pb_let_var(pb, out, ranges->shortest, end_of(pb, ranges, row, first));
+  qn__pb_let_var(pb, out, ranges->longest, end_of(pb, ranges, row, last));
+  // Rows whose ranges differ by more would compute too much in vain. The limits are those of i32,
+  // too.
+  qn__ir_expr_t* differ =
+      qn__pb_op(pb, QN_OP_SUB, qn__pb_use(pb, ranges->longest), qn__pb_use(pb, ranges->shortest));
+  is_whole =
+      qn__pb_both(pb, is_whole, qn__pb_op_int(pb, QN_OP_GE, qn__pb_use(pb, ranges->shortest), 1));
+  is_whole = qn__pb_both(pb, is_whole, qn__pb_op_int(pb, QN_OP_LE, differ, max_difference));
+  is_whole = qn__pb_both(pb, is_whole,
+                         qn__pb_op_int(pb, QN_OP_LE, qn__pb_use(pb, ranges->longest), INT32_MAX));
+  if (!ranges->magnitude || !is_whole) return is_whole;
+  qn__ir_var_t* can_run = qn__pb_let(pb, out, "is_whole", is_whole);
+  qn__ir_expr_t* stop = qn__pb_cond(pb, qn__pb_use(pb, can_run), qn__pb_use(pb, ranges->longest),
+                                    qn__pb_use(pb, ranges->shortest));
+  qn__pb_let_var(pb, out, ranges->stop, stop);
+  qn__ir_var_t* most = qn__pb_let(pb, out, "most", ranges->magnitude);
+  if (!most || !can_run) return NULL;
+  qn__ir_expr_t* is_finite = qn__pb_op(pb, QN_OP_LT, qn__pb_use(pb, most),
+                                       qn__expr_float(pb->arena, most->dtype, (double)INFINITY));
+  return qn__pb_both(pb, qn__pb_use(pb, can_run), is_finite);
+}
+
+// Writes blocks of `loop`, which is in no list, to `out`. `rest` is the same loop for rows that are
+// no whole block; `ranges`: NULL, or how the rows came to have the same ranges.
+static void write_blocks(jam_t* self, qn__ir_stmt_t* loop, qn__ir_stmt_t* rest, int64_t rows,
+                         const qn__jam_ranges_t* ranges, qn__ir_block_t* out) {
   qn__pass_builder_t* pb = self->pb;
-  qn__ir_stmt_t* tail = qn__stmt_copy(pb->arena, loop);
-  qn__ir_expr_t* count = qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_extent(pb, loop), rows);
-  qn__ir_stmt_t* blocks = qn__pb_count_loop(pb, loop->loop.kind, "block", count);
+  qn__ir_expr_t* count = qn__pb_op_int(pb, QN_OP_CEILDIV, qn__pb_extent(pb, rest), rows);
+  qn__ir_stmt_t* blocks = qn__pb_count_loop(pb, rest->loop.kind, "block", count);
   qn__ir_stmt_t* lines = qn__pb_count_loop(pb, QN_LOOP_THREAD_X, "u", qn__pb_int(pb, rows));
-  if (!tail || !blocks || !lines) return;
+  if (!blocks || !lines) return;
   blocks->loop.is_independent = true;
+  qn__ir_block_t* body = &blocks->loop.body;
   qn__ir_expr_t* shift = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, blocks->loop.var), rows);
-  qn__ir_var_t* first = qn__pb_let(pb, &blocks->loop.body, "first",
-                                   qn__pb_op(pb, QN_OP_ADD, loop->loop.begin, shift));
+  qn__ir_var_t* first =
+      qn__pb_let(pb, body, "first", qn__pb_op(pb, QN_OP_ADD, loop->loop.begin, shift));
   qn__pb_let_var(pb, &lines->loop.body, loop->loop.var,
                  qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, first), qn__pb_use(pb, lines->loop.var)));
   move_row(self, &loop->loop.body, &lines->loop.body);
   qn__ir_block_t whole = {NULL, NULL};
   qn__fission(pb, lines, &whole);
-  qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, first), rows);
-  qn__ir_stmt_t* test = qn__pb_if(pb, qn__pb_op(pb, QN_OP_LE, last, loop->loop.end), whole);
+  qn__ir_expr_t* end = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, first), rows);
+  qn__ir_expr_t* is_whole = qn__pb_op(pb, QN_OP_LE, end, loop->loop.end);
+  if (ranges) {
+    qn__ir_expr_t* last = qn__pb_op_int(pb, QN_OP_ADD, qn__pb_use(pb, first), rows - 1);
+    is_whole =
+        write_ranges(pb, ranges, loop->loop.var, qn__pb_use(pb, first), last, is_whole, body);
+    rest->loop.end = qn__pb_op(pb, QN_OP_MIN, qn__pb_copy(pb, end), rest->loop.end);
+  }
+  qn__ir_stmt_t* test = qn__pb_if(pb, is_whole, whole);
   if (!test) return;
-  tail->loop.kind = QN_LOOP_SERIAL;
-  tail->loop.begin = qn__pb_use(pb, first);
-  qn__block_append(&test->if_.else_block, tail);
-  qn__block_append(&blocks->loop.body, test);
+  rest->loop.kind = QN_LOOP_SERIAL;
+  rest->loop.begin = qn__pb_use(pb, first);
+  qn__block_append(&test->if_.else_block, rest);
+  qn__block_append(body, test);
   qn__block_append(out, blocks);
 }
 
 // Writes the blocks that replace `loop` to `out`. Returns false if the loop stays.
 static bool jam(jam_t* self, qn__ir_stmt_t* loop, qn__ir_block_t* out) {
+  qn__pass_builder_t* pb = self->pb;
   if (!qn__is_independent_loop(loop) || loop->loop.kind == QN_LOOP_VECTOR) return false;
   qn__ir_block_t* body = &loop->loop.body;
   if (is_one_loop(body) || qn__block_any(body, qn__stmt_is_not_plain) ||
       qn__block_weight(body) > max_weight) {
     return false;
   }
-  int64_t rows = choose_rows(self->pb, loop);
-  if (rows == 0 || !has_products(self, loop)) return false;
-  write_blocks(self, loop, rows, out);
+  int64_t rows = choose_rows(pb, loop);
+  qn__lanes_t* lanes = rows > 0 ? qn__pb_lanes(pb) : NULL;
+  if (!lanes) return false;
+  qn__lanes_enter(lanes, loop->loop.var, body);
+  self->lanes = lanes;
+  qn__jam_ranges_t ranges;
+  bool is_same = is_even(self, body);
+  if (is_same && !has_products(self, loop)) return false;
+  qn__ir_stmt_t* blocked = qn__stmt_copy(pb->arena, loop);
+  if (!blocked) return false;
+  if (!is_same &&
+      (!qn__jam_even_out(pb, lanes, blocked, &ranges) || !has_products(self, blocked))) {
+    return false;
+  }
+  write_blocks(self, blocked, loop, rows, is_same ? NULL : &ranges, out);
   return true;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/permute.c: the pass `permute` orders the loops of copies, and transposes in tiles.
 //
 //   parallel j in 0..m { parallel i in 0..n { b[i, j] = a[i, j] * 2; } }
@@ -17,6 +18,7 @@
 
 enum {
   max_tile = 16,         // lines of a tile: vectors that registers hold
+  max_tile_bytes = 32,   // of a line: more cross lines of the cache at each access
   min_tile = 4,          // smaller ones gain nothing
   max_turned = 2,        // loads that a tile holds
   max_body_weight = 80,  // nodes of a body that is worth three copies
@@ -147,7 +149,8 @@ static int64_t tile_size(const qn__permute_t* permute) {
     int64_t size = (int64_t)qn_dtype_size_bytes(access->buffer->dtype);
     if (size > bytes) bytes = size;
   }
-  int64_t size = (int64_t)permute->pb->options->vector_bytes / bytes;
+  uint32_t vector_bytes = permute->pb->options->vector_bytes;
+  int64_t size = (vector_bytes < max_tile_bytes ? vector_bytes : max_tile_bytes) / bytes;
   return size < max_tile ? size : max_tile;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/permute.h: the structures that the files of the pass `permute` share.
 //
 // permute.c        the pass: finds nests, chooses orders and tiles

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/permute_tiles.c: writes a nest of copies in tiles.
 //
 // With p the loop along which loads are contiguous, q the one along which stores are, and tiles of

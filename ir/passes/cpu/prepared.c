@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/prepared.c: writes a product as tasks that each call a kernel which is compiled
 // already.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/prepared.h: products by kernels that the generator has (ir/prepared.h).
 #ifndef QUERN_IR_PASSES_CPU_PREPARED_H_
 #define QUERN_IR_PASSES_CPU_PREPARED_H_

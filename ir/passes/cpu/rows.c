@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/rows.c: writes a product of few rows, whose columns are contiguous in memory.
 //
 //   parallel task in 0..batch * ceildiv(N, width) {

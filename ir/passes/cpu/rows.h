@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/rows.h: products of few rows, whose columns are read where they are in memory.
 #ifndef QUERN_IR_PASSES_CPU_ROWS_H_
 #define QUERN_IR_PASSES_CPU_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/small.c: writes products whose operands the kernel reads where they are.
 //
 //   parallel task in 0..batch * parts {

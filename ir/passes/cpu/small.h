@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/small.h: products whose operands the kernel reads where they are: caches hold the
 // columns, or rows are few.
 //

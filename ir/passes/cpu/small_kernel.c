@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/small_kernel.c: tiles of registers over operands that are read where they are.
 //
 //   alloc t: [height, width] in local;                 // registers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/strips.c: the pass `strip` turns loops over columns inside out.
 //
 //   parallel j in 0..m { c[j] = sum i in 0..n { a[i, j] }; }

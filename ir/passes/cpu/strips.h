@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/strips.h: the structures that the files of the pass `strip` share.
 //
 // strips.c          the pass: finds loops, chooses the width

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/strips_reduce.c: writes the reductions of a strip.
 //
 //   parallel j in the strip { acc[j - first] = 0; }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/cpu/strips_write.c: writes the statements of a loop for all columns of a strip.
 //
 // Statements that each column runs alone form groups: loops over the strip's columns. A loop that

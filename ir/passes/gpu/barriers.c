@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/barriers.c: the pass `barriers` separates accesses of different threads to one
 // buffer.
 //

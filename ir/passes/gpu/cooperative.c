@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/cooperative.c: the pass `cooperative` adds the thread loops of each block, and
 // divides the work among the threads.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/cooperative.h: the structures that the files of the pass `cooperative` share.
 //
 // cooperative.c        the pass

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/cooperative_axes.c: determines the threads of a block that cooperate.
 //
 // Thread loops with barriers or exchanges need exactly as many threads as iterations. All such

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/cooperative_rows.c: divides loops and reductions over a row that the threads of a
 // block hold in registers.
 //

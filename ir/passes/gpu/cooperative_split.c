@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/cooperative_split.c: divides reductions and loops among the threads of a block.
 //
 //   sum j in a..b { f(j) }  becomes   let own = sum k in 0..ceildiv(b - a - t, T) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/distribute.c: the pass `distribute` assigns the iterations of each launch to
 // blocks, warps or threads.
 //

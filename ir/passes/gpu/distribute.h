@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/distribute.h: shared by the files of the pass `distribute`. distribute.c is the
 // pass, distribute_flat.c assigns iterations to threads.
 #ifndef QUERN_IR_PASSES_GPU_DISTRIBUTE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/distribute_flat.c: assigns one iteration of a nest, or a few, to each thread.
 //
 //   block.x block in 0..ceildiv(E, 1024) { thread.x t in 0..256 { unroll k in 0..4 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/launch.c: visits launches and replaces their parts (launch.h).
 #include "ir/passes/gpu/launch.h"
 

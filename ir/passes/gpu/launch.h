@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/launch.h: an unfinished launch, between the passes that map a function to a GPU.
 //
 // A launch is a nest of block loops at the level of the host. Its outermost loop has the record

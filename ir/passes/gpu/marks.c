@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/marks.c: marks the loops and reductions that the threads of a block share
 // (placement.h). One thread runs everything inside an iteration of a marked loop or reduction.
 #include "ir/passes/gpu/placement.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/partition.c: the pass `partition` splits a function into launches and statements of
 // the host.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/partition.h: the structures that the files of the pass `partition` share.
 //
 // partition.c is the pass, partition_values.c passes values between launches, partition_reduce.c

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/partition_reduce.c: makes a long reduction launches of many blocks, whose partial
 // results the next launch adds up.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/partition_values.c: makes values that a unit uses, but does not compute, available
 // in it.
 //

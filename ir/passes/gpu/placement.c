@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/placement.c: compares the costs of a thread, a block and a warp for an iteration.
 //
 // Costs are estimated in instructions of a thread:
@@ -234,6 +235,10 @@ static int64_t local_bytes(qn__ir_block_t* block) {
   return (int64_t)bytes;
 }
 
+static bool is_of_block(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && stmt->loop.is_of_block;
+}
+
 static double busy(double threads) {
   return threads >= WANTED || threads < 1 ? 1 : WANTED / threads;
 }
@@ -252,9 +257,10 @@ qn__placement_t qn__place_nest(qn__pass_builder_t* pb, qn__nest_t* nest) {
   // The cost of a block or a warp for each iteration.
   shared_work_t coop = {.pb = pb, .weight = 1};
   shared_block(&coop, &nest->body);
-  if (coop.longest < pb->warp_size || coop.shared < SMALLEST_SHARE * (coop.shared + coop.each)) {
-    return single;
-  }
+  bool has_choice = !qn__block_any(&nest->body, is_of_block);
+  bool is_small =
+      coop.longest < pb->warp_size || coop.shared < SMALLEST_SHARE * (coop.shared + coop.each);
+  if (is_small && has_choice) return single;
   double threads = pb->threads;
   bool is_short = coop.longest <= LONG_ROW;
   bool is_warp = is_short && pb->threads >= pb->warp_size && fits_a_warp(pb, &nest->body) &&
@@ -273,7 +279,7 @@ qn__placement_t qn__place_nest(qn__pass_builder_t* pb, qn__nest_t* nest) {
     cost_single *= busy((double)iterations);
     cost_shared *= busy((double)iterations * threads);
   }
-  if (cost_shared >= cost_single) return single;
+  if (cost_shared >= cost_single && has_choice) return single;
   if (is_warp) return (qn__placement_t){QN__PLACE_WARP, pb->threads};
   (void)qn__mark_cooperative(pb, &nest->body, false);
   return (qn__placement_t){QN__PLACE_BLOCK, (int64_t)threads};

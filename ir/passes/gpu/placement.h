@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/placement.h: chooses a thread, a block or a warp to run an iteration.
 //
 // The passes `tile` and `distribute` use it. marks.c marks the work that the threads of a block can

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/reuse.c: the pass `reuse` keeps rows that are read or computed again in registers.
 //
 // Softmax reads each row three times:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/share.c: the pass `share` moves local buffers that several threads use to shared
 // memory.
 //

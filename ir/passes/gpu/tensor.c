@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tensor.c: decides whether matrix units compute a product, and by which shapes.
 //
 // 1. The summand is the product of one operand of each side, nothing else: their values are in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tensor_fill.c: brings the operands of a round into swizzled shared memory
 // (ir/tensor.h). A thread copies chunks of 16 bytes, or computes single elements.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tensor_write.c: writes the rounds of a product that matrix units compute.
 //
 //   for turn in 0..rounds + S - 1 {            // none if there are no rounds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/threads.c: makes nested thread loops a perfect nest.
 //
 // The program runs a statement between two thread loops once for all threads of the inner loop. In

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/threads.h: makes nests of thread loops perfect.
 #ifndef QUERN_IR_PASSES_GPU_THREADS_H_
 #define QUERN_IR_PASSES_GPU_THREADS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tile.c: the pass `tile` gives each block a tile of the result of a product.
 //
 // A block computes a tile of rows by columns. Its threads load the operands for some steps of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tile.h: the structures that the files of the pass `tile` share.
 //
 // tile.c        the pass

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tile_fill.c: loads the operands of a round into shared memory. Each thread loads
 // some elements. Follows the rules 1, 3 and 4 of tile_write.c.
 #include "ir/passes/gpu/tile.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tile_size.c: chooses the sizes of tiles, and whether to use tiles.
 //
 // A tile of R x C sums reads R + C elements from memory for R * C products. A thread with r x c of

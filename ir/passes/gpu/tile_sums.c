@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tile_sums.c: adds up the steps of the reduction whose operands are in shared
 // memory.
 #include "ir/passes/gpu/tile.h"

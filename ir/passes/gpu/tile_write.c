@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/tile_write.c: writes a product as blocks that each compute a tile of the result.
 //
 //   block.x block in 0..batch * ceildiv(M, 64) * ceildiv(N, 64) {

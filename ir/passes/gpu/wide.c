@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/wide.c: a few consecutive iterations for each thread, so that one wide access can
 // move what they load and store (wide.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ir/passes/gpu/wide.h: gives a thread a few consecutive iterations, so that one wide access can
 // move what they load and store. `distribute` and `cooperative` use it.
 #ifndef QUERN_IR_PASSES_GPU_WIDE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // jit/llvm/prepare/main.c: compiles kernels of products, when quern is built, to a C file.
 //
 //   prepare-kernels FILE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/cli/generators/faulty.c: a code generator for tests that crashes, hangs or refuses, chosen
 // by the name of the module's first function. For other names it generates code without effect.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the scripts of this folder share: checks that are counted, and refusals."""
 import json
 import pathlib

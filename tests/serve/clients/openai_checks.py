@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drives a server with the package openai, which asks for base64 unless it is told otherwise.
 
 Called by `run` with a file that says where the server is and which embeddings are right. Prints the number of checks.

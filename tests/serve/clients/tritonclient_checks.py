@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drives a server with tritonclient[http]: what it calls and reads by default, and all that it can ask of this server.
 
 Called by `run` with a file that says where the server is and which embeddings are right. Prints the number of checks.

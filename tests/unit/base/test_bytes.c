@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_bytes.c: tests the reader on bytes from the buffer, digests against
 // published vectors, and hex.
 #include <setjmp.h>

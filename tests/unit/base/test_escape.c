@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests qn_text_escape, and that messages of statuses and of the log are escaped.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests histograms: every value lies in its bucket's range, quantiles agree with sorted values, and
 // snapshots work while other threads add values.
 // ctest-labels: tsan

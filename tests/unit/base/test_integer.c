@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_integer.c: tests the integer results of every operator: edge cases, random
 // values against 128-bit integers, and every operator of every small dtype against i64.
 //

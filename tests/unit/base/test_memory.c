@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_memory.c: allocator helpers, arena, buffer, map, and their failures.
 #include <setjmp.h>
 #include <stdarg.h>

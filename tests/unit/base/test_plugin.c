@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_plugin.c: tests the search path of plugins, and the messages for missing and
 // invalid ones.
 #include <setjmp.h>
@@ -35,17 +36,27 @@ static void expect_unavailable(const char* directory, const char* name, const ch
   qn_status_free(status);
 }
 
-static void a_named_directory_is_the_only_one(void** state) {
+static void listed_folders_come_first(void** state) {
   (void)state;
-  char path[PATH_MAX], expected[QN_TEST_PATH_SIZE + 64];
+  char path[PATH_MAX], expected[QN_TEST_PATH_SIZE + 64], own[PATH_MAX];
+  char list[2 * QN_TEST_PATH_SIZE + 8], closed[QN_TEST_PATH_SIZE + 8];
   (void)snprintf(expected, sizeof expected, "%s/libquern-sodium.so", folder);
-  assert_false(qn__plugin_find(folder, "sodium", path));
+  (void)snprintf(list, sizeof list, "%s/a::%s", folder, folder);
+  (void)snprintf(closed, sizeof closed, "%s:none", folder);
+  const bool is_built = qn__plugin_find("", "sodium", own);
+  assert_int_equal(qn__plugin_find(folder, "sodium", path), is_built);
+  assert_string_equal(path, is_built ? own : expected);
+  assert_false(qn__plugin_find(closed, "sodium", path));
   assert_string_equal(path, expected);
-  expect_unavailable(folder, "sodium", "x", expected);
+  assert_false(qn__plugin_find("none", "sodium", path));
+  assert_string_equal(path, "libquern-sodium.so");
+  expect_unavailable(closed, "sodium", "x", expected);
   assert_true(qn_test_write_file(expected, "no module", 9));
   assert_true(qn__plugin_find(folder, "sodium", path));
   assert_string_equal(path, expected);
-  expect_unavailable(folder, "sodium", "x", "cannot be loaded");
+  assert_true(qn__plugin_find(list, "sodium", path));
+  assert_string_equal(path, expected);
+  expect_unavailable(closed, "sodium", "x", "cannot be loaded");
 }
 
 static void the_search_begins_beside_the_library(void** state) {
@@ -106,6 +117,7 @@ static void names_and_folders_that_are_too_long(void** state) {
   assert_true(strlen(path) < PATH_MAX);
   memset(directory, 'd', sizeof directory - 1);
   directory[sizeof directory - 1] = '\0';
+  memcpy(directory + sizeof directory - 1 - strlen(":none"), ":none", strlen(":none"));
   assert_false(qn__plugin_find(directory, "sodium", path));
   assert_string_equal(path, "libquern-sodium.so");
   expect_unavailable(directory, "sodium", "x", "libquern-sodium.so");
@@ -114,7 +126,7 @@ static void names_and_folders_that_are_too_long(void** state) {
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "folder") == 0) return print_folder();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(a_named_directory_is_the_only_one, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(listed_folders_come_first, set_up, tear_down),
       cmocka_unit_test_setup_teardown(the_search_begins_beside_the_library, set_up, tear_down),
       cmocka_unit_test_setup_teardown(the_name_of_a_program_leads_nowhere, set_up, tear_down),
       cmocka_unit_test_setup_teardown(names_and_folders_that_are_too_long, set_up, tear_down),

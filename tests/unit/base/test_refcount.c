@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the striped reference count against a plain number in one thread, and with many threads
 // that retain, release, transfer, open and close at random. The object must be destroyed once, by
 // the last release, and after all accesses of the holders.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the one-word lock: concurrent increments are not lost, even when a holder sleeps.
 // ctest-labels: tsan
 #include "base/short_lock.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_status.c: statuses, also without memory.
 #include <setjmp.h>
 #include <stdarg.h>

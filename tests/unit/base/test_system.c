@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_system.c: files through the seam, threads, clocks, log, environment.
 // ctest-labels: tsan
 #include <setjmp.h>

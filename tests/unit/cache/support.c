@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/support.c: see support.h.
 #include "tests/unit/cache/support.h"
 

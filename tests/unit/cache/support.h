@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/support.h: entries to test with, and a directory of their own for each test.
 #ifndef QUERN_TESTS_UNIT_CACHE_SUPPORT_H_
 #define QUERN_TESTS_UNIT_CACHE_SUPPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/support_bundle.c: see support_bundle.h.
 #include "tests/unit/cache/support_bundle.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/support_bundle.h: bundles to test with.
 #ifndef QUERN_TESTS_UNIT_CACHE_SUPPORT_BUNDLE_H_
 #define QUERN_TESTS_UNIT_CACHE_SUPPORT_BUNDLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/support_remote.c: see support_remote.h.
 #include "tests/unit/cache/support_remote.h"
 

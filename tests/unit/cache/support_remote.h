@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/support_remote.h: a store in memory that fails, denies and hangs on demand, and
 // a fast keyed hash, as replacements for libquern-redis.so and libquern-sodium.so.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_ages.c: tests ages of entries: recording of uses, eviction of the oldest
 // entries at the bounds, and sweeps claimed once a period.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_bundle.c: reading bundles: whole, cut at every length, with every byte
 // changed, signed, untrusted, and changed while they are open.
 #define _XOPEN_SOURCE 700

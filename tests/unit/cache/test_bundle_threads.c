@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_bundle_threads.c: tests many threads that read one bundle, whole and
 // truncated during the reads.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_bundle_write.c: tests writing bundles: equal bytes from equal entries,
 // selection, merging, keys, and the n-th file call or allocation failing.
 #define _XOPEN_SOURCE 700

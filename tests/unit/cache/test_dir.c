@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_dir.c: tests the functions for tools on a cache directory (quern/cache.h):
 // listing, reading, damage and removal.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_disk.c: tests one process on a cache directory: trust, get, put,
 // replacement of damaged entries, and refusals.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_disk_claim.c: tests single compiles per key among processes: waits and
 // their limits, holders that died or are stopped, forks, and places without locks.
 // ctest-labels: tsan

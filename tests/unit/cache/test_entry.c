@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_entry.c: the bytes of an entry, whole, cut, flipped and crafted.
 #include <setjmp.h>
 #include <stdarg.h>

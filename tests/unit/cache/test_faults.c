@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_faults.c: tests the cache directory with the n-th file call or allocation
 // failing, once or from then on, for n = 1, 2, ... until a run reaches no failure.
 //

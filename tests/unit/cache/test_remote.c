@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_remote.c: tests the remote tier on a store in memory: hits, options,
 // refusals, and failing allocations.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_remote_breaker.c: tests the remote tier with a store that fails, hangs or
 // denies: the circuit breaker, callers that time out, threads that never return, puts, and many
 // threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_remote_claims.c: tests claims of the remote tier, by which machines avoid
 // duplicate compiles, and fork.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_shared.c: threads and processes on one directory, fork, exit, kill, wipes,
 // hangs. ctest-labels: tsan
 #include <setjmp.h>

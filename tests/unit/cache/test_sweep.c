@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/cache/test_sweep.c: tests sweeps: free space on the file system, refusals for lack of
 // space, changes between steps, forks and closes during a sweep. Bounds, ages and claims are in
 // test_ages.c.

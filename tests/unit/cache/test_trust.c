@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // setgroups
 // tests/unit/cache/test_trust.c: tests cache directories shared by several users: trusted owners,
 // file modes, and processes of two users at work. Needs root, to switch users.

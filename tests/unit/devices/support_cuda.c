@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // tests/unit/devices/support_cuda.c: see support_cuda.h.
 #include "tests/unit/devices/support_cuda.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/devices/support_cuda.h: a CUDA device on the fake driver (tests/fake-cuda), and
 // kernels to run on it: for the tests of devices/cuda.
 //

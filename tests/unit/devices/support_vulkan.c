@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/devices/support_vulkan.c: see support_vulkan.h.
 //
 // The plan of the executable is written by hand: one launch for each function, except TEST_TWICE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/devices/support_vulkan.h: shared by the tests of the Vulkan device: the validation
 // layer and its messages, an executable of small kernels, and calls of them.
 //

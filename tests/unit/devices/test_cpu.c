@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // The CPU device: parallel loops and their budget, executable memory, loading, attributes, fork;
 // and the null device's table. ctest-labels: tsan

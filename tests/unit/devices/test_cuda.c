@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests the CUDA device on the fake driver: attributes, memory, copies, loading and launching,
 // contexts of the host, several devices, and fork.

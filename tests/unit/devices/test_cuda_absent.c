@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests the CUDA device without a driver, with a driver that is too old, without devices, with
 // driver features missing (pools, peer access), and on a device with a permanent failure. Each case

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests error records of the CUDA device on the fake driver: when they are copied and cleared,
 // where and how often a failure is reported, and failures of the copying or clearing itself.

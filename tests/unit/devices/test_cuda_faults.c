@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests each call into the CUDA driver failing once, with several results. The operation succeeds
 // or returns a status with the driver's message; the host's context is unchanged; all owners of

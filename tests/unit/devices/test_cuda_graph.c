@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests graphs of the CUDA device on the fake driver: capture, replay, operations during a capture
 // that must not disturb it (loads, unloads, memory, other threads), refused operations, lifetimes,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests streams of the CUDA device on the fake driver: order, waits without events, sticky errors,
 // lifetimes of owners, streams of the host, and many threads.

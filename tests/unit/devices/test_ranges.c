@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of a block against a plain model: an array with the owner of each granule. Ranges never
 // overlap, fit where a hole fits, and qn__ranges_check holds after each step.
 #include <setjmp.h>

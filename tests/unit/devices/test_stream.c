@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests CPU streams through the public interface, except for launches: order, waits between streams
 // with few workers, sticky errors, destruction with queued work, and workspace in stream order.

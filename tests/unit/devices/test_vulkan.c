@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Vulkan device: attributes, memory and addresses, copies, launches, errors of
 // kernels, streams in their order, with the validation layer on and silent.
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls the allocator of command pools as a driver does: pieces are aligned and do not overlap,
 // empty pages are reused, long-lived pieces stay valid, and allocations fail without memory.
 //

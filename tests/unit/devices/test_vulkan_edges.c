@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits of the Vulkan device: buffers beyond a binding's limit, copies faster than the device,
 // uncached memory, calls that fail halfway, work after a failure, semaphores of destroyed streams.
 // ctest-labels: tsan

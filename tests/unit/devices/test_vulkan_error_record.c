@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of a Vulkan stream: the record is cleared in stream order, read in place or by copies, and
 // reports a failure once. After a failure each call runs as a whole or not at all. Every test runs
 // with mapped device memory and without. ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // environ
 // Failures of the Vulkan device: no loader, no driver, missing features, each allocation failing in
 // turn, driver errors, forks, process exit, and damaged pipeline data. ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // usleep
 // Repeated launches on one Vulkan stream, equal or partly equal, mixed with all steps that
 // invalidate the memory of the last launch. Results are compared with a model on the host.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many threads on one Vulkan device, and random graphs of copies and launches over several streams
 // against a model on the host. ctest-labels: tsan
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cached workspace without a device: classes of sizes, who may reuse a block, the limit, and the
 // blocks of a stream that ends.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu/expr.h: short ways to write a plan's expressions.
 #ifndef QUERN_TESTS_UNIT_GPU_EXPR_H_
 #define QUERN_TESTS_UNIT_GPU_EXPR_H_

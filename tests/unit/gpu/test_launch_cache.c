@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu/test_launch_cache.c: tests that cached launch steps give the same results as
 // evaluating them, also between threads.
 // ctest-labels: tsan

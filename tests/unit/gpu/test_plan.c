@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu/test_plan.c: tests launch plans: encoding and decoding, invalid bytes, push
 // constants, and requirements.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu/test_run.c: tests running hand-written plans on a backend that records its calls.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/support_plan.c: see support_plan.h.
 #include "tests/unit/gpu_codegen/support_plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/support_plan.h: modules lowered to plans, and plans as text.
 //
 // Thread rule: one thread per program.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // support_prelude.c: see support_prelude.h.
 //
 // CUDA's words come from tests/fake-cuda/kernel.hpp, GLSL's from tests/support/glsl_words.hpp.

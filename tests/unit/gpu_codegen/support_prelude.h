@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // support_prelude.h: the prelude compiled as C++ for the processor that tests run on.
 //
 // Thread rule: one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/support_text.c: see support_text.h.
 #include "tests/unit/gpu_codegen/support_text.h"
 

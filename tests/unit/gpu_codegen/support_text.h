@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/support_text.h: modules to texts of kernels, without a compiler
 // underneath.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/test_compiler_guard.c: tests the guard that makes fork and exit wait for
 // compiles in libraries with global state. Forks at random moments of warm-ups and compiles, with
 // one guard and with two.

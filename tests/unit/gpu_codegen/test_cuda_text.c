@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/test_cuda_text.c: tests the CUDA C text of each construct, one row for
 // each rule, and properties of whole texts.
 #include <setjmp.h>
@@ -100,6 +101,8 @@ static const row_t rows[] = {
     {"f[i] = f32(i8_[0]);", "b*[*] = qn_f32_from_i64(b*[0]);"},
     {"h[i] = f16(d[0]);", "*qn_f32_from_f16(qn_f16_from_f64(b*[0]))*"},
     {"i1[i] = i8(i4_[0]);", "*(int(uint(b*[0]) << 24) >> 24)*"},
+    {"i1[i] = i8(f[0] > 0.0 ? i4(4) : i4(-7));",
+     "*(int(uint((b*[0] > 0.0f) ? 4 : (-7)) << 28) >> 28)*"},
     {"u4_[i] = u32(i1[0]);", "b*[*] = uint(int(b*[0]));"},
     {"bt[i] = bool(f[0]);", "*(b*[0] != 0.0f)*"},
     {"f[i] = f32(bt[0]);", "*(b*[0] != 0) ? 1.0f : 0.0f*"},

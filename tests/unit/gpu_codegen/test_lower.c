@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/test_lower.c: tests lowering of modules to plans, as text: refusals,
 // names, error records, sites, and failing allocations. Most modules are mapped by hand.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/test_messages.c: tests the translation of compiler messages, in the
 // formats of NVRTC and shaderc, into terms of the module.
 #include <setjmp.h>

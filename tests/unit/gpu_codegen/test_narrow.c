@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/gpu_codegen/test_narrow.c: tests 32-bit index arithmetic under its guard against
 // 64-bit arithmetic.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the prelude's integer helpers, conversions and exact float functions, compiled as C++,
 // against the interpreter's arithmetic; and the prelude's writer.
 //

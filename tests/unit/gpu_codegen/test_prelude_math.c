@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the math functions of GPU kernels, compiled as C++, against libm in higher precision. Also
 // a command that measures their error.
 //

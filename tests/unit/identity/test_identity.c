@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Build ids from real files, from damaged ones, and under faults; identities made of them.
 #include <setjmp.h>
 #include <stdarg.h>

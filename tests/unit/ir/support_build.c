@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_build.c: the programs of examples/ir as calls of the builder.
 #include "base/base.h"
 #include "tests/unit/ir/support_ir.h"

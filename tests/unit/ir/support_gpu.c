@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_gpu.c: see support_gpu.h.
 #include "support_gpu.h"
 
@@ -41,6 +42,7 @@ static bool check_expr(void* context, qn__ir_expr_t** slot) {
   }
   if (expr->kind == QN__EXPR_OP) {
     qn__ir_op_rule_t rule = qn__op_info(expr->op)->rule;
+    if (rule == QN__RULE_AXES) return problem_is(self, "a reduction over axes");
     if (rule == QN__RULE_LANE || rule == QN__RULE_GROUP) {
       bool is_block_op =
           expr->op == QN_OP_BLOCK_SUM || expr->op == QN_OP_BLOCK_MIN || expr->op == QN_OP_BLOCK_MAX;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_gpu.h: shared by the tests of mapping to GPUs: checks that a function has
 // the shape that code generators expect.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_GPU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_ir.c: samples, parsing, comparing bytes.
 #include "tests/unit/ir/support_ir.h"
 
@@ -54,6 +55,18 @@ const char qn_all_constructs[] =
     "      let larger = max(f, q);\n"
     "      e + p, larger\n"
     "    };\n"
+    "    scan j in 0..m { row[j] } from (0.0) with (e), (f) { e + f } as (so_far) {\n"
+    "      work[i, j] = so_far;\n"
+    "    }\n"
+    "    exclusive_scan j in 2..m { row[j], j > 5 } from (0.0, false) with (e, f), (p, q) {\n"
+    "      let sum_or_new = q ? p : e + p;\n"
+    "      sum_or_new, f || q\n"
+    "    } as (before, any) {\n"
+    "      if any {\n"
+    "        continue;\n"
+    "      }\n"
+    "      work[i, j] = before;\n"
+    "    }\n"
     "    if v > 1.0 && !c || isnan(v) || count > 3 && top < low {\n"
     "      work[i, 0] = v;\n"
     "    } else if v < -1.0 {\n"
@@ -97,7 +110,8 @@ const char qn_all_constructs[] =
     "        atomic_store(z[1], 2);\n"
     "        fence;\n"
     "        let seen = atomic_load(z[2]);\n"
-    "        let p = warp_sum(tile[tx]) + shuffle_xor(tile[31 - tx], 1) + block_max(b);\n"
+    "        let p = warp_sum(tile[tx]) + shuffle_xor(tile[31 - tx], 1) + block_max(b) +\n"
+    "                axis_sum(b, thread.x);\n"
     "        if tx == 0 {\n"
     "          y[bx * 4 + by] = p + f32(popcount(seen)) + f32(truncdiv(a, 3) % 5 // 2);\n"
     "        }\n"

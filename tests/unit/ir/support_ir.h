@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_ir.h: what the tests of modules share: samples, parsing, comparing bytes.
 //
 // Thread rule: one thread.

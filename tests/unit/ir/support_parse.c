@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_parse.c: see support_parse.h.
 #include "tests/unit/ir/support_parse.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_parse.h: helpers for tests of the parser: a text that parses, and a text
 // that must be refused for one reason.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_PARSE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_pass.c: see support_pass.h.
 #include "support_pass.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_pass.h: runs passes on a text and returns the resulting text.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_PASS_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_PASS_H_

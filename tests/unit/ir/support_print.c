@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_print.c: see support_print.h.
 #include "tests/unit/ir/support_print.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_print.h: helpers for tests of the printer and the formatter. The caller
 // owns the returned texts.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_PRINT_H_

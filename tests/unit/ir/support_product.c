@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_product.c: see support_product.h.
 #include "support_product.h"
 

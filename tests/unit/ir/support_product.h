@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_product.h: shared by the tests of products on GPUs and CPUs: programs, and
 // the comparison of one as written with its mapped form, in the interpreter.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_PRODUCT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_verify.c: see support_verify.h.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/support_verify.h: checks the verifier's messages for programs.
 #ifndef QUERN_TESTS_UNIT_IR_SUPPORT_VERIFY_H_
 #define QUERN_TESTS_UNIT_IR_SUPPORT_VERIFY_H_

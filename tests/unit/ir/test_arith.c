@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_arith.c: tests the results of every operator and conversion: edge cases, and
 // random values against the compiler's own f32 and against exact rounding.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_build.c: the builder: the same modules as the text gives, its mistakes and
 // their messages, and running out of memory.
 //
@@ -394,6 +395,47 @@ static bool build_all(qn_allocator_t allocator, void* user) {
   return is_good && (code == QN_STATUS_OK || code == QN_STATUS_OUT_OF_MEMORY);
 }
 
+// A scan of pairs and a reduction of two values, against a text.
+static void scans_are_those_of_text(void** state) {
+  (void)state;
+  qn_builder_t* b = new_builder();
+  qn_build_function(b, "f");
+  qn_expr_t* n = qn_build_symbol(b, "n");
+  qn_buffer_t* x = qn_build_buffer_param(b, "x", QN_ACCESS_INOUT, QN_DTYPE_I32, 1, &n, NULL, 0);
+  qn_expr_t *zero = qn_build_int(b, QN_DTYPE_I64, 0), *one = qn_build_int(b, QN_DTYPE_I32, 1);
+  qn_expr_t *left[2], *right[2], *results[2];
+  for (int step = 0; step < 2; step++) {
+    qn_expr_t* i = qn_build_several(b, "i", zero, n);
+    qn_expr_t* values[] = {qn_build_load(b, x, 1, &i), one};
+    qn_build_several_values(b, 2, values, (qn_expr_t*[]){one, one}, left, right);
+    qn_expr_t* merged[] = {qn_build_op(b, QN_OP_MUL, left[0], right[0], NULL),
+                           qn_build_op(b, QN_OP_ADD, left[1], right[1], NULL)};
+    if (step == 0) {
+      qn_build_several_end(b, merged, results);
+      continue;
+    }
+    qn_expr_t* both = qn_build_op(b, QN_OP_ADD, results[0], results[1], NULL);
+    qn_build_scan(b, true, merged, results);
+    both = qn_build_op(b, QN_OP_ADD, both, results[0], NULL);
+    qn_build_store(b, x, 1, &i, qn_build_op(b, QN_OP_MUL, both, results[1], NULL));
+    qn_build_end(b);
+  }
+  qn_build_end(b);
+  qn_module_t* built = NULL;
+  qn_status_t status = qn_builder_finish(b, &built);
+  if (!qn_ok(status)) fail_msg("%s", qn_status_message(status));
+  qn_module_t* parsed = must_parse(
+      "func f(inout x: i32[n]) {\n"
+      "  let p, q = reduce i in 0..n { x[i], i32(1) } from (1, 1) with (a, c), (b, d) {\n"
+      "    a * b, c + d };\n"
+      "  exclusive_scan i in 0..n { x[i], i32(1) } from (1, 1) with (a, c), (b, d) {\n"
+      "    a * b, c + d } as (s, t) { x[i] = (p + q + s) * t; }\n"
+      "}\n");
+  assert_true(qn_same_bytes(built, parsed));
+  qn_module_release(parsed);
+  qn_module_release(built);
+}
+
 static void running_out_of_memory_is_clean(void** state) {
   (void)state;
   long runs = qn_fault_walk_alloc(build_all, NULL);
@@ -412,6 +454,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fences_are_those_of_text),
       cmocka_unit_test(samples_are_what_their_texts_are),
+      cmocka_unit_test(scans_are_those_of_text),
       cmocka_unit_test(several_functions_share_a_module),
       cmocka_unit_test(every_call_makes_what_the_text_makes),
       cmocka_unit_test(the_first_mistake_is_reported),

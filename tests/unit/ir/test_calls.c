@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_calls.c: calls of functions with a value give the module that the text without
 // them gives; the builder's calls; limits; running out of memory.
 //

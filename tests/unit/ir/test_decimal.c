@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_decimal.c: decimals are rounded once when read, and printed as short as they
 // can be to come back.
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_docs.c: docs/ir.md has a row for every entry of the tables, and its programs
 // parse.
 //
@@ -67,6 +68,7 @@ static void test_operators(void** state) {
     const char* names = info->rule == QN__RULE_SELECT  ? "cab"
                         : info->rule == QN__RULE_LANE  ? "xd"
                         : info->rule == QN__RULE_SCALE ? "xn"
+                        : info->rule == QN__RULE_AXES  ? "xa"
                         : info->arity == 1             ? "x"
                                                        : "abc";
     char text[128];
@@ -137,8 +139,9 @@ static void test_small_tables(void** state) {
 static void test_programs_parse(void** state) {
   (void)state;
   static const char head[] =
-      "func f(x: f32[n, m], v: f32[n], w: f32[n, n], d: f64[n], inout count: i32[n], inout best: "
-      "i32[1], inout lock: i32[], bin: i32, score: i32) {\n";
+      "func f(x: f32[n, m], v: f32[n], bytes: u8[m], w: f32[n, n], d: f64[n], inout count: i32[n], "
+      "inout best: "
+      "i32[1], inout lock: i32[], bin: i32, score: i32, inout y: f32[n, m]) {\n";
   int count = 0;
   for (const char* at = page; (at = strstr(at, "```qn\n"));) {
     at += strlen("```qn\n");

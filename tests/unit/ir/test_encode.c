@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_encode.c: tests canonical bytes: the properties that they depend on, refused
 // input, and equality in every process. Random bytes: tests/fuzz/fuzz_bytes.c.
 #include <setjmp.h>

@@ -1,5 +1,7 @@
-// tests/unit/ir/test_examples.c: the newer programs of examples/ir, run by the interpreter against
-// results that are worked out in C here. The first six are in test_interpret.c.
+// SPDX-License-Identifier: Apache-2.0
+// tests/unit/ir/test_examples.c: programs of examples/ir, run by the interpreter against results
+// that are worked out in C here. The first six are in test_interpret.c; kernels that run on every
+// device in tests/examples.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,16 +56,6 @@ static void test_fir_filter(void** state) {
   }
 }
 
-// The first known answer of Random123, and the next counter's.
-static void test_philox(void** state) {
-  (void)state;
-  uint32_t y[2][4];
-  run("philox", (int64_t[]){2}, (uint64_t[]){0, P(y)});
-  static const uint32_t first[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
-  assert_memory_equal(y[0], first, sizeof first);
-  assert_memory_not_equal(y[1], first, sizeof first);
-}
-
 static void test_split_sum(void** state) {
   (void)state;
   float x[2100], y = -1.0f;
@@ -82,6 +74,23 @@ static void test_prefix_sum(void** state) {
   for (int32_t i = 0, sum = 0; i < 600; i++) assert_int_equal(y[i], sum += x[i]);
 }
 
+static void test_recurrence(void** state) {
+  (void)state;
+  float a[2][300], b[2][300], h[2][300];
+  for (int i = 0; i < 600; i++) {
+    a[i / 300][i % 300] = (float)(i % 5) * 0.25f;
+    b[i / 300][i % 300] = (float)(i % 7) - 3.0f;
+  }
+  run("recurrence", (int64_t[]){2, 300}, (uint64_t[]){P(a), P(b), P(h)});
+  for (int c = 0; c < 2; c++) {
+    double wanted = 0;
+    for (int t = 0; t < 300; t++) {
+      wanted = (double)a[c][t] * wanted + (double)b[c][t];
+      assert_true(fabs((double)h[c][t] - wanted) <= 1e-4);
+    }
+  }
+}
+
 static void test_newton_sqrt(void** state) {
   (void)state;
   float x[] = {4.0f, 2.0f, 0.0f, 1e-12f, 1e20f, -1.0f};
@@ -92,36 +101,6 @@ static void test_newton_sqrt(void** state) {
     assert_true(fabs((double)y[i] - wanted) <= 1e-6 * wanted);
   }
   assert_true(isnan(y[5]));
-}
-
-static void test_fp8_linear(void** state) {
-  (void)state;
-  float x[] = {1, 2, 3, 4}, scale[] = {0.5f, 2}, y[4];
-  uint8_t w[] = {0x38, 0x7E, 0xB8, 0x01};  // 1, 448; -1, 2^-9
-  run("fp8_linear", (int64_t[]){2, 2, 2}, (uint64_t[]){P(x), P(w), P(scale), P(y)});
-  const float wanted[] = {-0.5f, 896 + 0x1p-7f, -0.5f, 2688 + 0x1p-6f};
-  for (int i = 0; i < 4; i++) assert_true(y[i] == wanted[i]);
-}
-
-static void test_int4_linear(void** state) {
-  (void)state;
-  enum { n = 2, m = 3, k = 64 };
-  float x[n * k], y[n * m];
-  uint8_t w[m * k / 2], zero[m * 2] = {8, 7, 0, 15, 8, 3};
-  uint16_t scale[m * 2] = {0x3800, 0x3C00, 0x4000, 0x3800, 0x3C00, 0x3400};  // 0.5, 1, 2, .., 0.25
-  const float scales[m * 2] = {0.5f, 1, 2, 0.5f, 1, 0.25f};
-  for (int i = 0; i < n * k; i++) x[i] = (float)(i * 7 % 11 - 5);
-  for (int i = 0; i < m * k / 2; i++) w[i] = (uint8_t)(i * 37);
-  run("int4_linear", (int64_t[]){n, k, m}, (uint64_t[]){P(x), P(w), P(scale), P(zero), P(y)});
-  for (int i = 0; i < n * m; i++) {
-    float wanted = 0;
-    for (int p = 0; p < k; p++) {
-      int at = i % m * k + p, group = at / 32;
-      int q = w[at / 2] >> (at % 2 * 4) & 15;  // the first of two is the lower half
-      wanted += x[i / m * k + p] * (float)(q - zero[group]) * scales[group];
-    }
-    assert_true(y[i] == wanted);
-  }
 }
 
 static void test_block_norm(void** state) {
@@ -141,9 +120,8 @@ static void test_block_norm(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_split_sum),  cmocka_unit_test(test_prefix_sum),
-      cmocka_unit_test(test_philox),     cmocka_unit_test(test_histogram),
+      cmocka_unit_test(test_recurrence), cmocka_unit_test(test_histogram),
       cmocka_unit_test(test_fir_filter), cmocka_unit_test(test_newton_sqrt),
-      cmocka_unit_test(test_fp8_linear), cmocka_unit_test(test_int4_linear),
       cmocka_unit_test(test_block_norm),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_format.c: formatting keeps comments and meaning, breaks long lines and names
 // mistakes.
 #include <setjmp.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/support/must.h"
+#include "tests/unit/ir/support_ir.h"
 #include "tests/unit/ir/support_print.h"
 
 static void test_comments_stay(void** state) {
@@ -316,6 +319,77 @@ static void test_format_reports_mistakes(void** state) {
   qn_text_free(out);
 }
 
+static qn_module_t* must_format_types(const char* text, char** out_text) {
+  must(qn_text_format_types(text, strlen(text), NULL, out_text, NULL));
+  return must_parse(*out_text);
+}
+
+static void test_dtypes_are_written(void** state) {
+  (void)state;
+  static const char text[] =
+      "func f(x: f32[n], z: f64[n], out y: f32[n], inout c: u32[1]) {\n"
+      "  let a = 2.0;  // two\n"
+      "  let b: f32 = sq(x[0]) + a;\n"
+      "  let old = atomic_add(c[0], 1);\n"
+      "  let best, at: i64 = argmax j in 0..n { let q = z[j]; q };\n"
+      "  y[0] = b + f32(old) + f32(best) + f32(at);\n"
+      "}\n"
+      "func sq(v: f32) -> f32 { let w = v * v; return w; }\n";
+  static const char expected[] =
+      "func f(x: f32[n], z: f64[n], out y: f32[n], inout c: u32[1]) {\n"
+      "  let a: f32 = 2.0;  // two\n"
+      "  let b: f32 = sq(x[0]) + a;\n"
+      "  let old: u32 = atomic_add(c[0], 1);\n"
+      "  let best: f64, at: i64 = argmax j in 0..n {\n"
+      "    let q: f64 = z[j];\n"
+      "    q\n"
+      "  };\n"
+      "  y[0] = b + f32(old) + f32(best) + f32(at);\n"
+      "}\n"
+      "\n"
+      "func sq(v: f32) -> f32 {\n"
+      "  let w: f32 = v * v;\n"
+      "  return w;\n"
+      "}\n";
+  char* typed;
+  qn_module_release(must_format_types(text, &typed));
+  assert_string_equal(typed, expected);
+  qn_text_free(typed);
+  const char* const texts[] = {text, qn_all_constructs};
+  for (size_t i = 0; i < QN_COUNT_OF(texts); i++) {
+    qn_module_t* before = must_parse(texts[i]);
+    qn_module_t* after = must_format_types(texts[i], &typed);
+    assert_true(qn_same_bytes(before, after));
+    qn_text_free(typed);
+    qn_module_release(after);
+    qn_module_release(before);
+  }
+  must_fail(qn_text_format_types("func f() { let a = b; }", 23, NULL, &typed, NULL),
+            QN_STATUS_SYNTAX, "QN0103");
+  assert_null(typed);
+}
+
+static void test_literals_take_a_written_dtype(void** state) {
+  (void)state;
+  qn_module_t* written = must_parse(
+      "func f(out y: f64[1], out k: i64[1]) {\n"
+      "  let a: f64 = 0.1 + 2;\n"
+      "  let m: f64, at: i64 = argmin i in 0..3 { 0.1 };\n"
+      "  y[0] = a + m;\n"
+      "  k[0] = at;\n"
+      "}\n");
+  qn_module_t* converted = must_parse(
+      "func f(out y: f64[1], out k: i64[1]) {\n"
+      "  let a = f64(0.1 + 2);\n"
+      "  let m, at = argmin i in 0..3 { f64(0.1) };\n"
+      "  y[0] = a + m;\n"
+      "  k[0] = at;\n"
+      "}\n");
+  assert_true(qn_same_bytes(written, converted));
+  qn_module_release(converted);
+  qn_module_release(written);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_comments_stay),
@@ -323,6 +397,8 @@ int main(void) {
       cmocka_unit_test(test_long_statements_follow_the_rules),
       cmocka_unit_test(test_files_of_the_repository),
       cmocka_unit_test(test_format_reports_mistakes),
+      cmocka_unit_test(test_dtypes_are_written),
+      cmocka_unit_test(test_literals_take_a_written_dtype),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

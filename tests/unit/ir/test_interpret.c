@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_interpret.c: the reference semantics, construct by construct, and its errors.
 //
 // Not here: values of operators (test_arith.c), random programs (test_pass_random.c).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_leaves.c: break, continue and return: what they mean, the same after the pass
 // that replaces them, and the builder's calls.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_module.c: tests the life cycle of a module and its public functions.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_node.c: nodes, numbering, walks, copies, substitution, comparison, folding.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_parser.c: tests the meaning of texts: dtypes of literals, operators, scopes,
 // names, places, strings.
 //
@@ -143,6 +144,7 @@ static void test_every_operator_parses(void** state) {
     const char* first = info->rule == QN__RULE_SELECT ? "o" : operand;
     const char* second =
         info->rule == QN__RULE_LANE || info->rule == QN__RULE_SCALE ? "0" : operand;
+    if (info->rule == QN__RULE_AXES) second = "thread.y, thread.x";
     if (info->arity == 0) {
       (void)snprintf(text, sizeof text, QN_PARSE_HEADER "let r = %s();\n}\n", info->text);
     } else if (info->syntax == QN__SYNTAX_INFIX) {

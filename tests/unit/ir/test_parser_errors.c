@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_parser_errors.c: tests the parser on refused texts and without memory: limits,
 // diagnostics, codes. Each mistake with its message: tests/diagnostics.
 #include <setjmp.h>

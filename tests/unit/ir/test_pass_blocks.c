@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_blocks.c: tests that products written as sums become the forms of a CPU
 // with the same results: packed blocks, few rows, few columns, small ones.
 //

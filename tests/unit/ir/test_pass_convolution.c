@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_convolution.c: tests that convolutions written as loops become products
 // in blocks and tiles, with the interpreter as the oracle.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_dots.c: tests that products of small numbers use the operators of
 // dots.inc where the target has them and the numbers fit, with the same results.
 //

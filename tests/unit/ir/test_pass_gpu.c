@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_gpu.c: tests the mapping to a GPU: the resulting text of the main shapes.
 // Equal results are tested in test_pass_gpu_run.c and test_pass_gpu_random.c.
 #include <setjmp.h>

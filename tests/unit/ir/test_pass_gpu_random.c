@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_gpu_random.c: random modules mean the same after the mapping to a
 // GPU.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_gpu_run.c: programs of every shape mean the same after the mapping.
 //
 // Each runs as written and mapped, in the interpreter, for several targets and extents (zero among
@@ -342,6 +343,35 @@ static const program_t programs[] = {
      "  let u, e = reduce j in 0..600 { i64(x[j]), i64(j) } from (0, 0) with\n"
      "    (a, p), (b, q) { a + b, p + q };\n"
      "  y[0] = s; y[1] = c; y[2] = t + u; y[3] = d + e; }"},
+    {"scans of rows",
+     "func f(x: f32[n, m], out y: f32[n, m], out z: f32[n, m]) { parallel i in 0..n {\n"
+     "  scan j in 0..m { x[i, j] } from (0) with (a), (b) { a + b } as (s) { y[i, j] = s; }\n"
+     "  exclusive_scan j in 0..m { let v = x[i, m - 1 - j]; v, j > 20 } from (1.5, false)\n"
+     "      with (a, p), (b, q) { q ? b : a + b, p || q } as (s, t) {\n"
+     "    if t { continue; } z[i, j] = s; } } }"},
+    {"scans in loops with an order, and in place",
+     "func f(inout x: i32[n, m], inout y: i32[200]) {\n"
+     "  for i in 0..2 { scan j in 0..200 { y[j] } from (0) with (a), (b) { a + b } as (s) {\n"
+     "    y[j] = s; } }\n"
+     "  parallel i in 0..n { for k in 0..2 {\n"
+     "    scan j in k..m { x[i, j], i32(j) } from (3, 5) with (a, p), (b, q) {\n"
+     "      a * b, p * b + q } as (s, t) { x[i, j] = s ^ t; } } } }"},
+    {"scans of a whole array",
+     "func f(x: i32[700], w: i32[n], out y: i64[n], out z: i32[700]) {\n"
+     "  scan j in 0..n { i64(w[n - 1 - j]), j } from (7, 1) with (a, p), (b, q) {\n"
+     "    a * b, p * b + q } as (s, t) { y[j] = s + t; }\n"
+     "  scan j in 3..700 { sum k in 0..n { w[k] * x[j] } } from (0) with (a), (b) {\n"
+     "    a + b } as (s) { z[j] = s; } }"},
+    {"reductions over some thread axes",
+     "func f(x: i32[n, 3, 8], out y: i32[n, 3, 8], inout z: i32[n, 20, 4]) {\n"
+     "  block.x b in 0..n { thread.y r in 1..4 { thread.x t in 0..8 {\n"
+     "    let v = x[b, r - 1, t]; alloc s: i32[] in local; s[] = 1;\n"
+     "    for j in 0..2 { s[] = s[] * axis_max(v, thread.x) + axis_sum(s[], thread.y); }\n"
+     "    y[b, r - 1, t] = s[] + (n > 3 ? axis_min(v, thread.y) : v); } } }\n"
+     "  block.x b in 0..n { thread.y r in 0..20 { thread.z u in 0..1 { thread.x t in 0..4 {\n"
+     "    let v = z[b, r, t];\n"
+     "    z[b, r, t] = axis_sum(v, thread.y) + axis_min(v, thread.x, thread.z) +\n"
+     "      axis_max(v, thread.y, thread.x, thread.z); } } } } }"},
     {"arithmetic on what a launch of one thread loads",
      "func f(x: f32[4], out y: f32[4]) { let a = x[0]; let b = a + 1; y[0] = b;\n"
      "  let c = x[1] * b; y[1] = c * a; parallel i in 2..4 { y[i] = b + c; } }"},

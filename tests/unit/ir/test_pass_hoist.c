@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_hoist.c: tests which statements move out of loops and which stay.
 #include <setjmp.h>
 #include <stdarg.h>

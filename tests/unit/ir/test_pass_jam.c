@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_jam.c: tests of the pass `jam` (ir/passes/cpu/jam.c). Results:
 // test_pass_memory.c and test_pass_random.c.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -125,6 +127,71 @@ static void masked_scores(void** state) {
       "}");
 }
 
+// A row reads the keys before it. Those of the others of its block are computed, and dropped.
+static void rising_ranges(void** state) {
+  (void)state;
+  expect(
+      "func f(q: f32[n, 32], k: f32[n, 32], v: f32[n, 32], out y: f32[n, 32]) {\n"
+      "  parallel i in 0..n {\n"
+      "    alloc p: f32[128] in local;\n"
+      "    for j in 0..i + 1 { p[j] = 0.5 * sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "    let top = max j in 0..i + 1 { p[j] };\n"
+      "    for j in 0..i + 1 { p[j] = exp(p[j] - top); }\n"
+      "    for d in 0..32 { y[i, d] = sum j in 0..i + 1 { p[j] * v[j, d] }; }\n"
+      "  }\n"
+      "}",
+      "let shortest = first + 1;\n"
+      "let longest = first + 63 + 1;\n"
+      "if is_whole && most < inf {\n"
+      "for j in 0..longest {\n"
+      "p[j, u] = 0.5 * (sum d in 0..32 { q[i, d] * k[j, d] });\n"
+      "let own = max j in 0..shortest { p[j, u] };\n"
+      "let top = max(own, rest);\n"
+      "p[j, u] = exp(p[j, u] - top);\n"
+      "for j in shortest..longest {\n"
+      "p[j, u] = i32(j - shortest) < i32(i + 1 - shortest) ? p[j, u] : 0.0;\n"
+      "y[i, d] = sum j in 0..longest { p[j, u] * v[j, d] };\n"
+      "for i in first..min(first + 64, n) {\n");
+}
+
+// Each of these bodies has a product for each row, whose ranges rise.
+static void rising_ranges_that_stay(void** state) {
+  (void)state;
+  static const char* const bodies[] = {
+      // The last row does not read what an earlier one would: by place, by condition.
+      "for j in 0..i + 1 { p[j] = b[i - j] + sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "y[i] = max j in 0..i + 1 { p[j] };\n",
+      "for j in 0..i + 1 { p[j] = (b[j] > 0.0 ? b[j + 1] : 0.0) +\n"
+      "  sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "y[i] = max j in 0..i + 1 { p[j] };\n",
+      // An element that only a row with it may read, or that is stored for others.
+      "for j in 0..i + 1 { p[j] = sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "y[i] = p[i] + max j in 0..i + 1 { p[j] };\n",
+      "for j in 0..m { p[j] = 0.0; }\n"
+      "for j in 0..i + 1 { p[j] = sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "y[i] = max j in 0..i + 1 { p[j] };\n",
+      "for j in 0..i + 1 { w[i, j] = sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "y[i] = 0.0;\n",
+      // Two ranges, and one that falls.
+      "for j in 0..i + 1 { p[j] = sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "y[i] = max j in 0..i + 2 { p[j] };\n",
+      "for j in 0..m - i { p[j] = sum d in 0..32 { q[i, d] * k[j, d] }; }\n"
+      "y[i] = max j in 0..m - i { p[j] };\n",
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(bodies); ++i) {
+    char text[1024];
+    (void)snprintf(text, sizeof text,
+                   "func f(q: f32[n, 32], k: f32[m, 32], b: f32[m], inout w: f32[n, m],\n"
+                   "    out y: f32[n]) {\n"
+                   "  parallel i in 0..n {\n"
+                   "    alloc p: f32[128] in local;\n%s"
+                   "  }\n"
+                   "}",
+                   bodies[i]);
+    expect_none(text);
+  }
+}
+
 static void other_loops_stay(void** state) {
   (void)state;
   // One product: the pass `block` takes all rows at once.
@@ -158,7 +225,7 @@ static void other_loops_stay(void** state) {
   expect_none(
       "func f(a: f32[n, k], b: f32[m, k], out c: f32[n, m]) {\n"
       "  parallel i in 0..n {\n"
-      "    let s = sum t in 0..min(i, k) { a[i, t] };\n"
+      "    let s = sum t in 0..max(k - i, 0) { a[i, t] };\n"
       "    for j in 0..m { c[i, j] = s * sum t in 0..k { a[i, t] * b[j, t] }; }\n"
       "  }\n"
       "}");
@@ -186,6 +253,8 @@ int main(void) {
       cmocka_unit_test(attention),
       cmocka_unit_test(normalized_rows),
       cmocka_unit_test(masked_scores),
+      cmocka_unit_test(rising_ranges),
+      cmocka_unit_test(rising_ranges_that_stay),
       cmocka_unit_test(other_loops_stay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

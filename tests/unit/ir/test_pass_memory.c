@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_memory.c: tests of the passes for loops that memory bounds
 // (ir/passes/cpu/ strips.c and its neighbours), with the interpreter as the oracle.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,15 +29,20 @@ static const qn__pass_options_t targets[] = {
 
 // ---- results
 
-static void interpret(const memory_program_t* program, const qn__ir_func_t* function,
-                      memory_args_t* args) {
-  memory_args_init(program, args);
+static void run(const memory_program_t* program, const qn__ir_func_t* function,
+                memory_args_t* args) {
   qn__interpret_args_t call = {
       .params = args->words, .symbols = program->symbols, .warp_size = 32, .runs_lanes = true};
   qn_status_t status = qn__interpret(function, &call, qn_allocator_default());
   if (!qn_ok(status)) {
     fail_msg("seed %" PRIu64 ": %s\n%s", program->seed, qn_status_message(status), program->text);
   }
+}
+
+static void interpret(const memory_program_t* program, const qn__ir_func_t* function,
+                      memory_args_t* args) {
+  memory_args_init(program, args);
+  run(program, function, args);
 }
 
 static void show(const qn__ir_body_t* body) {
@@ -80,6 +87,42 @@ static void random_programs_keep_their_results(void** state) {
     memory_args_deinit(&want);
     memory_program_deinit(&program);
   }
+}
+
+// A row must not meet an infinity beyond its range, which would make its sums NaN.
+static void infinity_beyond_a_range(void** state) {
+  (void)state;
+  static const char text[] =
+      "func f(a: f32[n, 8], b: f32[n, 8], inout c: f32[n, 8], out d: f32[n, 8]) {\n"
+      "  parallel i in 0..n {\n"
+      "    alloc p: f32[128] in local;\n"
+      "    for j in 0..i + 1 { p[j] = sum t in 0..8 { a[i, t] * b[j, t] }; }\n"
+      "    let total = sum j in 0..i + 1 { p[j] };\n"
+      "    for t in 0..8 { d[i, t] = total + sum j in 0..i + 1 { p[j] * c[j, t] }; }\n"
+      "  }\n"
+      "}";
+  memory_program_t program = {.symbols = {100}};
+  assert_true(qn_ok(qn_module_parse(text, strlen(text), NULL, &program.module)));
+  const float values[] = {1.0F, INFINITY, -INFINITY, NAN};
+  for (size_t v = 0; v < QN_COUNT_OF(values); ++v) {
+    qn__ir_body_t body;
+    assert_true(qn_ok(qn__body_clone(&program.module->body, qn_allocator_default(), &body)));
+    assert_true(qn_ok(qn__passes_run_cpu(&body, &targets[1])));
+    qn__function_number(body.first);
+    memory_args_t want, have;
+    memory_args_init(&program, &want);
+    memory_args_init(&program, &have);
+    ((float*)(void*)want.data[2])[40 * 8 + 3] = values[v];
+    ((float*)(void*)have.data[2])[40 * 8 + 3] = values[v];
+    run(&program, program.module->functions[0], &want);
+    run(&program, body.first, &have);
+    size_t index;
+    assert_null(memory_args_compare(&program, &want, &have, &index));
+    memory_args_deinit(&want);
+    memory_args_deinit(&have);
+    qn__body_deinit(&body);
+  }
+  qn_module_release(program.module);
 }
 
 static bool try_without_memory(qn_allocator_t allocator, void* user) {
@@ -261,6 +304,12 @@ static void transposes_in_tiles(void** state) {
       "for tile_p in 0..tiles_p {\n"
       "for tile_q in 0..tiles_q {\n"
       "alloc tile: f16[16, 16] in local;\n");
+  // Lines of half a vector.
+  expect_permuted(
+      "func f(a: f32[n, m], out b: f32[m, n]) {\n"
+      "  parallel i in 0..n { parallel j in 0..m { b[j, i] = a[i, j]; } }\n"
+      "}",
+      "alloc tile: f32[8, 8] in local;\n");
 }
 
 // The tiles must not appear.
@@ -300,6 +349,7 @@ int main(void) {
   qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_programs_keep_their_results),
+      cmocka_unit_test(infinity_beyond_a_range),
       cmocka_unit_test(memory_runs_out),
       cmocka_unit_test(sums_of_columns),
       cmocka_unit_test(loops_down_columns),

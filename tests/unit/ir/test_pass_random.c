@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_random.c: random modules survive every way through the IR.
 //
 // For each seed: print and parse, encode and decode give the same bytes; and the interpreter gives

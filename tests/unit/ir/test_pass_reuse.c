@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_reuse.c: tests that rows kept in registers give the same results, for
 // every length and element type, and that only permitted rows are kept.
 //

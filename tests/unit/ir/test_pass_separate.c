@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_separate.c: tests of the pass `separate`: which products leave a nest of
 // several reductions. That results stay is for the tests of random forms (generate_products.c).
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_simplify.c: tests the text after the simplify pass.
 #include <setjmp.h>
 #include <stdarg.h>

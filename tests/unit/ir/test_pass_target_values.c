@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_target_values.c: warp_size() becomes a literal, and requirements of it
 // are decided when a function is compiled.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_tensor.c: tests that products of small numbers become tiles for matrix
 // units with the same results, and that other products do not.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_threads.c: blocks and threads as loops, unrolling, views, and the
 // pipeline without memory.
 #include <setjmp.h>

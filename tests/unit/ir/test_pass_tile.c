@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_tile.c: tests that products written as sums become tiles of a GPU with
 // the same results, and that other code does not.
 //

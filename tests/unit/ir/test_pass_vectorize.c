@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_pass_vectorize.c: which loops run in lanes, in how many, and which must not.
 //
 // The printer writes a mark as a comment: "// 8 lanes".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places of nodes: each node of a module is found by its offset in the canonical bytes, and
 // messages quote the text at it.
 #include <setjmp.h>

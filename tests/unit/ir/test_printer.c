@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_printer.c: print then parse gives the same module and the same text; layout.
 //
 // Not here: random trees (test_printer_random.c), the formatter's comments and lines

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_printer_random.c: random expressions, printed and parsed, are the same trees.
 #include <math.h>
 #include <setjmp.h>
@@ -55,6 +56,7 @@ static bool takes(qn__ir_op_rule_t rule, qn_dtype_t dtype) {
   switch (rule) {
     case QN__RULE_NUMERIC:
     case QN__RULE_GROUP:
+    case QN__RULE_AXES:
       return is_int || is_float;
     case QN__RULE_INTEGER:
     case QN__RULE_SHIFT:
@@ -95,6 +97,9 @@ static qn__ir_expr_t* make_op(maker_t* m, qn_dtype_t dtype, int depth) {
     for (uint32_t i = 0; i < info->arity; i++) {
       qn_dtype_t own = qn__op_own_dtype(info->rule, i);
       args[i] = make_expr(m, own != QN_DTYPE_NONE ? own : operand, depth - 1);
+    }
+    if (info->rule == QN__RULE_AXES) {
+      args[1] = qn__expr_int(m->arena, QN_DTYPE_I64, 1 + (int64_t)(next_random(m) % 7));
     }
     return qn__expr_op(m->arena, op, args[0], args[1], args[2]);
   }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes of parameters: their text, and what the arguments that exist say of those that do not.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_small_floats.c: tests conversions of the floats of 8 and 4 bits against those
 // of ml_dtypes.
 #include <math.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests modules of which symbols and integer scalars are fixed: their bytes, their parameters, the
 // errors, and texts that need a value to be modules.
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_tables.c: tests lookups in the tables, operand rules, and values that must
 // never change.
 #include <setjmp.h>
@@ -51,12 +52,14 @@ static void values_are_frozen(void** state) {
   assert_int_equal(QN_OP_ADD, 1);
   assert_int_equal(QN_OP_FMA, 32);
   assert_int_equal(QN_OP_BLOCK_MAX, 61);
+  assert_int_equal(QN_OP_AXIS_MAX, 89);
   assert_int_equal(QN_LOOP_THREAD_Z, 10);
   assert_int_equal(QN__SCOPE_VIEW, 5);
   assert_int_equal(QN__EXPR_REDUCE, 9);
   assert_int_equal(QN__STMT_ASSERT, 9);
   assert_int_equal(QN__STMT_REDUCE, 11);
   assert_int_equal(QN__SEVERAL_ARGMAX, 3);
+  assert_int_equal(QN__SEVERAL_EXCLUSIVE_SCAN, 5);
   assert_int_equal(QN_ATOMIC_CAS, 8);
   assert_int_equal(QN_ATOMIC_STORE, 10);
   assert_int_equal(QN__STMT_LEAVE, 12);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_verify.c: every rule of the verifier: programs that break it, with the code
 // and the message, and neighbours that keep it.
 //

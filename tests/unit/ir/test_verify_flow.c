@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_verify_flow.c: tests detection of provable races and of divergent control
 // flow. Each refused program has valid neighbours.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/ir/test_verify_tree.c: tests the verifier on trees that no text gives, as a defect of
 // a pass could leave them. It must report them and never crash.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts of operations and bytes against numbers that follow from the programs by hand.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/jit/support_adaptive.c: see support_adaptive.h.
 #include "tests/unit/jit/support_adaptive.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/jit/support_adaptive.h: an engine with one adaptive function, whose time, processor
 // time and durations of calls are the test's, and whose background makes its steps by hand.
 #ifndef QUERN_TESTS_UNIT_JIT_SUPPORT_ADAPTIVE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // usleep
 // tests/unit/jit/support_gate.c: see support_gate.h.
 #include <setjmp.h>

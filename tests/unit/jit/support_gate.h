@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/jit/support_gate.h: an engine whose generator compiles only when the test opens a
 // gate.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests adaptive functions: which values get a variant, trials, bans, what the cache gives,
 // streams, bad input. Each step of the background is made by hand. ctest-labels: tsan
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests what bounds adaptive functions: busy engines, the budget, what a compile must bring, and
 // how many variants and values there are. Each step of the background is made by hand.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests adaptive functions while their engine, their tables and the memory go, and while threads
 // call them and a process forks: the last ones have the background's own thread. ctest-labels: tsan
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // qn_engine_compile puts an entry into the directory without loading its code; qn_engine_cached
 // lists such entries as lookups; qn_engine_settings makes an engine like another.
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A call and a memory hit allocate nothing: the C library's allocator is counted by taking its
 // place. Sanitizers have allocators of their own: there the test is skipped.
 #define _GNU_SOURCE

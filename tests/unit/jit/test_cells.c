@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests function cells with variants from other modules: the cell's own signature counts, failures
 // use names of the running code, the better variant stays, and calls and publishes may be
 // concurrent.

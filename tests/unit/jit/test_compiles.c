@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests outcomes of compiles: remembered failures, forbidden compiles, and the events that report
 // each compile with its reason.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the cache of driver data: stored beside the artifact's entry, returned only to the same
 // driver, and no longer used after the engine is destroyed.
 // ctest-labels: tsan

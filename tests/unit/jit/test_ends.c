@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests engines that are destroyed, forked or unable to create threads during compiles.
 // ctest-labels: tsan
 #define _GNU_SOURCE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine end to end: where code comes from, single flight, unloading, failing lookups, damaged
 // and unusable directories, errors of running functions, streams, memory that runs out; and that a
 // warm process maps no compiler. ctest-labels: tsan

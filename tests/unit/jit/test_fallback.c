@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the policy FALLBACK: which variant is returned when, its results, the later replacement by
 // a better variant, and a failure of that.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests async lookups: polling, waiting, callbacks, cancelling before and during the compile,
 // timeouts, release in any order, and use after the engine's end.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/jit/test_gpu_differential.c: random modules and every example on a GPU device, against
 // the interpreter.
 //
@@ -242,6 +243,7 @@ static const example_t examples[] = {
     {"embed_layernorm", {3, 17, 40, 96, 20}, 1e-4},
     {"split_sum", {9000}, 1e-3},
     {"prefix_sum", {3000}, 0},
+    {"recurrence", {2, 2500}, 1e-4},
 };
 
 static bool extent_of(const qn__ir_func_t* function, const int64_t* symbols,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/jit/test_gpu_math.c: the operations of mathematics on a GPU device, against libm in
 // higher precision.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/jit/test_gpu_narrow.c: every integer operator on i64 values that fit 32 bits, on a
 // Vulkan target without 64-bit integers, against the interpreter.
 //

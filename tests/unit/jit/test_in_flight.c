@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests concurrent lookups of one engine: a lookup that may not compile must not spoil one that
 // may, and a child of fork must not inherit a locked generator lock.
@@ -88,7 +89,7 @@ static int set_up(void** state) {
   assert_true(qn_test_tempdir_make(f->directory));
   qn_engine_options_t options = {.struct_size = sizeof options,
                                  .cache_dir = f->directory,
-                                 .generator_dir = f->directory,  // it holds no generator
+                                 .generator_dir = "none",
                                  .ignores_environment = true};
   must(qn_engine_create(&options, &f->engine));
   must(qn_module_parse(text, sizeof text - 1, NULL, &f->module));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests that a process that sees ever new modules does not grow. Several threads run many modules
 // within a small bound, interpreted and compiled. Results stay right, bytes stay bounded, the code
 // pool frees unloaded code, and unloaded entries load again from the directory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests times, counters and traces of an engine: each event is counted once under its own name, a
 // memory hit reads no clock, texts have the expected format, and docs/metrics.md has every row.
 // tests/support/prometheus.py checks the text more strictly, in the test of the command.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests invalid arguments to the engine's public functions: each gives an error with a message,
 // never a crash. Also tests two edge cases of a call's checks: products of extents that only an
 // empty tensor can have, and empty tensors inside others.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // usleep
 // The items of one compile on several threads: each once, never more threads than allowed, with all
 // threads busy, failing, behind other compiles, while the pool stops and in a child of fork; and

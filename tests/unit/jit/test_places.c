@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures of running code say where they are in the text of the module that was looked up: every
 // kind of failure, on code from any source, made of another text or by a stream.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests every check of a packed call (promise 5): an error names the function, the argument, the
 // expected and the actual value. The fast and the slow path agree on random calls.
 #include <limits.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests waiting in lookups: one compile per key, parallel compiles and priorities, lookups with a
 // time limit or without waiting, hanging file systems and other processes, and failing allocations.
 // Nothing is timed: operations that must not be waited for hang until the call returns.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // The pool of compile threads: order by priority, queues, lent slots, stopping with queued,
 // running and hanging tasks, and a child of fork. ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the memory table: its bounds, what counts against them, the order of eviction, random
 // concurrent operations, fork, and failing allocations. The executables are of the null device,
 // which loads anything.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the tiers below the memory table: their order, bundles without a directory, unreadable
 // files, modes that switch tiers off, a shared remote store, and its claims.
 // ctest-labels: tsan

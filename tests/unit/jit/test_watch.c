@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the watch: recorded spans are returned, are never torn, never exceed the capacity, and
 // recording is off without memory.
 // ctest-labels: tsan

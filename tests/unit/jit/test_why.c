@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests explanations of a lookup: the tier that would answer, the differing section as text, the
 // choice of the nearest entry, damage, and bundles. An explanation must change nothing.
 #include <setjmp.h>

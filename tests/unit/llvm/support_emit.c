@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/support_emit.c: see support_emit.h.
 #include "support_emit.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/support_emit.h: programs from text, compiled by the emitter for a named processor
 // and run in this process against a table of our own.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/support_oracle.c: see support_oracle.h.
 #define _GNU_SOURCE  // MAP_ANONYMOUS
 #include "support_oracle.h"

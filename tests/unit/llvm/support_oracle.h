@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/support_oracle.h: arguments for any function, and the comparison of a compiled
 // kernel with the interpreter.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_convolution.c: random convolutions, the interpreter against compiled code
 // for several processors.
 #include <setjmp.h>

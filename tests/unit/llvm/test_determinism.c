@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // personality
 // tests/unit/llvm/test_determinism.c: tests that equal inputs give equal bytes in any environment.
 //

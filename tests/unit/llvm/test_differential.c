@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_differential.c: random modules, the interpreter against compiled code.
 //
 // Each module runs in both tiers, as scalar code, checked, and for older processors. Integers agree

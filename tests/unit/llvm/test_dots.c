@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_dots.c: products of small numbers by the dot instructions of processors:
 // their results on those that this machine has, and the instructions themselves for all.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_emit.c: every construct of the language, compiled for several processors in
 // both tiers, checked and not, in lanes and as scalar code, against the interpreter.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_emit_fail.c: tests failing checks in kernels: the reported failure, in
 // scalar code and in lanes, and the release of workspace.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests the math functions against libm in higher precision. Also a command that measures their
 // error.
 //
@@ -161,7 +162,8 @@ static void test_contract(void** state) {
                           .builder = builder,
                           .arena = &arena,
                           .has_fma = true,
-                          .has_round = true};
+                          .has_round = true,
+                          .has_avx2 = true};
   LLVMValueRef x = LLVMGetParam(caller, 0), number = LLVMGetParam(caller, 1);
   assert_null(qn__llvm_math_emit(&math, QN_OP_SIN, QN_DTYPE_F32, &number));
   assert_null(qn__llvm_math_emit(&math, QN_OP_ADD, QN_DTYPE_F32, (LLVMValueRef[]){x, x}));

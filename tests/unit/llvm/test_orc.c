@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_orc.c: tests the way from hand-written LLVM modules to images: accepted
 // modules, and refused ones with the name of the reason.
 #define _GNU_SOURCE

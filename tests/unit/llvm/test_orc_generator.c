@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_orc_generator.c: the generator from canonical bytes to artifacts: every
 // sample, both tiers, several targets; equal bytes in every thread and process; forms; faults;
 // identity.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_orc_operations.c: tests that every operation, conversion, reduction and
 // atomic in every dtype compiles to an image, for processors with few and many extensions, in both
 // tiers. None may become a library call, an address table or writable data. Results are tested in

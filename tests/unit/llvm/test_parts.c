@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_parts.c: long blocks, which are emitted as several functions: their results,
 // failures and workspace, and that no function grows with the number of statements.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_prepared.c: kernels of products that are compiled with the generator: each
 // form against loops in C, and the targets that have them.
 //

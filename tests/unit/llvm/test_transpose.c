@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/llvm/test_transpose.c: columns of a product that lie along the reduction in memory are
 // transposed in registers when they are packed. With few rows the sums of lanes are.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE  // MAP_ANONYMOUS
 // tests/unit/llvm/test_units.c: modules that are compiled in units: equal bytes for any number and
 // order of threads, code and symbols across units, failures, fatal errors of LLVM, and memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/nvrtc/support_nvrtc.c: see support_nvrtc.h.
 #include "tests/unit/nvrtc/support_nvrtc.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/nvrtc/support_nvrtc.h: the generator with a real NVRTC, and requests from text.
 //
 // A machine without NVRTC skips: tools/dev/get-nvrtc fetches one into the build folder. Thread

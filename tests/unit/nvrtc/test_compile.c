@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/nvrtc/test_compile.c: every sample and every construct becomes a cubin, for three
 // architectures and without a GPU; forms, determinism, refusals.
 // ctest-labels: slow

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/nvrtc/test_library.c: finding and opening libnvrtc: none, a damaged one, another
 // library; the identity that the engine predicts; a text that does not compile.
 #define _GNU_SOURCE  // dladdr

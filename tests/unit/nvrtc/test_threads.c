@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/nvrtc/test_threads.c: compiles on several threads, while the generator still warms up.
 // ctest-labels: tsan
 #include <pthread.h>

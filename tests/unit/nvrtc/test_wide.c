@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/nvrtc/test_wide.c: tests that NVRTC emits one access for elements that a thread moves
 // together, in the PTX of three architectures.
 #include <setjmp.h>

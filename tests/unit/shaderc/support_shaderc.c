@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/support_shaderc.c: see support_shaderc.h.
 #include "support_shaderc.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/support_shaderc.h: modules compiled for Vulkan, and what came out.
 //
 // Thread rule: `compile` from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/test_messages.c: tests messages about features that a target lacks, and the
 // translation of shaderc's messages into terms of the module.
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/test_operators.c: tests that every operator on every dtype, and every
 // conversion, reduction, atomic, statement and scope, becomes valid SPIR-V. Results are tested on
 // devices.
@@ -108,13 +109,15 @@ static void add_operator(items_t* items, qn_op_t op) {
     qn_dtype_t own = qn__op_own_dtype(info->rule, i);
     operands[i] = own != QN_DTYPE_NONE ? own : items->dtype;
   }
-  bool is_exchange = info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
+  bool is_axes = info->rule == QN__RULE_AXES;
+  bool is_exchange = is_axes || info->rule == QN__RULE_LANE || info->rule == QN__RULE_GROUP;
   uint32_t index;
   const char* expected;
   qn_dtype_t result = qn__op_result(op, operands, &index, &expected);
   if (result == QN_DTYPE_NONE || is_exchange != items->is_exchange) return;
   const char* a = info->rule == QN__RULE_SELECT ? "c[i]" : "x[i]";
-  const char* b = info->rule == QN__RULE_LANE                       ? "(i % 7)"
+  const char* b = is_axes                                           ? "thread.x"
+                  : info->rule == QN__RULE_LANE                     ? "(i % 7)"
                   : qn__op_own_dtype(info->rule, 1) == QN_DTYPE_I32 ? "i32(y[i])"
                                                                     : "y[i]";
   size_t number = items->count;

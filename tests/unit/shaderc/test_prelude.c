@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/test_prelude.c: all helpers of the prelude at once become valid SPIR-V, for
 // every set of features, and their arithmetic may not be contracted.
 #include <setjmp.h>

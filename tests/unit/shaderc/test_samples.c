@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/test_samples.c: every example compiles for every kind of target, in both
 // tiers, checked and not, to SPIR-V that the validator takes; and its GLSL is what it was.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/shaderc/test_threads.c: tests many threads that compile at once on one new generator:
 // they get the same bytes as one thread, and a child forked meanwhile can compile.
 // ctest-labels: tsan

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/target/test_devices.c: tests targets and devices: from_device, bare kinds, requirement
 // checks and registered kinds, on devices invented by this file.
 #include <setjmp.h>

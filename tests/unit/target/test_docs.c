@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/target/test_docs.c: the tables in docs/targets.md are those of the .inc files.
 //
 // `target_test_docs --update` rewrites them.

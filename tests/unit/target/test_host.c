@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _XOPEN_SOURCE 700  // sigaltstack
 // tests/unit/target/test_host.c: detection on invented machines, the tables, and the check on load.
 #include <setjmp.h>

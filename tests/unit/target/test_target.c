@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/target/test_target.c: written forms, canonical form, errors, getters, memory faults.
 #include <setjmp.h>
 #include <stdarg.h>

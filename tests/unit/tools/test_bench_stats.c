@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantiles, histograms and intervals of `quern bench`.
 #include <setjmp.h>
 #include <stdarg.h>

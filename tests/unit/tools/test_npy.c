@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/tools/test_npy.c: .npy files: round trips, every kind of malformed file, each cut.
 #include <setjmp.h>
 #include <stdarg.h>

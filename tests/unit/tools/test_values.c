@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tests/unit/tools/test_values.c: what --arg takes, and the elements of arrays of every dtype.
 #include <math.h>
 #include <setjmp.h>

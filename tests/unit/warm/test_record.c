@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests the file of QUERN_RECORD: each key once, whole lines from many threads and processes,
 // partial lines after a full disk, and no errors for callers.

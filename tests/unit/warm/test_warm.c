@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 // Tests qn_warm in a program with its own threads and children: outcomes, cancelling, invalid
 // workers, and cleanup. The worker is this program itself; WARM_TEST_WORKER selects its behaviour.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/bench.c: `quern bench`: how long code takes to come, and how fast it runs.
 //
 // The results are one JSON object, from which tables, drawing and comparisons are made. It is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/bench.h: a run of `quern bench`.
 //
 // prepare.c   reads the command line, opens what is measured

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/child.c: new processes of the command, and what they measure.
 #include "tools/cli/bench/child.h"
 
@@ -242,13 +243,8 @@ qn_status_t child_spawn(const child_request_t* request, warm_times_t* out) {
   add_option(&words, "--tier", request->tier);
   add_option(&words, "--threads", threads);
   add_word(&words, "--json");
-  static const char* const passed[][2] = {{"plugin", "--plugin"}, {"set", "--set"}};
-  for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
-    const char* value;
-    for (int at = 0; (value = args_next(request->args, passed[i][0], &at));) {
-      add_option(&words, passed[i][1], value);
-    }
-  }
+  const char* set;
+  for (int at = 0; (set = args_next(request->args, "set", &at));) add_option(&words, "--set", set);
   for (int i = 0; i < request->inputs->args.option_count; i++) {
     add_option(&words, "--arg", request->inputs->texts[i]);
   }

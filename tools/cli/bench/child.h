@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/child.h: measures a new process: the command runs itself, from its start to the
 // end of the first call.
 #ifndef QUERN_TOOLS_CLI_BENCH_CHILD_H_

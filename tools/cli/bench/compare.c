@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/compare.c: pairs rows and words verdicts.
 //
 // The ratio of medians comes with a 95 % interval from resampled rounds. A verdict needs an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/compare.h: which of two measurements is faster, and how sure that is.
 #ifndef QUERN_TOOLS_CLI_BENCH_COMPARE_H_
 #define QUERN_TOOLS_CLI_BENCH_COMPARE_H_

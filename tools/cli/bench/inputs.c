@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/inputs.c: chooses sizes, and makes arguments for them.
 #include <assert.h>
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/prepare.c: reads the options of `quern bench`, and opens what it measures.
 #define _XOPEN_SOURCE 700  // mkdtemp
 #include <stdio.h>

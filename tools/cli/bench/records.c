@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/records.c: the records of rows, and samples read from them; see rows.h.
 #include <math.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/results.c: the document of a run of `quern bench`.
 #include <stdlib.h>
 #include <string.h>

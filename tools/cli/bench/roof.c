@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/roof.c: measures peaks by small programs, and compares calls with them.
 //
 // The programs keep twelve vectors of sums, more than the latency of a multiply-add times the units

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/roof.h: the limits of a machine, measured by programs of our own on the same
 // target: multiply-adds that live in registers, and streams over each level of memory.
 #ifndef QUERN_TOOLS_CLI_BENCH_ROOF_H_

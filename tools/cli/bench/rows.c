@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/rows.c: see rows.h. Not here: new processes (child.c), statistics (stats.c),
 // records (records.c).
 #define _XOPEN_SOURCE 700

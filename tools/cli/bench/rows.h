@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/rows.h: the rows of a benchmark, and the one routine that measures them.
 //
 // All rows are measured in turns: in each round every row gets its part of the time. A change of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/show.h: prints the results of a benchmark, which are one JSON object
 // (docs/cli.md), as text and as a drawing.
 #ifndef QUERN_TOOLS_CLI_BENCH_SHOW_H_

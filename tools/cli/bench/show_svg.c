@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/show_svg.c: the results as one SVG document: times as bars on a logarithmic axis,
 // with whiskers from the smallest to the 99th of a hundred, and the roofline with a mark for each
 // call.

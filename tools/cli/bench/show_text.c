@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/show_text.c: the results as tables.
 #include <stdio.h>
 #include <string.h>

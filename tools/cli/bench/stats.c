@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/stats.c: quantiles, histograms and intervals of samples.
 #include "tools/cli/bench/stats.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/stats.h: samples of a time, in rounds, and what they say.
 //
 // A round is a stretch of samples that were taken one after the other. Samples of one round

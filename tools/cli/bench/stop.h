@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/stop.h: SIGINT and SIGTERM end a measurement early instead of the command.
 #ifndef QUERN_TOOLS_CLI_BENCH_STOP_H_
 #define QUERN_TOOLS_CLI_BENCH_STOP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/subject.c: opens files and targets.
 #include "tools/cli/bench/subject.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/subject.h: what is measured: a function of a file, for a target, with arguments
 // that follow from sizes.
 #ifndef QUERN_TOOLS_CLI_BENCH_SUBJECT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/actions.h: the actions of `quern cache`, one constant each.
 //
 // A new action is a constant in a file of this folder, a line here, a row in the table of cache.c

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/bundle.c: `quern cache export`, `merge`, `import` and `keygen`.
 //
 // `ls`, `show` and `verify` take bundles too, with --bundle (entries.c, verify.c).

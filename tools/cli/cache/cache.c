@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/cache.c: `quern cache ACTION`: shows and maintains the cache directory.
 //
 // Actions are a table of their own. A directory that does not exist yet is an empty cache, unless
@@ -155,7 +156,7 @@ const verb_t verb_cache = {
         OPTION("older", "AGE", "export, merge: entries older than this"),
         OPTION("sign", "KEY.key", "export, merge: sign the bundle"),
         FLAG("no-times", "export, merge: no times: equal code, equal bundles"),
-        FLAG("append", "export, merge: add to an existing bundle"), OPTION_JSON),
+        FLAG("append", "export, merge: add to an existing bundle"), OPTION_PLUGIN, OPTION_JSON),
     .help =
         "  stats            sizes and counts of each tier\n"
         "  ls               every entry, the latest first\n"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/entries.c: `quern cache ls` and `quern cache show`.
 #include <stdlib.h>
 #include <string.h>

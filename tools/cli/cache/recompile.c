@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/recompile.c: `quern cache verify --recompile N`: compiles entries again and
 // compares bytes.
 #include <inttypes.h>

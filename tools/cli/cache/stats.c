@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/stats.c: `quern cache stats`: sizes and counts of each tier.
 //
 // It reads only the beginning of each entry, so ten thousand entries take a moment. A field of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/verify.c: `quern cache verify` and `quern cache clear`.
 #include <inttypes.h>
 

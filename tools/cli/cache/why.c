@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/cache/why.c: `quern cache why FILE`: the tier that has a module's code, or the part of
 // its key that differs from the nearest entry's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/elements.h: prints arrays of any dtype and their elements.
 #ifndef QUERN_TOOLS_CLI_RUN_ELEMENTS_H_
 #define QUERN_TOOLS_CLI_RUN_ELEMENTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/npy.c: reads and writes .npy files.
 //
 // The header is a Python dictionary literal with three keys; the reader accepts only what NumPy

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/npy.h: .npy files (NumPy format 1.0 and 2.0).
 //
 // Little-endian. Arrays in Fortran order are read, too; all are in C order in memory and when they

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/run.c: `quern run`: looks up a function of a module, calls it and shows its
 // outputs.
 //

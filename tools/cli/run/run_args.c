@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/run_args.c: binds the command line to the parameters of a function.
 //
 // The library checks dtypes, ranks and shapes at the call, so that the command shows the same

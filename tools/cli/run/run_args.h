@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/run_args.h: the arguments of one call: from --arg and --out to packed values and
 // back.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/run_report.c: prints the outputs of a run as text or as JSON.
 //
 // It prints small arrays whole, and of larger ones the minimum, maximum and mean.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/run_report.h: prints outputs, the source of the code and times of `quern run`.
 #ifndef QUERN_TOOLS_CLI_RUN_RUN_REPORT_H_
 #define QUERN_TOOLS_CLI_RUN_RUN_REPORT_H_

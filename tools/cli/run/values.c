@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/values.c: parses the values of --arg and makes the arrays that they describe.
 //
 // rand: element i (row-major) is output i of SplitMix64 begun at SEED:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/run/values.h: the values of --arg: numbers, files and generated arrays.
 //
 //   2  -1.5  1e-3  nan  inf  true  false     a scalar

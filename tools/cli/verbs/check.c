@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/check.c: `quern check`: parses and verifies files and shows every diagnostic.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/compile.c: `quern compile`: an intermediate or final form of a module's code.
 //
 // It always runs the code generator, and neither reads nor writes the cache.

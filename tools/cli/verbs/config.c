@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/config.c: `quern config`: the options in force and the origin of each.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/conformance.c: `quern conformance`: which feature works on which device.
 //
 // The suite is the library in conformance/. A column is a device and the target to compile for.
@@ -80,7 +81,33 @@ static qn_status_t choose(const args_t* args, report_t* report) {
   return target ? add_device_of(report, target) : add_all(report);
 }
 
-static qn_status_t run_column(const args_t* args, qn_tier_t tier, report_t* report, size_t index) {
+// The random programs that are asked for.
+typedef struct random {
+  uint64_t count;  // 0: the suite
+  uint64_t seed;
+} random_t;
+
+static bool read_random(const args_t* args, random_t* out) {
+  *out = (random_t){.seed = 1};
+  const char* count = args_value(args, "random", NULL);
+  const char* seed = args_value(args, "seed", NULL);
+  if (count && !args_number(count, 1, UINT32_MAX, &out->count)) {
+    (void)report_usage(args, "--random is '%s', expected a number from 1 on", count);
+    return false;
+  }
+  if (seed && !args_number(seed, 0, INT64_MAX, &out->seed)) {
+    (void)report_usage(args, "--seed is '%s', expected a number", seed);
+    return false;
+  }
+  if (!count && seed) (void)report_usage(args, "--seed is for --random");
+  if (count && args_has(args, "emit")) {
+    (void)report_usage(args, "--random runs programs, and --emit runs nothing");
+  }
+  return count ? !args_has(args, "emit") : !seed;
+}
+
+static qn_status_t run_column(const args_t* args, qn_tier_t tier, const random_t* random,
+                              report_t* report, size_t index) {
   const report_column_t* column = report_column(report, index);
   running_t running = {report, index, args->is_json || args_has(args, "markdown")};
   conf_options_t options = {.device = column->device,
@@ -88,6 +115,8 @@ static qn_status_t run_column(const args_t* args, qn_tier_t tier, report_t* repo
                             .filter = args_value(args, "filter", NULL),
                             .has_large = args_has(args, "large"),
                             .form = args_value(args, "emit", NULL),
+                            .random_count = (uint32_t)random->count,
+                            .seed = random->seed,
                             .tier = tier,
                             .on_result = on_result,
                             .self = &running};
@@ -104,12 +133,13 @@ static int run_conformance(const args_t* args) {
     return report_usage(args, "--emit needs --target: what to compile for");
   }
   qn_lookup_options_t lookup;
-  if (!session_lookup_options(args, &lookup)) return EXIT_USAGE;
+  random_t random;
+  if (!session_lookup_options(args, &lookup) || !read_random(args, &random)) return EXIT_USAGE;
   report_t* report = report_create();
-  conf_list(on_listed, report);
+  if (random.count == 0) conf_list(on_listed, report);
   qn_status_t status = args_has(args, "list") ? QN_OK : choose(args, report);
   for (size_t i = 0; qn_ok(status) && report_column(report, i); i++) {
-    status = run_column(args, lookup.tier, report, i);
+    status = run_column(args, lookup.tier, &random, report, i);
   }
   int code = EXIT_DONE;
   if (!qn_ok(status)) {
@@ -137,6 +167,8 @@ const verb_t verb_conformance = {
         {"filter", 'f', "TEXT",
          "only cases whose area/feature/variant has TEXT, or for ^TEXT begins with it", false},
         FLAG("large", "also cases that take gigabytes of memory"),
+        OPTION("random", "N", "run N random programs in place of the suite"),
+        OPTION("seed", "S", "of the first random program (default: 1)"),
         OPTION("emit", "FORM", "compile to this form of --target and run nothing"), OPTION_TIER,
         FLAG("list", "list the features and run nothing"), OPTION_PLUGIN,
         FLAG("markdown", "print the matrix as docs/conformance.md has it"), OPTION_JSON),
@@ -145,12 +177,14 @@ const verb_t verb_conformance = {
         "unsupported (with the message of the device or code generator). The oracle is the\n"
         "interpreter. The exit code is 1 when a case fails. --plugin takes a shared object that\n"
         "exports qn_plugin_entry (quern/backend.h). --target with --emit needs no device: it\n"
-        "compiles the suite's programs and discards the code.\n",
+        "compiles the suite's programs and discards the code. --random compares random programs\n"
+        "with the interpreter, and shows the smallest part of one that still differs.\n",
     .examples =
         "  quern conformance --device interp --filter ^memory/\n"
         "  quern conformance --device cpu --filter ^statements/ --json\n"
         "  quern conformance --target 'cpu -mcpu=x86-64-v3' --emit image --filter ^grids/\n"
         "  quern conformance --device cpu --tier fast --filter ^shapes/\n"
+        "  quern conformance --device cpu --random 100 --seed 7\n"
         "  quern conformance --list\n",
     .run = run_conformance,
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/conformance_report.c: see conformance_report.h.
 #include "tools/cli/verbs/conformance_report.h"
 
@@ -15,6 +16,7 @@ enum { COLUMN_LIMIT = 16, NOTE_LIMIT = 512 };
 typedef struct cell {
   conf_verdict_t verdict;  // 0: did not run
   char* why;               // owned; NULL for a pass
+  char* program;           // owned; NULL: none
   int64_t elapsed_ns;
 } cell_t;
 
@@ -44,7 +46,10 @@ void report_free(report_t* report) {
     free(row->area);
     free(row->feature);
     free(row->variant);
-    for (size_t k = 0; k < COLUMN_LIMIT; k++) free(row->cells[k].why);
+    for (size_t k = 0; k < COLUMN_LIMIT; k++) {
+      free(row->cells[k].why);
+      free(row->cells[k].program);
+    }
   }
   free(report->rows);
   free(report);
@@ -102,7 +107,9 @@ void report_add(report_t* report, size_t column, const conf_result_t* result) {
   cell->verdict = result->verdict;
   cell->elapsed_ns = result->elapsed_ns;
   free(cell->why);
+  free(cell->program);
   cell->why = result->why[0] ? memory_text(result->why) : NULL;
+  cell->program = result->program ? memory_text(result->program) : NULL;
   report->fail_count += result->verdict == CONF_FAIL;
 }
 
@@ -142,6 +149,14 @@ static json_t* devices_json(const report_t* report) {
 
 // ----------------------------------------------------------------------------------- for people
 
+static void print_program(const char* text) {
+  while (*text) {
+    size_t size = strcspn(text, "\n");
+    print(stdout, "  %.*s\n", (int)size, text);
+    text += size + (text[size] == '\n');
+  }
+}
+
 void report_show(const report_t* report, size_t column, const conf_result_t* result) {
   if (result->verdict == CONF_PASS) return;
   const style_t* style = style_of(stdout);
@@ -149,6 +164,7 @@ void report_show(const report_t* report, size_t column, const conf_result_t* res
   print(stdout, "%s%s%s %s: %s/%s%s%s: %s\n", is_fail ? style->red : style->dim,
         conf_verdict_text(result->verdict), style->plain, report->columns[column].name,
         result->area, result->feature, result->variant[0] ? "/" : "", result->variant, result->why);
+  if (result->program) print_program(result->program);
   (void)fflush(stdout);
 }
 
@@ -300,8 +316,8 @@ static void print_json_report(const report_t* report) {
       if (!cell->verdict) continue;
       json_object_set_new(
           results, report->columns[k].name,
-          json_record("verdict:s why:s elapsed_ns:i", conf_verdict_text(cell->verdict), cell->why,
-                      cell->elapsed_ns));
+          json_record("verdict:s why:s program:s elapsed_ns:i", conf_verdict_text(cell->verdict),
+                      cell->why, cell->program, cell->elapsed_ns));
     }
     json_array_append_new(features, json_record("area:s feature:s variant:s results:o", row->area,
                                                 row->feature, row->variant, results));

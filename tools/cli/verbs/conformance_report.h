@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/conformance_report.h: the results of `quern conformance`: collects and prints
 // them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/devices.c: `quern devices`: every device and all of its attributes.
 #include <inttypes.h>
 #include <string.h>

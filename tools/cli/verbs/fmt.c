@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/fmt.c: `quern fmt`: prints module text in its canonical layout.
 #include <string.h>
 
@@ -23,7 +24,9 @@ static qn_status_t format_file(const args_t* args, const char* path, bool* out_i
                                 .on_diagnostic_self = out_error_count};
   char* formatted = NULL;
   size_t size = 0;
-  status = qn_text_format(text.data, text.size, &options, &formatted, &size);
+  status = args_has(args, "types")
+               ? qn_text_format_types(text.data, text.size, &options, &formatted, &size)
+               : qn_text_format(text.data, text.size, &options, &formatted, &size);
   if (*out_error_count == 0) status = qn_status_annotate(status, "%s", path);
   if (qn_ok(status)) {
     *out_is_changed = size != text.size || memcmp(formatted, text.data, size) != 0;
@@ -90,11 +93,11 @@ const verb_t verb_fmt = {
     .max_operands = -1,
     VERB_OPTIONS(FLAG("check", "write nothing; exit code 1 when a file is not formatted"),
                  {"in-place", 'i', NULL, "rewrite the files that are not formatted", false},
-                 OPTION_JSON),
+                 FLAG("types", "write the dtype of each let that has none"), OPTION_JSON),
     .help =
         "Prints the text in its canonical layout. Comments, names and the spelling of numbers\n"
         "stay, and so does the module's key in the cache; formatting twice changes nothing more.\n"
-        "FILE '-' is standard input.\n",
+        "FILE '-' is standard input. --types needs text without mistakes of names and dtypes.\n",
     .examples =
         "  quern fmt examples/ir/saxpy.qn\n"
         "  quern fmt --check examples/ir/saxpy.qn examples/ir/softmax.qn\n",

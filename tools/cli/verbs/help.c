@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/help.c: `quern help [VERB|TOPIC]` and `quern version`.
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/targets.c: `quern targets`: kinds with their options, tags, a target's canonical
 // form.
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define _XOPEN_SOURCE 700
 // tools/cli/verbs/warm.c: `quern warm LIST...`: compiles the keys of lists ahead, in worker
 // processes.
@@ -198,7 +199,7 @@ const verb_t verb_warm = {
         OPTION("bundle", "FILE", "then write a bundle of exactly these keys"),
         OPTION("sign", "KEY", "sign the bundle with this secret key file"),
         FLAG("dry-run", "print which keys are cached and which would be compiled"),
-        {"worker", 0, NULL, NULL, false}, OPTION_JSON),
+        {"worker", 0, NULL, NULL, false}, OPTION_PLUGIN, OPTION_JSON),
     .help =
         "A LIST is a file that a service wrote with QUERN_RECORD=LIST, or text by hand, one key\n"
         "a line:\n"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/warm_bundle.c: writes the keys of a warm-up into one file.
 //
 // The bundle has no times, so that two builds of the same kernels give the same bytes.

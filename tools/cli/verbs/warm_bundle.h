@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/warm_bundle.h: `quern warm --bundle OUT`: a bundle of exactly the keys that are
 // warm.
 #ifndef QUERN_TOOLS_CLI_VERBS_WARM_BUNDLE_H_

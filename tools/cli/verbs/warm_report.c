@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/warm_report.c: prints progress, keys that are not warm, and the summary as text
 // or JSON.
 //

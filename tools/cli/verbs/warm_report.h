@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tools/cli/verbs/warm_report.h: prints the progress and the results of `quern warm`.
 #ifndef QUERN_TOOLS_CLI_VERBS_WARM_REPORT_H_
 #define QUERN_TOOLS_CLI_VERBS_WARM_REPORT_H_

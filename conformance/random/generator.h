@@ -1,13 +1,40 @@
-// tests/support/generator.h: the state of the generator, shared by its files.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generator.h: the state of the generator, shared by its files.
 //
 // Text of expressions comes from a pool that lives as long as the generator.
-#ifndef QUERN_TESTS_SUPPORT_GENERATOR_H_
-#define QUERN_TESTS_SUPPORT_GENERATOR_H_
+#ifndef QUERN_CONFORMANCE_RANDOM_GENERATOR_H_
+#define QUERN_CONFORMANCE_RANDOM_GENERATOR_H_
 
-#include "base/buffer.h"
-#include "tests/support/generate.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "conformance/elements.h"
+#include "conformance/random/generate.h"
+
+#define GEN_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+// Dtypes that operators take.
+static inline bool gen_is_float(qn_dtype_t dtype) {
+  return conf_is_float(dtype) && !conf_is_stored(dtype);
+}
+static inline bool gen_is_int(qn_dtype_t dtype) {
+  return dtype >= QN_DTYPE_I8 && dtype <= QN_DTYPE_U64;
+}
+static inline bool gen_is_unsigned(qn_dtype_t dtype) {
+  return dtype >= QN_DTYPE_U8 && dtype <= QN_DTYPE_U64;
+}
+
+// A text that grows. Zero-initialised: empty. `data` is owned: free.
+typedef struct gen_out {
+  char* data;
+  size_t size;
+  size_t capacity;
+} gen_out_t;
+void gen_out_add(gen_out_t* out, const char* format, ...) QN_PRINTF(2, 3);
 
 enum { gen_max_scalars = 64, gen_max_buffers = 32, gen_pool_bytes = 1 << 20 };
+enum { gen_max_columns = 40 };  // the largest m
 
 // An expression with what is known about its value. For floats: |value| <= mag, and its error is at
 // most err, both in real numbers. err 0: exact, the same in every implementation.
@@ -49,8 +76,8 @@ typedef struct gen {
   uint64_t state;
   char* pool;
   size_t pool_used;
-  qn__buffer_t out;
-  qn__buffer_t callees;  // functions with a value, for the end of the text
+  gen_out_t out;
+  gen_out_t callees;  // functions with a value, for the end of the text
   uint32_t callee_count;
   int indent;
   gen_scalar_t scalars[gen_max_scalars];
@@ -118,4 +145,4 @@ void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* opt
 // ---- generate_forms.c: a body and the parameters that it needs.
 void gen_form_module(gen_t* g, const qn_generate_options_t* options);
 
-#endif  // QUERN_TESTS_SUPPORT_GENERATOR_H_
+#endif  // QUERN_CONFORMANCE_RANDOM_GENERATOR_H_

@@ -1,4 +1,5 @@
-// tests/support/generate_expr.c: random expressions with bounds of magnitude and error.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_expr.c: random expressions with bounds of magnitude and error.
 //
 // Not here: statements (generate_stmt.c), arguments (generate_args.c). Thread rule: one thread per
 // generator.
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 uint32_t gen_below(gen_t* g, uint32_t limit) {
   g->state += UINT64_C(0x9e3779b97f4a7c15);
@@ -35,7 +36,7 @@ qn_dtype_t gen_dtype(gen_t* g) {
                                       QN_DTYPE_I64, QN_DTYPE_F64, QN_DTYPE_U8};
   if (g->buffer_count > 0 && gen_chance(g, 60)) {  // what can be loaded
     qn_dtype_t dtype = g->buffers[gen_below(g, (uint32_t)g->buffer_count)].dtype;
-    if (!qn__dtype_is_stored(dtype)) return dtype;
+    if (!conf_is_stored(dtype)) return dtype;
   }
   if (gen_chance(g, 60)) return likely[gen_below(g, 6)];
   return (qn_dtype_t)(1 + gen_below(g, QN_DTYPE_F64));
@@ -81,7 +82,7 @@ gen_scalar_t* gen_add_scalar(gen_t* g, const char* prefix, qn_dtype_t dtype, dou
 }
 
 gen_value_t gen_tame(gen_t* g, gen_value_t value) {
-  if (!qn__dtype_is_float(value.dtype)) return value;
+  if (!gen_is_float(value.dtype)) return value;
   const char* dtype = qn_dtype_text(value.dtype);
   if (value.err > 256 * gen_eps(value.dtype)) return gen_literal(g, value.dtype);
   if (value.mag > 64) {
@@ -96,16 +97,16 @@ gen_value_t gen_literal(gen_t* g, qn_dtype_t dtype) {
   if (dtype == QN_DTYPE_BOOL) {
     return value_of(gen_chance(g, 50) ? "true" : "false", dtype, 1, 0);
   }
-  if (qn__dtype_is_real(dtype)) {
+  if (conf_is_float(dtype)) {
     double value = ((double)gen_below(g, 65) - 32) / 16;
     return value_of(gen_text(g, "%s(%.4f)", name, value), dtype, 2, 0);
   }
-  if (qn__dtype_is_packed(dtype)) {
-    bool is_negative = qn__dtype_is_signed(dtype) && gen_chance(g, 40);
+  if (conf_is_packed(dtype)) {
+    bool is_negative = conf_is_signed(dtype) && gen_chance(g, 40);
     return value_of(gen_text(g, "%s(%s%u)", name, is_negative ? "-" : "", gen_below(g, 8)), dtype,
                     0, 0);
   }
-  if (qn__dtype_class(dtype) == QN__CLASS_UNSIGNED || gen_chance(g, 60)) {
+  if (gen_is_unsigned(dtype) || gen_chance(g, 60)) {
     return value_of(gen_text(g, "%s(%u)", name, gen_below(g, gen_chance(g, 70) ? 20 : 128)), dtype,
                     0, 0);
   }
@@ -533,16 +534,16 @@ gen_value_t gen_expr(gen_t* g, qn_dtype_t dtype, int depth) {
   if (depth <= 0 || gen_chance(g, 15)) return leaf(g, dtype, depth);
   if (gen_chance(g, 8)) return guarded_load(g, dtype, depth);
   if (dtype == QN_DTYPE_BOOL) return gen_condition(g, depth - 1);
-  if (qn__dtype_is_stored(dtype)) return stored_expr(g, dtype, depth);
+  if (conf_is_stored(dtype)) return stored_expr(g, dtype, depth);
   if (gen_chance(g, 5)) return gen_tame(g, gen_call(g, dtype, depth));
-  if (qn__dtype_is_float(dtype)) return gen_tame(g, float_expr(g, dtype, depth));
+  if (gen_is_float(dtype)) return gen_tame(g, float_expr(g, dtype, depth));
   return integer_expr(g, dtype, depth);
 }
 
 gen_value_t gen_reduction(gen_t* g, qn_dtype_t dtype, int depth) {
   static const char* const kinds[] = {"sum", "min", "max", "prod"};
   const char* name = qn_dtype_text(dtype);
-  bool is_float = qn__dtype_is_float(dtype);
+  bool is_float = gen_is_float(dtype);
   gen_extent_t extent = g->extents[gen_below(g, (uint32_t)g->extent_count)];
   size_t scalar_count = g->scalar_count;
   // A variable part of the range, not empty for min and max: that of nothing is infinite.

@@ -1,9 +1,10 @@
-// tests/support/generate_ranges.c: random products and reductions of ranges that a call decides:
-// ragged batches, triangles, guarded steps, and columns with several reductions.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_ranges.c: random products and reductions of ranges that a call
+// decides: ragged batches, triangles, guarded steps, and columns with several reductions.
 //
 // Ranges may be empty, or end before they begin. Not here: operands, epilogues, bounds
 // (generate_forms.c). Thread rule: one thread per generator.
-#include "tests/support/generate_forms.h"
+#include "conformance/random/generate_forms.h"
 
 static const char* fresh(gen_t* g, const char* prefix) {
   return gen_text(g, "%s%u", prefix, g->name_count++);
@@ -23,7 +24,7 @@ static const char* listed(gen_t* g, gen_axis_t axis, const char* limit) {
 static gen_buffer_t* add_target(gen_t* g, qn_dtype_t dtype, gen_term_t value,
                                 const gen_extent_t* shape, uint32_t rank) {
   gen_buffer_t* target = gen_form_param(g, "y", QN_ACCESS_INOUT, dtype, shape, rank);
-  target->err = qn__dtype_is_float(dtype) ? value.err : 0;
+  target->err = gen_is_float(dtype) ? value.err : 0;
   return target;
 }
 
@@ -180,5 +181,5 @@ static void columns(gen_t* g, gen_form_t* form) {
 
 void gen_ranges(gen_t* g, gen_form_t* form) {
   static void (*const makers[])(gen_t*, gen_form_t*) = {ragged, triangle, guarded, columns};
-  makers[gen_below(g, QN_COUNT_OF(makers))](g, form);
+  makers[gen_below(g, GEN_COUNT_OF(makers))](g, form);
 }

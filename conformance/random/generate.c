@@ -1,14 +1,34 @@
-// tests/support/generate.c: random modules: the signature and the order of launches.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate.c: random modules: the signature and the order of launches.
 //
 // Not here: launches (generate_launch.c), statements (generate_stmt.c), expressions
 // (generate_expr.c), arguments (generate_args.c). Thread rule: one thread per generator.
-#include "tests/support/generate.h"
+#include "conformance/random/generate.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/alloc.h"
-#include "base/env.h"
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
+
+void gen_out_add(gen_out_t* out, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  va_list again;
+  va_copy(again, arguments);
+  int size = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
+  size_t needed = out->size + (size_t)size + 1;
+  if (needed > out->capacity) {
+    out->capacity = 2 * needed + 4096;
+    char* data = realloc(out->data, out->capacity);
+    if (!data) abort();
+    out->data = data;
+  }
+  (void)vsnprintf(out->data + out->size, out->capacity - out->size, format, again);
+  va_end(again);
+  out->size += (size_t)size;
+}
 
 static void choose_shape(gen_t* g, gen_buffer_t* buffer) {
   buffer->rank = 1 + gen_below(g, 2);
@@ -31,7 +51,7 @@ static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
   bool has_values = access != QN_ACCESS_OUT;
   buffer->is_readable = has_values;
   buffer->is_writable = access != QN_ACCESS_IN;
-  buffer->mag = has_values && qn__dtype_is_real(buffer->dtype) ? 4 : 0;
+  buffer->mag = has_values && conf_is_float(buffer->dtype) ? 4 : 0;
   buffer->param = (int)result->param_count;
   qn_generated_param_t* param = &result->params[result->param_count++];
   *param = (qn_generated_param_t){
@@ -49,31 +69,34 @@ static void add_scalar_param(gen_t* g) {
   gen_scalar_t* scalar = gen_add_scalar(g, "z", dtype, 4, 0);
   qn_generated_param_t* param = &result->params[result->param_count++];
   *param = (qn_generated_param_t){.dtype = dtype};
-  qn__ir_scalar_t value = {.i = qn__wrap_int(dtype, (int64_t)gen_below(g, 1000))};
-  if (dtype == QN_DTYPE_BOOL) value.i = gen_chance(g, 50);
-  if (qn__dtype_is_float(dtype)) value.f = ((double)gen_below(g, 65) - 32) / 8;
-  param->scalar_bits = qn__scalar_to_bits(dtype, value);
+  uint64_t whole = gen_below(g, 1000);
+  if (dtype == QN_DTYPE_BOOL) whole = gen_chance(g, 50);
+  if (gen_is_float(dtype)) {
+    conf_element_set(dtype, &param->scalar_bits, 0, ((double)gen_below(g, 65) - 32) / 8);
+  } else {
+    conf_bits_set(dtype, &param->scalar_bits, 0, whole);
+  }
   scalar->extent = NULL;
 }
 
 static void write_signature(gen_t* g) {
-  qn__buffer_cstr(&g->out, "func f(");
+  gen_out_add(&g->out, "func f(");
   size_t scalar = 0;
   for (size_t i = 0; i < g->result->param_count; ++i) {
     const qn_generated_param_t* param = &g->result->params[i];
-    if (i > 0) qn__buffer_cstr(&g->out, ", ");
+    if (i > 0) gen_out_add(&g->out, ", ");
     if (!param->is_buffer) {
-      qn__buffer_format(&g->out, "%s: %s", g->scalars[scalar].name, qn_dtype_text(param->dtype));
+      gen_out_add(&g->out, "%s: %s", g->scalars[scalar].name, qn_dtype_text(param->dtype));
       ++scalar;
       continue;
     }
     static const char* const words[] = {"", "", "out ", "inout "};
     const gen_buffer_t* held = g->buffers;
     while (held->param != (int)i) ++held;
-    qn__buffer_format(&g->out, "%s%s: %s%s", words[param->access], held->name,
-                      gen_shape_text(g, held), held->strides ? held->strides : "");
+    gen_out_add(&g->out, "%s%s: %s%s", words[param->access], held->name, gen_shape_text(g, held),
+                held->strides ? held->strides : "");
   }
-  qn__buffer_format(&g->out, ")%s {\n", g->result->is_fast ? " fast" : "");
+  gen_out_add(&g->out, ")%s {\n", g->result->is_fast ? " fast" : "");
 }
 
 static void set_tolerances(gen_t* g, size_t count) {
@@ -88,7 +111,7 @@ static void make_text(gen_t* g, const qn_generate_options_t* options) {
   qn_generated_t* result = g->result;
   uint32_t large = 1 + gen_below(g, 70), small = 1 + gen_below(g, 9);
   g->extents[g->extent_count++] = (gen_extent_t){"n", gen_chance(g, 50) ? large : small};
-  g->extents[g->extent_count++] = (gen_extent_t){"m", 1 + gen_below(g, 40)};
+  g->extents[g->extent_count++] = (gen_extent_t){"m", 1 + gen_below(g, gen_max_columns)};
   g->extents[g->extent_count++] = gen_constant_extent(g, 1 + gen_below(g, 9));
   g->extents[g->extent_count++] = gen_constant_extent(g, 8);
   result->is_fast = options->allows_fast && gen_chance(g, 15);
@@ -132,7 +155,7 @@ static void make_text(gen_t* g, const qn_generate_options_t* options) {
     gen_buffer_t* target = &g->buffers[gen_below(g, (uint32_t)fixed)];
     if (target->is_writable) gen_launch(g, target, options);
   }
-  qn__buffer_cstr(&g->out, "}\n");
+  gen_out_add(&g->out, "}\n");
   set_tolerances(g, fixed);
 }
 
@@ -141,33 +164,24 @@ static void make_form(gen_t* g, const qn_generate_options_t* options) {
   g->result->is_form = true;
   g->result->is_fast = options->allows_fast && gen_chance(g, 10);
   gen_form_module(g, options);
-  qn__buffer_t body = g->out;
-  qn__buffer_init(&g->out, qn_allocator_default());
+  gen_out_t body = g->out;
+  g->out = (gen_out_t){0};
   write_signature(g);
-  qn__buffer_cstr(&g->out, (const char*)body.data);
-  qn__buffer_cstr(&g->out, "}\n");
-  qn__buffer_deinit(&body);
+  gen_out_add(&g->out, "%s}\n", body.data);
+  free(body.data);
   set_tolerances(g, g->buffer_count);
 }
 
 // Symbols are numbered in the order of the parameters that show them.
 static void order_symbols(const gen_t* g, qn_generated_t* generated) {
-  const qn__ir_func_t* function = generated->module->functions[0];
-  for (size_t i = 0; i < function->symbol_count; ++i) {
+  for (size_t i = 0; i < qn_module_function_symbol_count(generated->module, 0); ++i) {
+    const char* name = qn_module_symbol_name(generated->module, 0, i);
     for (size_t k = 0; k < g->form_symbol_count; ++k) {
-      if (strcmp(function->symbols[i]->name, g->form_symbols[k].text) == 0) {
+      if (strcmp(name, g->form_symbols[k].text) == 0) {
         generated->symbols[i] = g->form_symbols[k].value;
       }
     }
   }
-}
-
-void qn_generate_seeds(uint64_t* inout_first, uint64_t* inout_count) {
-  const char* seeds = qn__env_get("QUERN_TEST_SEEDS");
-  if (!seeds) return;
-  char* end;
-  *inout_first = strtoull(seeds, &end, 10);
-  if (*end == ':') *inout_count = strtoull(end + 1, NULL, 10);
 }
 
 bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generated_t* out,
@@ -179,20 +193,17 @@ bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generat
   g->state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
   g->result = out;
   g->allows_faults = options->allows_faults;
-  qn__buffer_init(&g->out, qn_allocator_default());
-  qn__buffer_init(&g->callees, qn_allocator_default());
   if (options->is_form) {
     make_form(g, options);
   } else {
     make_text(g, options);
   }
-  if (g->callees.size > 0) qn__buffer_str(&g->out, qn__buffer_as_str(&g->callees));
-  qn__buffer_deinit(&g->callees);
-  out->text = strdup((const char*)g->out.data);
+  if (g->callees.size > 0) gen_out_add(&g->out, "%s", g->callees.data);
+  free(g->callees.data);
+  out->text = g->out.data;
   out->text_size = g->out.size;
   *out_error = qn_module_parse(out->text, out->text_size, NULL, &out->module);
   if (out->module && options->is_form) order_symbols(g, out);
-  qn__buffer_deinit(&g->out);
   free(g->pool);
   free(g);
   return qn_ok(*out_error);

@@ -1,4 +1,6 @@
-// tests/support/generate_stmt.c: random modules: the lines of a text, and the statements of a body.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_stmt.c: random modules: the lines of a text, and the statements of a
+// body.
 //
 // Not here: expressions (generate_expr.c), loops that are launches (generate_launch.c). Thread
 // rule: one thread per generator.
@@ -6,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 // ---- lines
 
@@ -17,9 +19,9 @@ void gen_line(gen_t* g, const char* format, ...) {
   int size = vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   if (size < 0 || (size_t)size >= sizeof text) abort();
-  for (int i = 0; i < g->indent; ++i) qn__buffer_cstr(&g->out, "  ");
-  qn__buffer_cstr(&g->out, text);
-  qn__buffer_char(&g->out, '\n');
+  for (int i = 0; i < g->indent; ++i) gen_out_add(&g->out, "  ");
+  gen_out_add(&g->out, "%s", text);
+  gen_out_add(&g->out, "\n");
 }
 
 void gen_open(gen_t* g, const char* head) {
@@ -76,7 +78,7 @@ static void add_table(gen_t* g) {
     const char* element;
     if (dtype == QN_DTYPE_BOOL) {
       element = gen_chance(g, 50) ? "true" : "false";
-    } else if (qn__dtype_is_float(dtype)) {
+    } else if (gen_is_float(dtype)) {
       element = gen_text(g, "%.3f", (double)gen_below(g, 17) / 8);
     } else {
       element = gen_text(g, "%u", gen_below(g, 100));
@@ -100,13 +102,13 @@ static bool add_other_view(gen_t* g) {
     const gen_buffer_t* buffer = &g->buffers[i];
     bool is_given = buffer->param >= 0 && !buffer->is_writable;
     bool is_fit = buffer->is_readable && buffer->rank > 0 && !buffer->strides &&
-                  buffer->dtype != QN_DTYPE_BOOL && (is_given || qn__dtype_is_int(buffer->dtype));
+                  buffer->dtype != QN_DTYPE_BOOL && (is_given || gen_is_int(buffer->dtype));
     if (is_fit && gen_below(g, (uint32_t)++count) == 0) base = buffer;
   }
   if (!base) return false;
   static const qn_dtype_t dtypes[] = {QN_DTYPE_I8,  QN_DTYPE_U8,  QN_DTYPE_U16,
                                       QN_DTYPE_I32, QN_DTYPE_U32, QN_DTYPE_U64};
-  qn_dtype_t dtype = dtypes[gen_below(g, QN_COUNT_OF(dtypes))];
+  qn_dtype_t dtype = dtypes[gen_below(g, GEN_COUNT_OF(dtypes))];
   size_t base_bits = qn_dtype_size_bits(base->dtype), bits = qn_dtype_size_bits(dtype);
   bool is_row = base->rank == 2 && gen_chance(g, 50);
   int64_t elements = base->shape[base->rank - 1].value;
@@ -151,7 +153,7 @@ static void add_view(gen_t* g) {
                        base->shape[0].value * base->shape[1].value};
     view->shape[0].text = gen_text(g, "(%s)", view->shape[0].text);
     start = "0, 0";
-  } else if (qn__dtype_is_packed(base->dtype)) {
+  } else if (conf_is_packed(base->dtype)) {
     view->shape[0] = base->shape[0];
     start = "0";
   } else {  // every second element
@@ -235,7 +237,7 @@ static void add_accumulator(gen_t* g) {
   gen_open(g, gen_text(g, "for %s in 0..%s", var_name, extent.text));
   if (gen_chance(g, 25)) add_leave(g, var_name);
   gen_value_t step = gen_tame(g, gen_expr(g, dtype, 2));
-  if (qn__dtype_is_float(dtype)) {
+  if (gen_is_float(dtype)) {
     const char* name = qn_dtype_text(dtype);
     if (step.err > 8 * gen_eps(dtype)) step = gen_literal(g, dtype);
     gen_line(g, "%s[] = %s[] * %s(0.5) + %s;", acc->name, acc->name, name, step.text);
@@ -296,7 +298,7 @@ void gen_statements(gen_t* g, uint32_t count) {
 }
 
 void gen_store(gen_t* g, gen_buffer_t* target, const char* where, bool is_fresh) {
-  bool is_stored = qn__dtype_is_stored(target->dtype);
+  bool is_stored = conf_is_stored(target->dtype);
   gen_value_t value = gen_chance(g, 25) && !is_stored ? gen_reduction(g, target->dtype, 2)
                                                       : gen_expr(g, target->dtype, 4);
   if (target->dtype == QN_DTYPE_BOOL) value = gen_condition(g, 3);
@@ -304,7 +306,7 @@ void gen_store(gen_t* g, gen_buffer_t* target, const char* where, bool is_fresh)
   if (!is_fresh && gen_chance(g, 40) && target->dtype != QN_DTYPE_BOOL &&
       !is_stored) {  // its own element
     const char* name = qn_dtype_text(target->dtype);
-    if (qn__dtype_is_float(target->dtype)) {
+    if (gen_is_float(target->dtype)) {
       double mag = target->mag * 0.5 + value.mag;
       value.text = gen_text(g, "%s[%s] * %s(0.5) + %s", target->name, where, name, value.text);
       value.err += target->err + 2 * mag * gen_eps(target->dtype);

@@ -1,35 +1,30 @@
-// tests/support/generate_args.c: the arguments of random modules, and whether two calls wrote the
-// same.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_args.c: the arguments of random modules, and whether two calls wrote
+// the same.
 //
 // Not here: the modules (generate.c). Thread rule: pure functions of the seed.
 #define _DEFAULT_SOURCE  // MAP_ANONYMOUS
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
-static qn__ir_scalar_t random_value(gen_t* g, qn_dtype_t dtype) {
-  if (qn__dtype_is_real(dtype)) {  // exact in every float dtype of 16 bits and more, within 4
-    double value = ((double)gen_below(g, 129) - 64) / 16;
-    return (qn__ir_scalar_t){.f = qn__round_float(dtype, value)};
+static uint64_t random_bits(gen_t* g, qn_dtype_t dtype) {
+  uint64_t bits = 0;
+  if (conf_is_float(dtype)) {  // exact in every float dtype of 16 bits and more, within 4
+    conf_element_set(dtype, &bits, 0, ((double)gen_below(g, 129) - 64) / 16);
+    return bits;
   }
-  uint64_t bits = ((uint64_t)gen_below(g, UINT32_MAX) << 32) | gen_below(g, UINT32_MAX);
-  if (dtype == QN_DTYPE_BOOL) return (qn__ir_scalar_t){.i = (int64_t)(bits & 1)};
-  if (gen_chance(g, 60)) bits %= 50;
-  return (qn__ir_scalar_t){.i = qn__wrap_int(dtype, (int64_t)bits)};
+  bits = ((uint64_t)gen_below(g, UINT32_MAX) << 32) | gen_below(g, UINT32_MAX);
+  if (dtype == QN_DTYPE_BOOL) return bits & 1;
+  return gen_chance(g, 60) ? bits % 50 : bits;
 }
 
 static size_t size_of(const qn_generated_param_t* param) {
-  return (param->element_count * qn_dtype_size_bits(param->dtype) + 7) / 8;
-}
-
-static uint64_t element_of(qn_dtype_t dtype, const uint8_t* data, size_t index) {
-  uint64_t bits = 0;
-  if (qn__dtype_is_packed(dtype)) return data[index / 2] >> 4 * (index % 2) & 15;
-  memcpy(&bits, data + index * qn_dtype_size_bytes(dtype), qn_dtype_size_bytes(dtype));
-  return bits;
+  return conf_size_bytes(param->dtype, param->element_count);
 }
 
 enum { CANARY = 0xa5, MAX_PAGE = 4096 };
@@ -72,16 +67,10 @@ void qn_generated_args_init(const qn_generated_t* generated, qn_generated_args_t
       out_args->params[i] = param->scalar_bits;
       continue;
     }
-    size_t size = qn_dtype_size_bytes(param->dtype);
     uint8_t* data = hold(generated, i, size_of(param), out_args);
     for (size_t e = 0; e < param->element_count; ++e) {
-      uint64_t bits = qn__scalar_to_bits(param->dtype, random_value(&g, param->dtype));
-      if (qn__dtype_is_packed(param->dtype)) {
-        uint8_t kept = e % 2 == 0 ? 0 : data[e / 2];
-        data[e / 2] = (uint8_t)(kept | bits << 4 * (e % 2));
-      } else {
-        memcpy(data + e * size, &bits, size);
-      }
+      if (e % 2 == 0 && conf_is_packed(param->dtype)) data[e / 2] = 0;
+      conf_bits_set(param->dtype, data, e, random_bits(&g, param->dtype));
     }
     out_args->buffers[i] = data;
     out_args->params[i] = (uint64_t)(uintptr_t)data;
@@ -98,9 +87,9 @@ void qn_generated_args_deinit(qn_generated_args_t* args) {
 static bool is_close(const qn_generated_param_t* param, uint64_t expected, uint64_t actual,
                      bool is_exact) {
   if (expected == actual) return true;
-  if (!qn__dtype_is_real(param->dtype)) return false;
-  double a = qn__scalar_from_bits(param->dtype, expected).f;
-  double b = qn__scalar_from_bits(param->dtype, actual).f;
+  if (!conf_is_float(param->dtype)) return false;
+  double a = conf_element(param->dtype, &expected, 0);
+  double b = conf_element(param->dtype, &actual, 0);
   if (isnan(a) || isnan(b)) return isnan(a) && isnan(b);
   if (is_exact) return false;
   return fabs(a - b) <= param->tolerance || a == b;
@@ -116,19 +105,19 @@ bool qn_generated_compare(const qn_generated_t* generated, const qn_generated_ar
       return false;
     }
     for (size_t e = 0; param->is_buffer && e < param->element_count; ++e) {
-      uint64_t a = element_of(param->dtype, expected->buffers[i], e);
-      uint64_t b = element_of(param->dtype, actual->buffers[i], e);
+      uint64_t a = conf_bits(param->dtype, expected->buffers[i], e);
+      uint64_t b = conf_bits(param->dtype, actual->buffers[i], e);
       if (is_close(param, a, b, is_exact)) continue;
-      qn__ir_scalar_t x = qn__scalar_from_bits(param->dtype, a);
-      qn__ir_scalar_t y = qn__scalar_from_bits(param->dtype, b);
-      if (qn__dtype_is_real(param->dtype)) {
+      if (conf_is_float(param->dtype)) {
         (void)snprintf(message, message_size,
                        "parameter %zu (%s) element %zu: expected %.17g, got %.17g, tolerance %g", i,
-                       qn_dtype_text(param->dtype), e, x.f, y.f, is_exact ? 0 : param->tolerance);
+                       qn_dtype_text(param->dtype), e, conf_element(param->dtype, &a, 0),
+                       conf_element(param->dtype, &b, 0), is_exact ? 0 : param->tolerance);
       } else {
         (void)snprintf(message, message_size,
                        "parameter %zu (%s) element %zu: expected %" PRId64 ", got %" PRId64, i,
-                       qn_dtype_text(param->dtype), e, x.i, y.i);
+                       qn_dtype_text(param->dtype), e, conf_integer(param->dtype, &a, 0),
+                       conf_integer(param->dtype, &b, 0));
       }
       return false;
     }

@@ -1,8 +1,9 @@
-// tests/support/generate_forms.h: parts of the programs that generate_forms.c describes.
-#ifndef QUERN_TESTS_SUPPORT_GENERATE_FORMS_H_
-#define QUERN_TESTS_SUPPORT_GENERATE_FORMS_H_
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_forms.h: parts of the programs that generate_forms.c describes.
+#ifndef QUERN_CONFORMANCE_RANDOM_GENERATE_FORMS_H_
+#define QUERN_CONFORMANCE_RANDOM_GENERATE_FORMS_H_
 
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 // A loop: its variable and how often it runs.
 typedef struct gen_axis {
@@ -62,4 +63,4 @@ void gen_memory(gen_t* g, gen_form_t* form);
 // ---- generate_ranges.c: ragged batches, triangles, guarded steps, several reductions of a column
 void gen_ranges(gen_t* g, gen_form_t* form);
 
-#endif  // QUERN_TESTS_SUPPORT_GENERATE_FORMS_H_
+#endif  // QUERN_CONFORMANCE_RANDOM_GENERATE_FORMS_H_

@@ -1,8 +1,9 @@
-// tests/support/generate_memory.c: random loops that memory bounds: sums along any axis,
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_memory.c: random loops that memory bounds: sums along any axis,
 // transposes, joined and cut arrays, scans, rows that are normalised.
 //
 // Not here: operands, epilogues, bounds (generate_forms.c). Thread rule: one thread per generator.
-#include "tests/support/generate_forms.h"
+#include "conformance/random/generate_forms.h"
 
 static const char* fresh(gen_t* g, const char* prefix) {
   return gen_text(g, "%s%u", prefix, g->name_count++);
@@ -11,7 +12,7 @@ static const char* fresh(gen_t* g, const char* prefix) {
 static qn_dtype_t choose_dtype(gen_t* g) {
   static const qn_dtype_t dtypes[] = {QN_DTYPE_F32, QN_DTYPE_F32, QN_DTYPE_F64, QN_DTYPE_I32,
                                       QN_DTYPE_I64, QN_DTYPE_F16, QN_DTYPE_U8,  QN_DTYPE_BF16};
-  return dtypes[gen_below(g, QN_COUNT_OF(dtypes))];
+  return dtypes[gen_below(g, GEN_COUNT_OF(dtypes))];
 }
 
 static void fill_axes(gen_t* g, gen_form_t* form, gen_axis_t* axes, uint32_t count) {
@@ -35,7 +36,7 @@ static void reduce_axis(gen_t* g, gen_form_t* form) {
   bool is_sum = gen_chance(g, 70);
   gen_term_t result = x;
   if (is_sum) result = gen_form_sum(dtype, x, step.extent.value);
-  if (!is_sum && qn__dtype_is_float(dtype)) {
+  if (!is_sum && gen_is_float(dtype)) {
     result.mag = 1e30;
     result.grain = 0;
   }
@@ -91,7 +92,7 @@ static void scan(gen_t* g, gen_form_t* form) {
   gen_term_t sum = gen_form_sum(dtype, x, axes[along].extent.value);
   gen_extent_t shape[] = {axes[0].extent, axes[1].extent};
   gen_buffer_t* y = gen_form_param(g, "y", QN_ACCESS_OUT, dtype, shape, 2);
-  y->err = qn__dtype_is_float(dtype) ? sum.err : 0;
+  y->err = gen_is_float(dtype) ? sum.err : 0;
   const char *i = axes[0].var, *j = axes[1].var;
   gen_open(g,
            gen_text(g, "parallel %s in 0..%s", axes[1 - along].var, axes[1 - along].extent.text));
@@ -142,5 +143,5 @@ static void normalise(gen_t* g, gen_form_t* form) {
 void gen_memory(gen_t* g, gen_form_t* form) {
   static void (*const makers[])(gen_t*, gen_form_t*) = {reduce_axis, reduce_axis, transpose,
                                                         join,        scan,        normalise};
-  makers[gen_below(g, QN_COUNT_OF(makers))](g, form);
+  makers[gen_below(g, GEN_COUNT_OF(makers))](g, form);
 }

@@ -1,10 +1,11 @@
-// tests/support/generate_launch.c: random modules: the launches of a function: element-wise code,
-// scans, atomics, blocks of threads, products.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_launch.c: random modules: the launches of a function: element-wise
+// code, scans, atomics, blocks of threads, products.
 //
 // A launch is deterministic because each iteration of a concurrent loop owns one element or row,
 // and a launch reads the buffer that it stores to only at the element owned by the iteration.
 // Elsewhere: loop bodies (generate_stmt.c). Thread rule: one thread per generator.
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 typedef struct scope {
   size_t scalar_count;
@@ -68,7 +69,7 @@ static void atomic_launch(gen_t* g, gen_buffer_t* target) {
                                     "atomic_and", "atomic_or",  "atomic_xor"};
   scope_t scope = enter(g);
   gen_extent_t extent = g->extents[gen_below(g, (uint32_t)g->extent_count)];
-  bool is_int = qn__dtype_is_int(target->dtype);
+  bool is_int = gen_is_int(target->dtype);
   const char* op = ops[is_int ? gen_below(g, 6) : 1 + gen_below(g, 2)];
   gen_scalar_t* var = gen_add_scalar(g, "ix", QN_DTYPE_I64, 0, 0);
   var->extent = extent.text;
@@ -92,26 +93,31 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
   qn_dtype_t dtype = target->dtype;
   const char* name = qn_dtype_text(dtype);
   const char* extent = target->shape[0].text;
-  uint32_t threads = sizes[gen_below(g, 4)];
+  uint32_t width = sizes[gen_below(g, 4)];
   uint32_t rows = gen_chance(g, 30) ? 2 : 1;  // thread.y
-  uint32_t total = threads * rows;
+  uint32_t room = width * rows;
+  const char *threads = gen_text(g, "%u", width), *total = gen_text(g, "%u", room);
+  if (rows == 1 && gen_chance(g, 25)) {  // as many as the call says
+    threads = total = g->extents[1].text;
+    room = gen_max_columns;
+  }
   const char* b = gen_text(g, "b%u", g->name_count++);
   const char* t = gen_text(g, "t%u", g->name_count++);
   const char* s = gen_text(g, "s%u", g->name_count++);
-  gen_open(g, gen_text(g, "block.x %s in 0..ceildiv(%s, %u)", b, extent, total));
-  gen_line(g, "alloc %s: %s[%u] in shared;", s, name, total);
+  gen_open(g, gen_text(g, "block.x %s in 0..ceildiv(%s, %s)", b, extent, total));
+  gen_line(g, "alloc %s: %s[%u] in shared;", s, name, room);
   const char* y = "0";
   if (rows == 2) {
     y = gen_text(g, "y%u", g->name_count++);
     gen_open(g, gen_text(g, "thread.y %s in 0..2", y));
     if (gen_chance(g, 50)) gen_let(g);
   }
-  gen_open(g, gen_text(g, "thread.x %s in 0..%u", t, threads));
+  gen_open(g, gen_text(g, "thread.x %s in 0..%s", t, threads));
   const char* id = gen_text(g, "q%u", g->name_count++);
-  gen_line(g, "let %s = %s * %u + %s;", id, y, threads, t);
+  gen_line(g, "let %s = %s * %s + %s;", id, y, threads, t);
   gen_scalar_t* i = gen_add_scalar(g, "ix", QN_DTYPE_I64, 0, 0);
   const char* at = gen_text(g, "%s", i->name);
-  gen_line(g, "let %s = %s * %u + %s;", at, b, total, id);
+  gen_line(g, "let %s = %s * %s + %s;", at, b, total, id);
   gen_value_t own = gen_tame(g, gen_expr(g, dtype, 3));
   const char* own_name = gen_text(g, "%s", gen_add_scalar(g, "v", dtype, own.mag, own.err)->name);
   gen_line(g, "let %s = %s;", own_name, own.text);
@@ -144,14 +150,14 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
   gen_line(g, "%s[%s] = %s;", s, id, own_name);
   gen_line(g, "barrier;");
   gen_value_t shared = {NULL, dtype, own.mag, own.err};
-  bool is_number = dtype != QN_DTYPE_BOOL && !qn__dtype_is_stored(dtype);
+  bool is_number = dtype != QN_DTYPE_BOOL && !conf_is_stored(dtype);
   if (is_number && gen_chance(g, 60)) {  // a tree
     const char* k = gen_text(g, "k%u", g->name_count++);
     const char* o = gen_text(g, "o%u", g->name_count++);
     uint32_t rounds = 1 + gen_below(g, 3);
     gen_open(g, gen_text(g, "for %s in 0..%u", k, rounds));
-    gen_line(g, "let %s = %s + (1 << %s) < %u ? %s[%s + (1 << %s)] : %s(0%s);", o, id, k, total, s,
-             id, k, name, qn__dtype_is_float(dtype) ? ".0" : "");
+    gen_line(g, "let %s = %s + (1 << %s) < %s ? %s[%s + (1 << %s)] : %s(0%s);", o, id, k, total, s,
+             id, k, name, gen_is_float(dtype) ? ".0" : "");
     gen_line(g, "barrier;");
     gen_line(g, "%s[%s] = %s[%s] + %s;", s, id, s, id, o);
     gen_line(g, "barrier;");
@@ -168,7 +174,7 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
     gen_close(g);
   }
   gen_scalar_t* seen = gen_add_scalar(g, "v", dtype, shared.mag, shared.err);
-  gen_line(g, "let %s = %s[(%s + %u) %% %u];", seen->name, s, id, gen_below(g, 40), total);
+  gen_line(g, "let %s = %s[(%s + %u) %% %s];", seen->name, s, id, gen_below(g, 40), total);
   if (local) gen_statements(g, gen_below(g, 2));
   gen_open(g, gen_text(g, "if %s < %s", at, extent));
   gen_value_t value = gen_tame(g, gen_expr(g, dtype, 3));
@@ -195,13 +201,13 @@ static const char* follow(gen_t* g, const char* var, gen_extent_t bound, gen_ext
 // made small, so that a sum of many products keeps a useful bound.
 static bool product_operand(gen_t* g, qn_dtype_t dtype, const char* i, gen_extent_t bound,
                             const char* p, gen_extent_t steps, gen_value_t* out) {
-  bool is_float = qn__dtype_is_float(dtype);
+  bool is_float = gen_is_float(dtype);
   const gen_buffer_t* buffer = NULL;
   size_t count = 0;
   for (size_t b = 0; b < g->buffer_count; ++b) {
     const gen_buffer_t* each = &g->buffers[b];
-    bool is_fit = is_float ? qn__dtype_is_real(each->dtype) && each->err <= gen_eps(dtype)
-                           : qn__dtype_is_int(each->dtype);
+    bool is_fit = is_float ? conf_is_float(each->dtype) && each->err <= gen_eps(dtype)
+                           : gen_is_int(each->dtype);
     if (!each->is_readable || each->rank == 0 || !is_fit) continue;
     if (gen_below(g, (uint32_t)++count) == 0) buffer = each;
   }
@@ -217,7 +223,7 @@ static bool product_operand(gen_t* g, qn_dtype_t dtype, const char* i, gen_exten
   }
   text = gen_text(g, "%s]", text);
   qn_dtype_t from_dtype = buffer->dtype;
-  if (qn__dtype_is_stored(from_dtype)) {
+  if (conf_is_stored(from_dtype)) {
     from_dtype = dtype;
     text = gen_text(g, "%s(%s)", qn_dtype_text(dtype), text);
   }
@@ -243,7 +249,7 @@ static bool product_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
     return false;
   }
   const char* name = qn_dtype_text(dtype);
-  bool is_float = qn__dtype_is_float(dtype);
+  bool is_float = gen_is_float(dtype);
   double count = (double)steps.value, eps = gen_eps(dtype);
   double mag = count * a.mag * b.mag;
   double err =
@@ -285,20 +291,43 @@ static bool product_launch(gen_t* g, gen_buffer_t* target, bool is_fresh) {
   return true;
 }
 
-void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
+static void one_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
   bool is_fresh = !target->is_readable;
   target->is_readable = false;
-  bool is_int = qn__dtype_is_int(target->dtype);
+  bool is_int = gen_is_int(target->dtype);
   if (options->allows_threads && target->rank == 1 && gen_chance(g, 40)) {
     thread_launch(g, target);
   } else if (is_int && target->rank == 2 && gen_chance(g, 25)) {
     scan_launch(g, target);
-  } else if ((is_int || qn__dtype_is_float(target->dtype)) && !is_fresh && gen_chance(g, 40)) {
+  } else if ((is_int || gen_is_float(target->dtype)) && !is_fresh && gen_chance(g, 40)) {
     atomic_launch(g, target);
-  } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL ||
-             qn__dtype_is_stored(target->dtype) || !gen_chance(g, 30) ||
-             !product_launch(g, target, is_fresh)) {
+  } else if (target->rank != 2 || target->dtype == QN_DTYPE_BOOL || conf_is_stored(target->dtype) ||
+             !gen_chance(g, 30) || !product_launch(g, target, is_fresh)) {
     elementwise_launch(g, target, is_fresh);
   }
   target->is_readable = true;
+}
+
+// Returns the head of a loop that the host runs, with at least one round.
+static const char* host_loop(gen_t* g) {
+  gen_scalar_t* round = gen_add_scalar(g, "rx", QN_DTYPE_I64, 0, 0);
+  if (gen_chance(g, 50)) {
+    return gen_text(g, "for %s in 0..min(%s, 3)", round->name, g->extents[gen_below(g, 2)].text);
+  }
+  const char* word = gen_chance(g, 70) ? "for" : "unroll";
+  return gen_text(g, "%s %s in 0..%u", word, round->name, 1 + gen_below(g, 3));
+}
+
+// Repeats some launches. Not those of floats, which would lose more bits in each round.
+void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
+  bool is_exact = gen_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
+  if (!is_exact || !gen_chance(g, 15)) {
+    one_launch(g, target, options);
+    return;
+  }
+  scope_t scope = enter(g);
+  gen_open(g, host_loop(g));
+  for (uint32_t i = 1 + gen_below(g, 2); i > 0; --i) one_launch(g, target, options);
+  gen_close(g);
+  leave(g, scope);
 }

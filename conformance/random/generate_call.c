@@ -1,32 +1,33 @@
-// tests/support/generate_call.c: random calls of functions with a value.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_call.c: random calls of functions with a value.
 //
 // Integers are exact. Of floats a function chooses one, so that their bounds hold for its value.
 // Thread rule: one thread per generator.
-#include "tests/support/generator.h"
+#include "conformance/random/generator.h"
 
 static const char* add_callee(gen_t* g, qn_dtype_t dtype) {
   const char* t = qn_dtype_text(dtype);
   uint32_t number = g->callee_count++;
   // A function may call an earlier one of the same dtype: its name tells.
   const char* name = gen_text(g, "call%u", number);
-  qn__buffer_format(&g->callees, "func %s(a: %s, b: %s) -> %s { ", name, t, t, t);
-  if (qn__dtype_is_float(dtype)) {
-    qn__buffer_cstr(&g->callees, gen_chance(g, 50) ? "return a > b ? a : b; }\n"
-                                                   : "let c = a < b; return c ? a : b; }\n");
+  gen_out_add(&g->callees, "func %s(a: %s, b: %s) -> %s { ", name, t, t, t);
+  if (gen_is_float(dtype)) {
+    gen_out_add(&g->callees, gen_chance(g, 50) ? "return a > b ? a : b; }\n"
+                                               : "let c = a < b; return c ? a : b; }\n");
     return name;
   }
   switch (gen_below(g, 3)) {
     case 0:
-      qn__buffer_cstr(&g->callees, "let d = a ^ b; return d + (d & a); }\n");
+      gen_out_add(&g->callees, "let d = a ^ b; return d + (d & a); }\n");
       break;
     case 1:
-      qn__buffer_cstr(&g->callees, "return sum k in 0..3 { let d = a + b; d ^ a }; }\n");
+      gen_out_add(&g->callees, "return sum k in 0..3 { let d = a + b; d ^ a }; }\n");
       break;
     default:
-      qn__buffer_format(&g->callees,
-                        "return a > b ? %sx(b) : b + 1; }\n"
-                        "func %sx(a: %s) -> %s { return a * (a - 2); }\n",
-                        name, name, t, t);
+      gen_out_add(&g->callees,
+                  "return a > b ? %sx(b) : b + 1; }\n"
+                  "func %sx(a: %s) -> %s { return a * (a - 2); }\n",
+                  name, name, t, t);
   }
   return name;
 }

@@ -1,16 +1,17 @@
-// tests/support/generate_products.c: random products, convolutions and attention.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_products.c: random products, convolutions and attention.
 //
 // Not here: operands, epilogues, bounds (generate_forms.c). Thread rule: one thread per generator.
 #include <math.h>
 #include <stdio.h>
 
-#include "tests/support/generate_forms.h"
+#include "conformance/random/generate_forms.h"
 
 static qn_dtype_t choose_sum(gen_t* g) {
   static const qn_dtype_t dtypes[] = {QN_DTYPE_F32, QN_DTYPE_F32,  QN_DTYPE_F32, QN_DTYPE_F32,
                                       QN_DTYPE_F32, QN_DTYPE_I32,  QN_DTYPE_I32, QN_DTYPE_F64,
                                       QN_DTYPE_F16, QN_DTYPE_BF16, QN_DTYPE_I64, QN_DTYPE_U8};
-  return dtypes[gen_below(g, QN_COUNT_OF(dtypes))];
+  return dtypes[gen_below(g, GEN_COUNT_OF(dtypes))];
 }
 
 // ---- reductions
@@ -79,7 +80,7 @@ static const char* bounded(gen_t* g, const char* kind, const char* zero, gen_axi
 
 static gen_term_t reduce(gen_t* g, qn_dtype_t dtype, gen_term_t a, gen_term_t b,
                          const gen_axis_t* steps, uint32_t count, const char* row) {
-  bool is_float = qn__dtype_is_float(dtype);
+  bool is_float = gen_is_float(dtype);
   const char* name = qn_dtype_text(dtype);
   const char* kind = gen_chance(g, 85) ? "sum" : gen_chance(g, 50) ? "max" : "min";
   const char* lets = "";
@@ -131,9 +132,9 @@ static void product_of_stores(gen_t* g, gen_form_t* form, gen_axis_t i, gen_axis
   gen_term_t sum = gen_form_sum(dtype, gen_form_multiply(g, dtype, a, b), p.extent.value);
   gen_extent_t shape[] = {i.extent, j.extent};
   gen_buffer_t* target = gen_form_param(g, "y", QN_ACCESS_OUT, dtype, shape, 2);
-  target->err = qn__dtype_is_float(dtype) ? sum.err : 0;
+  target->err = gen_is_float(dtype) ? sum.err : 0;
   const char* at = gen_text(g, "%s[%s, %s]", target->name, i.var, j.var);
-  const char* zero = qn__dtype_is_float(dtype) ? "0.0" : "0";
+  const char* zero = gen_is_float(dtype) ? "0.0" : "0";
   gen_open(g, gen_text(g, "parallel %s in 0..%s", i.var, i.extent.text));
   uint32_t order = gen_below(g, 3);
   if (order < 2) {  // zeros first, then steps outside of columns or inside

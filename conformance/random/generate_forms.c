@@ -1,4 +1,5 @@
-// tests/support/generate_forms.c: random programs of the forms that mappings look for.
+// SPDX-License-Identifier: Apache-2.0
+// conformance/random/generate_forms.c: random programs of the forms that mappings look for.
 //
 // Products, convolutions, attention, and loops that memory bounds, in many spellings: orders of
 // loops, layouts, strides, gathered rows, small and packed operands, epilogues. Values are
@@ -7,7 +8,7 @@
 //
 // Here: extents, parameters, operands, epilogues. The loops: generate_products.c,
 // generate_memory.c, generate_ranges.c. Thread rule: one thread per generator.
-#include "tests/support/generate_forms.h"
+#include "conformance/random/generate_forms.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static int64_t choose_size(gen_t* g, int64_t max) {
   if (max < 1) max = 1;
   if (gen_chance(g, 10)) return 1;
   if (gen_chance(g, 50)) {
-    int64_t size = edges[gen_below(g, QN_COUNT_OF(edges))];
+    int64_t size = edges[gen_below(g, GEN_COUNT_OF(edges))];
     if (size <= max) return size;
   }
   return 1 + gen_below(g, (uint32_t)max);
@@ -29,7 +30,7 @@ static int64_t choose_size(gen_t* g, int64_t max) {
 
 gen_extent_t gen_form_extent(gen_t* g, gen_form_t* form, const char* symbol, int64_t max) {
   static const uint16_t limits[] = {9, 20, 70, 70, 140, 520};
-  int64_t limit = limits[gen_below(g, QN_COUNT_OF(limits))];
+  int64_t limit = limits[gen_below(g, GEN_COUNT_OF(limits))];
   if (max > limit) max = limit;
   if (max > form->budget) max = form->budget;
   int64_t value = choose_size(g, max);
@@ -108,7 +109,7 @@ static qn_dtype_t choose_storage(gen_t* g, qn_dtype_t sum, storage_t* out_storag
     *out_storage = (storage_t)(1 + gen_below(g, 4));
     return *out_storage == SCALED ? QN_DTYPE_I8 : QN_DTYPE_U8;
   }
-  if (sum == QN_DTYPE_F32) return for_f32[gen_below(g, QN_COUNT_OF(for_f32))];
+  if (sum == QN_DTYPE_F32) return for_f32[gen_below(g, GEN_COUNT_OF(for_f32))];
   if (sum == QN_DTYPE_F64) return gen_chance(g, 50) ? QN_DTYPE_F64 : QN_DTYPE_F32;
   if (sum == QN_DTYPE_I64) return gen_chance(g, 50) ? QN_DTYPE_I64 : QN_DTYPE_I32;
   if (sum != QN_DTYPE_I32) return sum;
@@ -116,7 +117,7 @@ static qn_dtype_t choose_storage(gen_t* g, qn_dtype_t sum, storage_t* out_storag
     *out_storage = gen_chance(g, 50) ? ZERO_POINT : NIBBLES;
     return QN_DTYPE_U8;
   }
-  return for_i32[gen_below(g, QN_COUNT_OF(for_i32))];
+  return for_i32[gen_below(g, GEN_COUNT_OF(for_i32))];
 }
 
 // The index along one dimension, whose extent it may change.
@@ -157,7 +158,7 @@ static void shuffle(gen_t* g, gen_axis_t* axes, uint32_t count) {
 static gen_term_t convert(gen_t* g, qn_dtype_t sum, qn_dtype_t dtype, storage_t storage,
                           const char* load, const gen_axis_t* last) {
   const char* name = qn_dtype_text(sum);
-  bool is_float = qn__dtype_is_float(dtype);
+  bool is_float = gen_is_float(dtype);
   gen_term_t term = {.text = load, .mag = is_float ? 4 : 256, .grain = is_float ? 0x1p-4 : 1};
   if (storage == NIBBLES) {
     term.mag = 16;
@@ -216,18 +217,18 @@ gen_term_t gen_form_operand(gen_t* g, gen_form_t* form, qn_dtype_t sum, const ge
              &"0, 0, 0, 0"[3 * (4 - count)]);
   }
   const char* load = gen_text(g, "%s[%s]", name, index);
-  if (storage == PLAIN && dtype != sum && !qn__dtype_is_float(dtype) && sum == QN_DTYPE_F32) {
+  if (storage == PLAIN && dtype != sum && !gen_is_float(dtype) && sum == QN_DTYPE_F32) {
     storage = ZERO_POINT;
   }
   gen_term_t term = convert(g, sum, dtype, storage, load, &axes[count - 1]);
-  if (qn__dtype_is_float(sum) && gen_chance(g, 8)) {  // no longer exact
+  if (gen_is_float(sum) && gen_chance(g, 8)) {  // no longer exact
     term.text = gen_text(g, "%s * %s(0.3)", term.text, qn_dtype_text(sum));
     term.grain = 0;
     term.err = 2 * term.mag * gen_eps(sum);
   }
   if (gen_chance(g, 8)) {
     term.text = gen_text(g, "max(%s, %s(0%s))", term.text, qn_dtype_text(sum),
-                         qn__dtype_is_float(sum) ? ".0" : "");
+                         gen_is_float(sum) ? ".0" : "");
   }
   term.text = gen_text(g, "(%s)", term.text);
   return term;
@@ -241,7 +242,7 @@ static double exact_limit(qn_dtype_t dtype) {
 }
 
 gen_term_t gen_form_round(qn_dtype_t dtype, gen_term_t term, double steps) {
-  if (!qn__dtype_is_float(dtype)) return (gen_term_t){.text = term.text};
+  if (!gen_is_float(dtype)) return (gen_term_t){.text = term.text};
   bool is_exact = term.err <= 0 && term.grain > 0 && term.mag / term.grain <= exact_limit(dtype);
   if (is_exact) return term;
   term.err += steps * (term.mag + term.err) * gen_eps(dtype);
@@ -304,7 +305,7 @@ static gen_term_t activate(gen_t* g, qn_dtype_t dtype, gen_term_t value) {
       return value;
     default:
       value.text =
-          gen_text(g, "max(%s, %s(0%s))", value.text, name, qn__dtype_is_float(dtype) ? ".0" : "");
+          gen_text(g, "max(%s, %s(0%s))", value.text, name, gen_is_float(dtype) ? ".0" : "");
       return value;
   }
 }
@@ -373,7 +374,7 @@ void gen_form_store(gen_t* g, qn_dtype_t dtype, gen_term_t value, const gen_axis
   }
   gen_line(g, "%s[%s] = %s;", target->name, index, value.text);
   if (is_guarded) gen_close(g);
-  if (qn__dtype_is_float(stored)) target->err = value.err;
+  if (gen_is_float(stored)) target->err = value.err;
 }
 
 // ---- nests of loops
@@ -420,7 +421,7 @@ void gen_form_module(gen_t* g, const qn_generate_options_t* options) {
   };
   gen_form_t form = {.budget = 20000 * (int64_t)options->size};
   g->indent = 1;
-  makers[gen_below(g, QN_COUNT_OF(makers))](g, &form);
+  makers[gen_below(g, GEN_COUNT_OF(makers))](g, &form);
   for (size_t i = 0; i < form.symbol_count; ++i) {
     if (is_bound(g, form.symbols[i].text)) continue;
     // Its extent is the symbol, or an equation that gives it.
