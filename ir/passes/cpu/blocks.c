@@ -36,8 +36,8 @@ enum {
   many_rows = 128,           // more have no tiles of few rows at the edge
   max_stack_bytes = 131072,  // of the packed columns of a task
   edge_height_tiles = 4,  // of the kernel for numbers that tile registers do not multiply exactly
-  tile_words = 128,       // of a packed line in tile registers
-  tile_column_bytes = 65536,
+  tile_words = 96,        // of a packed line in tile registers
+  tile_column_bytes = 98304,
   max_tile_rows = 512,
   max_tile_bytes = 245760,  // of the operands and sums of a task in tile registers
   max_task_bytes = 229376,  // of these and of its sums

@@ -236,6 +236,8 @@ static void test_check_against(void** state) {
       {"null", NULL},
       {"cpu -mcpu=x86-64-v4",
        "needs the extension 'avx512bw', which this machine (icelake-server)"},
+      {"cpu -mcpu=x86-64-v3 -mattr=+amx-int8",
+       "'amx-int8', which this machine (icelake-server) lacks, or does not let this process use"},
       {"cpu -mcpu=neoverse-n1", "code is for aarch64-unknown-linux-gnu, this machine is x86_64"},
       {"cpu -mcpu=znver4 -mattr=-avx512f,-gfni", NULL},  // a name is never checked
       {"cuda", "cannot be read"},
