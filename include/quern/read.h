@@ -85,7 +85,7 @@ typedef struct qn_var_info {
   bool is_fixed;        // SCALAR: each call passes fixed_value, and no expression has the variable
   int64_t fixed_value;  // 0 unless is_fixed
 } qn_var_info_t;
-// Describes a variable.
+// Describes a variable. Errors: INVALID_ARGUMENT.
 QN_API QN_MUST_USE qn_status_t qn_module_var_info(const qn_module_t* module, const qn_var_t* var,
                                                   qn_var_info_t* out_info);
 
@@ -108,7 +108,7 @@ typedef struct qn_buffer_info {
   size_t base_index_count;               // VIEW: of `base_indices`, the rank of the base
   const qn_expr_t* const* base_indices;  // VIEW: of the base's element at which the view begins
 } qn_buffer_info_t;
-// Describes a buffer.
+// Describes a buffer. Errors: INVALID_ARGUMENT.
 QN_API QN_MUST_USE qn_status_t qn_module_buffer_info(const qn_module_t* module,
                                                      const qn_buffer_t* buffer,
                                                      qn_buffer_info_t* out_info);
@@ -149,7 +149,7 @@ typedef struct qn_expr_info {
   const qn_stmt_t* lets;         // REDUCE: the first let of an iteration; NULL: there is none
   const qn_expr_t* value;        // REDUCE: of an iteration
 } qn_expr_info_t;
-// Describes an expression.
+// Describes an expression. Errors: INVALID_ARGUMENT.
 QN_API QN_MUST_USE qn_status_t qn_module_expr_info(const qn_module_t* module, const qn_expr_t* expr,
                                                    qn_expr_info_t* out_info);
 
@@ -194,7 +194,7 @@ typedef struct qn_stmt_info {
   qn_atomic_op_t atomic_op;         // ATOMIC
   qn_leave_t leave;                 // LEAVE
 } qn_stmt_info_t;
-// Describes a statement.
+// Describes a statement. Errors: INVALID_ARGUMENT.
 QN_API QN_MUST_USE qn_status_t qn_module_stmt_info(const qn_module_t* module, const qn_stmt_t* stmt,
                                                    qn_stmt_info_t* out_info);
 
