@@ -323,8 +323,8 @@ QN_API QN_MUST_USE qn_status_t qn_target_kind_register(const qn_target_kind_info
 typedef struct qn_generator_info {
   size_t struct_size;  // sizeof(qn_generator_info_t)
   const char* name;    // of the generator, as kinds of targets have it; at most 31 characters
-  // Name of the file in the plugin's folder that exports qn_codegen_entry, and is opened at the
-  // first miss. NULL: the table is among the plugin's `generators`.
+  // Name of the file in the plugin's folder that exports QN_CODEGEN_ENTRY_SYMBOL, and is opened at
+  // the first miss. NULL: the table is among the plugin's `generators`.
   const char* object;
   // What the output depends on outside of the object, such as the compiler that it runs: paths, or
   // names that are looked for in the folders of PATH. A file's build id counts; where it has none,
