@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,9 +88,12 @@ static int set_up(void** state) {
   fixture_t* f = calloc(1, sizeof *f);
   assert_non_null(f);
   assert_true(qn_test_tempdir_make(f->directory));
+  // A folder that is searched, and holds no generator.
+  char generators[QN_TEST_PATH_SIZE + 8];
+  (void)snprintf(generators, sizeof generators, "%s:none", f->directory);
   qn_engine_options_t options = {.struct_size = sizeof options,
                                  .cache_dir = f->directory,
-                                 .generator_dir = "none",
+                                 .generator_dir = generators,
                                  .ignores_environment = true};
   must(qn_engine_create(&options, &f->engine));
   must(qn_module_parse(text, sizeof text - 1, NULL, &f->module));
