@@ -19,6 +19,7 @@ tells "lazy"
 QUERN_PLUGINS="$LAZY:$work/none.so" expect 3 targets
 tells "plugin '$work/none.so'"
 QUERN_PLUGINS="$work/none.so" expect 0 check $saxpy
+expect 0 cache why $saxpy --target lazy --plugin "$LAZY"
 expect 0 targets lazy --plugin "$LAZY" --json
 json 'it["name"] == "lazy"'
 

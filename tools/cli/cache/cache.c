@@ -67,7 +67,8 @@ static bool is_in(const char* words, const char* name) {
 static int check_options(const args_t* args, const cache_action_t* action) {
   for (int i = 0; i < args->option_count; i++) {
     const char* name = args->options[i].spec->name;
-    if (strcmp(name, "json") == 0 || is_in(action->options, name)) continue;
+    bool is_of_all = strcmp(name, "json") == 0 || strcmp(name, "plugin") == 0;
+    if (is_of_all || is_in(action->options, name)) continue;
     char owners[128] = "";
     for (size_t k = 0; k < ACTION_COUNT; k++) {
       if (!is_in(actions[k]->options, name)) continue;
