@@ -335,7 +335,9 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
 static qn_status_t open_library(const char* directories, qn__generator_t* item) {
   char path[PATH_MAX];
   if (!find_object(directories, item->name, path)) {
-    const char* remedy = qn__plugin_remedy(item->name);
+    const qn__generator_info_t* info = qn__generator_info_find(item->name);
+    const char* remedy =
+        info && info->object[0] ? "it belongs beside its plugin" : qn__plugin_remedy(item->name);
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "code generator '%s' is not installed: no %s; %s, or use --target interp",
                           item->name, path, remedy ? remedy : "set QUERN_GENERATOR_DIR");
