@@ -214,9 +214,11 @@ typedef struct qn_load_options {
 } qn_load_options_t;
 
 // The table of a device type. `id` is the device's number. Streams are the device's own objects;
-// NULL is its default stream. The members up to `copy`, but for the two of workspace, and
-// `accepts`, `load`, `unload` and `launch` must be there; others may be NULL, and the answer is
-// then none, UNSUPPORTED or what the member's comment says. Any thread calls them.
+// NULL is its default stream. Handles of memory are numbers in one flat space of each device, from
+// 1 to 2^62: a handle is a multiple of the alignment that was asked for, and of 64; the ranges
+// [handle, handle + size) of live allocations share no number. They need not be addresses. Any
+// thread calls the members. docs/new-backend.md lists those that must be there, and what callers
+// get without the others.
 typedef struct qn_device_table {
   uint32_t abi_version;  // QN_DEVICE_ABI_VERSION
   size_t struct_size;    // sizeof(qn_device_table_t)

@@ -71,10 +71,7 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
   QN_REQUIRE(out_identity);
   out_identity[0] = '\0';
   QN_REQUIRE(name, address);
-  if (!name[0] || strlen(name) >= 32) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's name of at most 31 characters is expected");
-  }
+  QN_TRY(qn__generator_check_name(name));
   char id[QN__BUILD_ID_HEX_BYTES];
   if (!qn__mapped_build_id(address, id)) return no_build_id(name);
   qn__generator_identity(name, id, NULL, out_identity);
@@ -117,10 +114,7 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
   qn_codegen_t copy;
   QN_TRY(read_table(table, &copy));
   table = &copy;
-  if (!table->name[0] || strlen(table->name) >= 32) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's name of at most 31 characters is expected");
-  }
+  QN_TRY(qn__generator_check_name(table->name));
   char identity[QN_IDENTITY_BYTES] = "";  // of a described generator: the engine makes it
   if (!qn__generator_info_find(table->name)) QN_TRY(ask_identity(table, identity));
   qn_status_t status = QN_OK;
@@ -341,7 +335,9 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
 static qn_status_t open_library(const char* directories, qn__generator_t* item) {
   char path[PATH_MAX];
   if (!find_object(directories, item->name, path)) {
-    const char* remedy = qn__plugin_remedy(item->name);
+    const qn__generator_info_t* info = qn__generator_info_find(item->name);
+    const char* remedy =
+        info && info->object[0] ? "it belongs beside its plugin" : qn__plugin_remedy(item->name);
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "code generator '%s' is not installed: no %s; %s, or use --target interp",
                           item->name, path, remedy ? remedy : "set QUERN_GENERATOR_DIR");

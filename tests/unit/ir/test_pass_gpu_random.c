@@ -57,8 +57,11 @@ static void give_up(const qn_generated_t* generated, const qn__ir_body_t* body, 
 }
 
 static void generate(uint64_t seed, bool is_form, qn_generated_t* out_generated) {
-  const qn_generate_options_t make = {
-      .size = is_form ? 1 : 4, .allows_fast = true, .allows_threads = true, .is_form = is_form};
+  const qn_generate_options_t make = {.size = is_form ? 1 : 4,
+                                      .allows_fast = true,
+                                      .allows_threads = true,
+                                      .allows_waits = true,
+                                      .is_form = is_form};
   qn_status_t status;
   if (!qn_generate(seed, &make, out_generated, &status)) {
     give_up(out_generated, NULL, "parse", qn_status_message(status));
