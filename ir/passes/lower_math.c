@@ -10,8 +10,9 @@
 //     there: its let has a guard, `evaluated ? operand : 1`. Arithmetic without loads needs none.
 //  3. The condition of a `while` becomes a flag, which is stored before the loop and at the end of
 //     each iteration.
-//  4. A rare case, such as a large argument of `sin`, is computed for all, and selected: lanes and
-//     reductions have no branches.
+//  4. A rare case, such as a large argument of `sin`, is five times as long as the others: a branch
+//     skips it. Lanes, reductions and blocks of threads have no branches: it is computed, and
+//     selected.
 //  5. `fmod` stays. It repeats a step as often as its operands say, and every C library has it
 //     without error.
 // The arithmetic must be neither reassociated nor contracted: the function is no longer `fast`.
@@ -26,6 +27,7 @@ typedef struct lowering {
   qn__pass_builder_t* pb;
   qn__ir_block_t* out;  // receives the lets
   qn__ir_var_t* guard;  // whether the expression is evaluated; NULL: always
+  bool can_branch;      // `out` may have allocations and branches
   uint32_t traits;
   bool has_lowered;
   qn__ir_buffer_t* words[WORDS_COUNT];                   // NULL: not used yet
@@ -157,14 +159,32 @@ static qn__ir_expr_t* write_operator(lowering_t* l, const qn__ir_expr_t* step) {
   }
 }
 
-// Writes one step, or a call and the selection of its result where the condition holds.
+// Writes a call whose result counts where the condition holds.
+static qn__ir_expr_t* write_rare(lowering_t* l, const qn__ir_expr_t* step) {
+  qn__ir_expr_t* condition = operand(l, step->args[0]);
+  qn__ir_expr_t* otherwise = operand(l, step->args[2]);
+  if (!l->can_branch) {
+    qn__ir_expr_t* called = write_operator(l, step->args[1]);
+    return op(l, QN_OP_SELECT, (qn__ir_expr_t*[]){condition, called, otherwise});
+  }
+  qn__ir_block_t* outer = l->out;
+  qn__ir_buffer_t* result =
+      qn__pb_alloc(l->pb, outer, QN__SCOPE_LOCAL, step->dtype, "rare", -1, -1);
+  if (!result || !otherwise) return NULL;
+  qn__pb_append(outer, qn__pb_store(l->pb, result, NULL, NULL, otherwise));
+  qn__ir_block_t body = {NULL, NULL};
+  l->out = &body;
+  qn__ir_expr_t* called = write_operator(l, step->args[1]);
+  l->out = outer;
+  if (!called || !condition) return NULL;
+  qn__pb_append(&body, qn__pb_store(l->pb, result, NULL, NULL, called));
+  qn__pb_append(outer, qn__pb_if(l->pb, condition, body));
+  return qn__pb_load(l->pb, result, NULL, NULL);
+}
+
 static qn__ir_expr_t* write_step(lowering_t* l, const qn__ir_expr_t* step) {
   if (step->kind == QN__EXPR_OP) return write_operator(l, step);
-  if (step->kind == QN__EXPR_COND) {
-    qn__ir_expr_t* called = write_operator(l, step->args[1]);
-    return op(l, QN_OP_SELECT,
-              (qn__ir_expr_t*[]){operand(l, step->args[0]), called, operand(l, step->args[2])});
-  }
+  if (step->kind == QN__EXPR_COND) return write_rare(l, step);
   return cast(l, step->kind, step->dtype, operand(l, step->args[0]));
 }
 
@@ -254,9 +274,11 @@ static void visit_reduce(lowering_t* l, qn__ir_expr_t* reduce) {
   (void)visit(l, &reduce->reduce.end);
   qn__ir_block_t* outer = l->out;
   qn__ir_var_t* guard = l->guard;
+  bool can_branch = l->can_branch;
   qn__ir_block_t lets = qn__block_take(&reduce->reduce.lets);
   l->out = &reduce->reduce.lets;
   l->guard = NULL;
+  l->can_branch = false;
   for (qn__ir_stmt_t* let; (let = qn__block_pop(&lets)) != NULL;) {
     (void)visit(l, &let->let.value);
     qn__block_append(l->out, let);
@@ -264,6 +286,7 @@ static void visit_reduce(lowering_t* l, qn__ir_expr_t* reduce) {
   (void)visit(l, &reduce->reduce.value);
   l->out = outer;
   l->guard = guard;
+  l->can_branch = can_branch;
 }
 
 static bool visit(void* self, qn__ir_expr_t** slot) {
@@ -300,11 +323,14 @@ static void lower_while(lowering_t* l, qn__ir_stmt_t* stmt, qn__ir_block_t* out)
   stmt->while_.condition = qn__pb_load(l->pb, flag, NULL, NULL);
 }
 
-static void lower_block(lowering_t* l, qn__ir_block_t* block) {
+static void lower_block(lowering_t* l, qn__ir_block_t* block, bool can_branch) {
   qn__ir_block_t rest = qn__block_take(block);
   for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(l->pb);) {
-    QN__EACH_BLOCK(stmt, inner) lower_block(l, inner);
+    bool has_lanes = stmt->kind == QN__STMT_LOOP &&
+                     (stmt->loop.lane_count != 0 || stmt->loop.kind == QN_LOOP_VECTOR);
+    QN__EACH_BLOCK(stmt, inner) lower_block(l, inner, can_branch && !has_lanes);
     l->out = block;
+    l->can_branch = can_branch;
     if (stmt->kind != QN__STMT_WHILE) {
       (void)qn__stmt_each_expr(stmt, visit, l);
     } else if (qn__expr_any(stmt->while_.condition, is_function)) {
@@ -319,7 +345,7 @@ static void lower_function(qn__pass_builder_t* pb) {
   if (pb->options->has_fma) l.traits |= QN__MATH_HAS_FMA;
   if (pb->options->vector_bytes == 0) l.traits |= QN__MATH_IS_GPU;
   if (pb->function->is_fast) l.traits |= QN__MATH_IS_FAST;
-  lower_block(&l, &pb->function->body);
+  lower_block(&l, &pb->function->body, (l.traits & QN__MATH_IS_GPU) == 0);
   if (l.has_lowered) pb->function->is_fast = false;
 }
 

@@ -94,8 +94,8 @@ static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
                           "a generator's table of ABI version %u is expected, not %u",
                           QN_CODEGEN_ABI_VERSION, given->abi_version);
   }
-  QN_STRUCT_READ(qn_codegen_t, given, table);
-  *out = table;
+  QN_TRY(qn__struct_read("qn_codegen_t", offsetof(qn_codegen_t, struct_size), given, out,
+                         sizeof *out));
   if (!out->create) out->create = create_nothing;
   if (!out->destroy) out->destroy = destroy_nothing;
   const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, compile),

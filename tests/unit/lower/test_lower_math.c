@@ -195,12 +195,39 @@ static void every_place_is_lowered(void** state) {
   keeps("assert exp(x[0]) > 1.0, \"small\";\ny[i64(exp(x[0]))] = exp(x[i64(exp(x[3]))]);");
 }
 
+// A branch skips what large arguments need, but in lanes, reductions and on GPUs.
+static void rare_cases_have_branches(void** state) {
+  (void)state;
+  static const struct {
+    const char* passes;
+    const char* value;
+    bool has_branch;
+  } cases[] = {
+      {"scalar", "sin(x[i])", true},          {"scalar", "sum j in 0..n { sin(x[j]) }", false},
+      {"cpu,lower_math", "sin(x[i])", false}, {"gpu,lower_math", "sin(x[i])", false},
+      {"scalar", "exp(x[i])", false},
+  };
+  for (size_t i = 0; i < QN_COUNT_OF(cases); ++i) {
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "func f(x: f32[n], out y: f32[n]) { parallel i in 0..n { y[i] = %s; } }",
+                   cases[i].value);
+    qn_module_t* lowered = lower_text(text, cases[i].passes, true);
+    char* printed = NULL;
+    fail_unless(qn_module_print(lowered, &printed, NULL));
+    if ((strstr(printed, "alloc rare") != NULL) != cases[i].has_branch) {
+      fail_msg("%s of %s:\n%s", cases[i].passes, cases[i].value, printed);
+    }
+    qn_text_free(printed);
+    qn_module_release(lowered);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bounds_are_kept),
-      cmocka_unit_test(narrow_floats_are_lowered),
-      cmocka_unit_test(nothing_new_is_evaluated),
-      cmocka_unit_test(every_place_is_lowered),
+      cmocka_unit_test(bounds_are_kept),          cmocka_unit_test(narrow_floats_are_lowered),
+      cmocka_unit_test(nothing_new_is_evaluated), cmocka_unit_test(every_place_is_lowered),
+      cmocka_unit_test(rare_cases_have_branches),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
