@@ -76,6 +76,15 @@ static qn_status_t check_table(const qn_device_table_t* table) {
                         table->name, table->type, TYPE_LIMIT);
 }
 
+static int32_t count_one(void) {
+  return 1;
+}
+static qn_status_t answer_nothing(int32_t id, qn_attribute_t attribute,
+                                  qn_attribute_value_t* out_value) {
+  (void)id, (void)attribute, (void)out_value;
+  return QN_OK;
+}
+
 qn_status_t qn_device_register(const qn_device_table_t* table) {
   QN_REQUIRE(table);
   if (table->abi_version != QN_DEVICE_ABI_VERSION) {
@@ -88,6 +97,8 @@ qn_status_t qn_device_register(const qn_device_table_t* table) {
   qn_device_table_t* copy = malloc(sizeof *copy);
   if (!copy) return qn__out_of_memory("a device table");
   *copy = given;
+  if (!copy->count) copy->count = count_one;
+  if (!copy->attribute) copy->attribute = answer_nothing;
   const qn_device_table_t* taken = NULL;
   if (!atomic_compare_exchange_strong(&tables[given.type], &taken, copy)) {
     free(copy);

@@ -114,7 +114,8 @@ typedef struct qn_compile_request {
   void* run_parallel_self;  // passed to run_parallel
 } qn_compile_request_t;
 
-// The table of a generator. `emit` may be NULL.
+// The table of a generator. `emit` may be NULL, and so may `create` and `destroy` of one without a
+// state: the state is then NULL.
 typedef struct qn_codegen {
   uint32_t abi_version;  // QN_CODEGEN_ABI_VERSION
   size_t struct_size;    // sizeof(qn_codegen_t)
@@ -224,9 +225,10 @@ typedef struct qn_device_table {
   size_t struct_size;    // sizeof(qn_device_table_t)
   int32_t type;          // DLPack's, or one of your own below 64
   const char* name;      // "cpu"
-  // Returns how many devices there are.
+  // Returns how many devices there are; the number may change, and 0 is no error. NULL: 1.
   int32_t (*count)(void);
-  // Answers qn_device_attribute; `*out_value` comes as NONE. Not called for EXIST.
+  // Answers qn_device_attribute; `*out_value` comes as NONE, and stays so if the device does not
+  // know. Not called for EXIST. NULL: always NONE.
   qn_status_t (*attribute)(int32_t id, qn_attribute_t attribute, qn_attribute_value_t* out_value);
   // Does qn_device_allocate, whose alignment has been checked.
   qn_status_t (*allocate)(int32_t id, size_t size_bytes, size_t alignment_bytes,

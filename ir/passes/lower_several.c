@@ -527,7 +527,7 @@ static bool is_several(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_REDUCE;
 }
 
-bool qn__body_has_several(qn__ir_body_t* body) {
+static bool is_needed(qn__ir_body_t* body) {
   return qn__body_any(body, is_several);
 }
 
@@ -541,4 +541,6 @@ const qn__pass_t qn__pass_lower_several = {
     .run = lower_function,
     .post = "none is left",
     .check = check,
+    .is_needed = is_needed,
+    .is_alone = true,
 };

@@ -78,6 +78,14 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
   return QN_OK;
 }
 
+static qn_status_t create_nothing(void** out_self) {
+  *out_self = NULL;
+  return QN_OK;
+}
+static void destroy_nothing(void* self) {
+  (void)self;
+}
+
 // Copies a generator's table, which may be of another version of the header, and checks that the
 // required functions are there.
 static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
@@ -88,8 +96,9 @@ static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
   }
   QN_STRUCT_READ(qn_codegen_t, given, table);
   *out = table;
-  const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, create),
-                                     QN_REQUIRED(out, destroy), QN_REQUIRED(out, compile),
+  if (!out->create) out->create = create_nothing;
+  if (!out->destroy) out->destroy = destroy_nothing;
+  const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, compile),
                                      QN_REQUIRED(out, identity)};
   const bool is_described = out->name && qn__generator_info_find(out->name);
   return qn__require_members("qn_codegen_t", out->name, required,
