@@ -3,8 +3,7 @@
 //
 // The rules are those of a call (equation.h), of the arguments that exist: the first that shows a
 // symbol alone as an extent or stride binds it, then linear extents give symbols, and all others
-// must agree. Two more make the layout of a buffer
-// that does not exist:
+// must agree. Two more make the layout of a buffer that does not exist:
 //
 // 1. Every extent, and every stride but a symbol, is computed.
 // 2. A stride that is a symbol without a value is the number of elements that the dimensions with

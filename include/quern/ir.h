@@ -175,8 +175,8 @@ QN_API QN_MUST_USE qn_status_t qn_module_param_stride_text(const qn_module_t* mo
 //
 // Where `out_shapes[i]` is not NULL, it has room for the rank of parameter i and receives its
 // extents. `out_strides`, which may be NULL, receives strides in the same way, in elements. A
-// stride that is a symbol without a value is chosen so that elements do not overlap: `strides [s,
-// 1]` is row-major, `strides [1, s]` column-major. After an error both are unchanged.
+// stride that is a symbol without a value is chosen so that elements do not overlap:
+// `strides [s, 1]` is row-major, `strides [1, s]` column-major. After an error both are unchanged.
 //
 // The call itself checks dtypes, devices, memory and row-major strides. Errors: INVALID_ARGUMENT
 // (an index beyond the count of functions); TYPE_ERROR (count of arguments, type, rank) and
@@ -203,7 +203,7 @@ typedef struct qn_work {
   // loaded and stored, but each at most the size of the parameter.
   double moved_bytes;
   qn_dtype_t dtype;  // of most operations; NONE if there are none
-  // False: an upper bound, because a condition depends on values that the call computes; of its
+  // False: an upper bound, because a condition depends on values that the call computes. Of its
   // arms the one with more work is counted.
   bool is_exact;
 } qn_work_t;

@@ -71,10 +71,7 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
   QN_REQUIRE(out_identity);
   out_identity[0] = '\0';
   QN_REQUIRE(name, address);
-  if (!name[0] || strlen(name) >= 32) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's name of at most 31 characters is expected");
-  }
+  QN_TRY(qn__generator_check_name(name));
   char id[QN__BUILD_ID_HEX_BYTES];
   if (!qn__mapped_build_id(address, id)) return no_build_id(name);
   qn__generator_identity(name, id, NULL, out_identity);
@@ -126,10 +123,7 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
   qn_codegen_t copy;
   QN_TRY(read_table(table, &copy));
   table = &copy;
-  if (!table->name[0] || strlen(table->name) >= 32) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's name of at most 31 characters is expected");
-  }
+  QN_TRY(qn__generator_check_name(table->name));
   char identity[QN_IDENTITY_BYTES] = "";  // of a described generator: the engine makes it
   if (!qn__generator_info_find(table->name)) QN_TRY(ask_identity(table, identity));
   qn_status_t status = QN_OK;
