@@ -95,9 +95,9 @@ static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
                           QN_CODEGEN_ABI_VERSION, given->abi_version);
   }
   QN_STRUCT_READ(qn_codegen_t, given, table);
+  if (!table.create) table.create = create_nothing;
+  if (!table.destroy) table.destroy = destroy_nothing;
   *out = table;
-  if (!out->create) out->create = create_nothing;
-  if (!out->destroy) out->destroy = destroy_nothing;
   const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, compile),
                                      QN_REQUIRED(out, identity)};
   const bool is_described = out->name && qn__generator_info_find(out->name);
