@@ -166,8 +166,7 @@ static void write_function(writer_t* w, const qn_function_info_t* f) {
   fputs("}\n", w->out);
 }
 
-// -------------------------------------------------------------------------------- the code
-// generator
+// ---- the code generator: the compiler of the machine makes the artifact
 
 typedef struct made {
   qn_artifact_t artifact;  // first: release gets this pointer back
