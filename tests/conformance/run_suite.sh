@@ -165,6 +165,10 @@ END
   ;;
 esac
 
+# A device of a plugin, for all verbs.
+if [ "${2:-}" = plugin ]; then
+  export QUERN_PLUGINS="${C_PLUGIN:?path of the plugin}"
+fi
 if [ "$what" = cuda ] && [ ! -e /proc/self/fd ]; then
   # Each of 850 programs would be refused as part of its module and compiled alone.
   echo "the fake driver opens what it has compiled by /proc/self/fd, which is not here"
@@ -187,6 +191,13 @@ least)
 short)
   least=400
   leave_out 'operators|math'
+  run_filters "$what" --device "$what"
+  ;;
+plugin)
+  # What differs in arithmetic alone takes a C compiler minutes; a part of it is run.
+  least=200
+  leave_out 'math|dtypes|operators|products|cache|exchanges|shapes|grids'
+  filters="$filters ^operators/min ^operators/// ^dtypes/conversion/f64"
   run_filters "$what" --device "$what"
   ;;
 races)
