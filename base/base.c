@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/base.c: hexadecimal digits, and the edit distance for "did you mean".
+// base/base.c: lists, hexadecimal digits, and the edit distance for "did you mean".
 #include "base/base.h"
 
 // Names are short; a longer text matches none.
 #define LONGEST_NAME 127
+
+bool qn__list_next(const char** inout_list, char separator, qn_str_t* out_part) {
+  const char* at = *inout_list;
+  while (at && *at == separator) at++;
+  *out_part = (qn_str_t){at, 0};
+  while (at && *at && *at != separator) at++;
+  out_part->size = (size_t)(at - out_part->data);
+  *inout_list = at;
+  return out_part->size > 0;
+}
 
 char* qn__hex(char* out, const uint8_t* bytes, size_t size) {
   static const char digits[] = "0123456789abcdef";

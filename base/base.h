@@ -42,6 +42,17 @@ static inline bool qn__str_equal(qn_str_t a, qn_str_t b) {
   return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
+// Copies a text and terminates it. False when it does not fit.
+static inline bool qn__str_copy(qn_str_t text, char* out, size_t capacity) {
+  if (text.size >= capacity) return false;
+  if (text.size > 0) memcpy(out, text.data, text.size);
+  out[text.size] = '\0';
+  return true;
+}
+// Takes the next part that is not empty off a list, "a:b". False after the last part, and for a
+// NULL list.
+bool qn__list_next(const char** inout_list, char separator, qn_str_t* out_part);
+
 // Borrowed bytes.
 typedef struct qn_span {
   const uint8_t* data;

@@ -41,10 +41,7 @@ static const struct {
 static const char anchor = 0;
 
 static bool copy_path(const char* path, char out[PATH_MAX]) {
-  size_t size = strlen(path);
-  if (size >= PATH_MAX) return false;
-  memcpy(out, path, size + 1);
-  return true;
+  return qn__str_copy(qn__str(path), out, PATH_MAX);
 }
 
 // Parses a line of /proc/self/maps: "55d0a000-55d0c000 r-xp 00002000 08:01 4711
@@ -147,17 +144,11 @@ bool qn__plugin_find(const char* directories, const char* name, char out[PATH_MA
   module_search_t search = {.name = name, .out = out};
   (void)snprintf(out, PATH_MAX, "libquern-%.64s.so", name);
   if (strlen(name) > 64) return false;
-  for (const char* at = directories; *at;) {
-    const size_t size = strcspn(at, ":");
-    if (size == 4 && memcmp(at, "none", 4) == 0) return false;
-    if (size > 0 && size < PATH_MAX - NAME_ROOM) {
-      char folder[PATH_MAX];
-      memcpy(folder, at, size);
-      folder[size] = '\0';
-      if (is_there(&search, folder, "")) return true;
-    }
-    at += size;
-    if (*at) at++;
+  qn_str_t part;
+  while (qn__list_next(&directories, ':', &part)) {
+    char folder[PATH_MAX - NAME_ROOM];
+    if (qn__str_equal(part, QN_STR("none"))) return false;
+    if (qn__str_copy(part, folder, sizeof folder) && is_there(&search, folder, "")) return true;
   }
   return find_beside(&search);
 }

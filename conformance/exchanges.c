@@ -91,6 +91,10 @@ static void run_width(conf_t* c, conf_rows_t* rows, int width) {
 
 // Checks that a function can require a warp size, and that other sizes are refused before it runs.
 static void requirement(conf_t* c) {
+  static const char plain[] =
+      "func ex_width(out y: i64[n]) { parallel i in 0..n { y[i] = warp_size(); } }";
+  qn_function_t* width_of = conf_function(c, plain, "ex_width", false);
+  if (!width_of) return;  // a target without warps
   int width = (int)c->warp_size;
   char text[256], parts[96];
   (void)snprintf(text, sizeof text,

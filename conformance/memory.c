@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conformance/memory.c: allocating, freeing, host memory and workspace.
-#include <stdint.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conformance/suite.h"
@@ -34,8 +35,8 @@ static void alignment(conf_t* c) {
     conf_keep(c, CONF_KEPT_DEVICE, memory, c->device);
     size_t least = wanted > 64 ? wanted : 64;
     if (wanted == 0 && own.type == QN_ATTRIBUTE_TYPE_INT) least = (size_t)own.int_value;
-    CONF_CHECK(c, !c->is_address || (uintptr_t)memory % least == 0,
-               "alignment %zu gave an address that is no multiple of %zu", wanted, least);
+    CONF_CHECK(c, (uintptr_t)memory % least == 0,
+               "alignment %zu gave a handle that is no multiple of %zu", wanted, least);
   }
   void* memory = memory = (void*)&own;
   if (!conf_expect(c, qn_device_allocate(c->device, 100, 48, &memory), QN_STATUS_INVALID_ARGUMENT,
@@ -43,6 +44,48 @@ static void alignment(conf_t* c) {
     return;
   }
   CONF_CHECK(c, memory == NULL, "a failure left a handle");
+}
+
+static int compare_numbers(const void* a, const void* b) {
+  const uint64_t *x = a, *y = b;
+  return (x[0] > y[0]) - (x[0] < y[0]);
+}
+
+// Checks that the ranges of live blocks, pieces of workspace among them, share no number.
+static void handles(conf_t* c) {
+  enum { COUNT = 64, WORKSPACES = 6 };
+  static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 100003, 1};
+  uint64_t ranges[COUNT + WORKSPACES][2];
+  void* workspaces[WORKSPACES];
+  for (size_t i = 0; i < COUNT; i++) {
+    size_t size = sizes[i % CONF_COUNT_OF(sizes)];
+    void* memory = conf_device_memory(c, size);
+    if (!memory) return;
+    ranges[i][0] = (uintptr_t)memory;
+    ranges[i][1] = size ? size : 1;
+    if (i % 5 == 4) {  // the next one may have its numbers
+      conf_drop(c, memory);
+      ranges[i][1] = 0;
+    }
+  }
+  for (size_t i = 0; i < WORKSPACES; i++) {
+    CONF_TRY(c, qn_workspace_allocate(c->device, NULL, 1000 + i, &workspaces[i]));
+    ranges[COUNT + i][0] = (uintptr_t)workspaces[i];
+    ranges[COUNT + i][1] = 1000 + i;
+  }
+  for (size_t i = 0; i < WORKSPACES; i++) {
+    CONF_TRY(c, qn_workspace_free(c->device, NULL, workspaces[i]));
+  }
+  qsort(ranges, COUNT + WORKSPACES, sizeof ranges[0], compare_numbers);
+  uint64_t end = 1;
+  for (size_t i = 0; i < COUNT + WORKSPACES; i++) {
+    if (ranges[i][1] == 0) continue;
+    CONF_CHECK(c, ranges[i][0] >= end,
+               "the handle %" PRIu64 " lies in another block, which ends at %" PRIu64, ranges[i][0],
+               end);
+    end = ranges[i][0] + ranges[i][1];
+    CONF_CHECK(c, end <= UINT64_C(1) << 62, "the handle %" PRIu64 " is beyond 2^62", ranges[i][0]);
+  }
 }
 
 static void many_blocks(conf_t* c) {
@@ -123,7 +166,7 @@ static void workspace(conf_t* c) {
   for (size_t i = 0; i < CONF_COUNT_OF(sizes); i++) {
     CONF_TRY(c, qn_workspace_allocate(c->device, stream, sizes[i], &blocks[i]));
     CONF_CHECK(c, blocks[i], "no handle for %zu bytes", sizes[i]);
-    CONF_CHECK(c, !c->is_address || (uintptr_t)blocks[i] % 64 == 0, "not aligned to 64 bytes");
+    CONF_CHECK(c, (uintptr_t)blocks[i] % 64 == 0, "not a multiple of 64");
   }
   for (size_t i = CONF_COUNT_OF(sizes); i-- > 0;) {
     CONF_TRY(c, qn_workspace_free(c->device, stream, blocks[i]));
@@ -178,6 +221,7 @@ static const conf_case_t cases[] = {
     {"zero size", zero_size},
     {"bytes come back", round_trip},
     {"alignment", alignment},
+    {"handles are numbers in one space", handles},
     {"many blocks", many_blocks},
     {"out of memory", out_of_memory},
     {"devices that are not there", no_device},

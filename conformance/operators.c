@@ -106,12 +106,24 @@ static void add_rows(conf_rows_t* rows, qn_dtype_t dtype) {
   }
 }
 
+// Products that lie in the middle of two bf16 numbers, with a summand that f32 does not show: the
+// result is rounded to f32, then to bf16.
+static void add_fused_ties(conf_rows_t* rows) {
+  conf_rows_add(rows, "fma", "bf16, rounded to f32 first",
+                "func op_fma_tie(a: bf16[n], out y: bf16[n]) { parallel i in 0..n {\n"
+                "  let c = i % 4 < 2 ? bf16(-1e-9) : bf16(1e-9);\n"
+                "  y[i] = fma(a[i], bf16(1.5), c); } }",
+                "iota:256 junk:256");
+}
+
 static void run(conf_t* c) {
   static conf_rows_t rows;
   for (int d = 1; d < QN_DTYPE_COUNT; d++) {
     add_rows(&rows, (qn_dtype_t)d);
     conf_rows_run(c, &rows);
   }
+  add_fused_ties(&rows);
+  conf_rows_run(c, &rows);
 }
 
 const conf_area_t conf_area_operators = {"operators", NULL, 0, run};

@@ -239,6 +239,33 @@ static void first_error_counts(conf_t* c) {
   CONF_CHECK(c, s.host[COUNT - 1] == 0, "a call behind the failed one ran");
 }
 
+// A copy after a failed call may run or not, and may return the error: it then counts as returned.
+static void copy_after_error(conf_t* c) {
+  setup_t s;
+  qn_stream_t* stream = conf_stream(c);
+  qn_function_t* function = conf_function(c, text, "fails", false);
+  void* y = conf_device_memory(c, COUNT * 4);
+  if (!stream || !function || !y || !make(c, "bump", &s)) return;
+  for (int round = 0; round < 4; round++) {
+    s.host[5] = -1;
+    if (!conf_upload(c, s.memory, 0, s.host, COUNT * 4)) return;
+    CONF_TRY(c, call_failing(c, function, stream, s.memory, y));
+    bool is_pinned = round % 2 != 0;
+    qn_status_t status =
+        round < 2 ? conf_copy(c->device, y, 0, conf_cpu(), s.host, 0, COUNT * 4, is_pinned, stream)
+                  : conf_copy(conf_cpu(), s.host, 0, c->device, y, 0, COUNT * 4, is_pinned, stream);
+    qn_status_t told = qn_ok(status) ? qn_stream_sync(c->device, stream) : status;
+    if (!conf_expect(c, told, QN_STATUS_ASSERTION, "negative input,fails")) return;
+    CONF_TRY(c, qn_stream_sync(c->device, stream));
+    memset(s.host, 0, COUNT * 4);
+    s.host[9] = round + 70;
+    CONF_TRY(c, conf_copy(conf_cpu(), s.host, 0, c->device, y, 0, COUNT * 4, false, stream));
+    s.host[9] = 0;
+    CONF_TRY(c, conf_copy(c->device, y, 0, conf_cpu(), s.host, 0, COUNT * 4, false, stream));
+    CONF_CHECK(c, s.host[9] == round + 70, "the stream does not copy after its error was returned");
+  }
+}
+
 static void destroy_with_work(conf_t* c) {
   setup_t s;
   if (!make(c, "slow", &s)) return;
@@ -316,6 +343,7 @@ static const conf_case_t cases[] = {
     {"waits for nothing", idle_waits},
     {"errors stick and surface once", errors_stick},
     {"the first error counts", first_error_counts},
+    {"copies after an error", copy_after_error},
     {"destroyed with work queued", destroy_with_work},
     {"functions released with calls queued", released_function},
     {"active device and stream", active_stream},

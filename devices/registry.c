@@ -61,15 +61,28 @@ const qn_device_table_t* qn__device_table(int32_t type) {
 
 // Checks what every device must have.
 static qn_status_t check_table(const qn_device_table_t* table) {
-  const qn__required_t required[] = {QN_REQUIRED(table, name),      QN_REQUIRED(table, count),
-                                     QN_REQUIRED(table, attribute), QN_REQUIRED(table, allocate),
-                                     QN_REQUIRED(table, free),      QN_REQUIRED(table, copy),
-                                     QN_REQUIRED(table, accepts),   QN_REQUIRED(table, load),
-                                     QN_REQUIRED(table, unload),    QN_REQUIRED(table, launch)};
+  const qn__required_t required[] = {
+#define QN_MEMBER(name, need, rule) QN_MEMBER_##need(name)
+#define QN_MEMBER_REQUIRED(name) QN_REQUIRED(table, name),
+#define QN_MEMBER_OPTIONAL(name)
+#include "devices/members.inc"
+#undef QN_MEMBER
+#undef QN_MEMBER_REQUIRED
+#undef QN_MEMBER_OPTIONAL
+  };
   QN_TRY(qn__require_members("qn_device_table_t", table->name, required, QN_COUNT_OF(required)));
   if (table->type >= 0 && table->type < TYPE_LIMIT) return QN_OK;
   return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "device table '%s': type %d is not in [0, %d)",
                         table->name, table->type, TYPE_LIMIT);
+}
+
+static int32_t count_one(void) {
+  return 1;
+}
+static qn_status_t answer_nothing(int32_t id, qn_attribute_t attribute,
+                                  qn_attribute_value_t* out_value) {
+  (void)id, (void)attribute, (void)out_value;
+  return QN_OK;
 }
 
 qn_status_t qn_device_register(const qn_device_table_t* table) {
@@ -84,6 +97,8 @@ qn_status_t qn_device_register(const qn_device_table_t* table) {
   qn_device_table_t* copy = malloc(sizeof *copy);
   if (!copy) return qn__out_of_memory("a device table");
   *copy = given;
+  if (!copy->count) copy->count = count_one;
+  if (!copy->attribute) copy->attribute = answer_nothing;
   const qn_device_table_t* taken = NULL;
   if (!atomic_compare_exchange_strong(&tables[given.type], &taken, copy)) {
     free(copy);
@@ -339,22 +354,12 @@ static qn_status_t copy_staged(const qn_copy_t* copy, qn_stream_t* stream) {
   return status;
 }
 
-// Reports whether a device's handles are addresses. Others can only be compared for equality.
-static bool has_addresses(qn_device_t device, const qn_device_table_t* table) {
-  if (device.type == QN_DEVICE_CPU) return true;
-  qn_attribute_value_t value = {0};
-  qn_status_t status = table->attribute(device.id, QN_ATTRIBUTE_POINTER_IS_ADDRESS, &value);
-  return qn_status_consume(status) == QN_STATUS_OK && value.type == QN_ATTRIBUTE_TYPE_BOOL &&
-         value.int_value != 0;
-}
-
-// Reports whether the ranges overlap. They must not wrap around.
-static bool is_overlapping(const qn_copy_t* copy, const qn_device_table_t* table) {
+// Reports whether the ranges overlap. They must not wrap around. The handles of a device are
+// numbers in one space, also where they are no addresses (conformance/rules.inc).
+static bool is_overlapping(const qn_copy_t* copy) {
   if (!is_same_device(copy->from_device, copy->to_device)) return false;
-  bool is_address = has_addresses(copy->from_device, table);
-  if (!is_address && copy->from != copy->to) return false;
-  uintptr_t from = (is_address ? (uintptr_t)copy->from : 0) + copy->from_offset_bytes;
-  uintptr_t to = (is_address ? (uintptr_t)copy->to : 0) + copy->to_offset_bytes;
+  uintptr_t from = (uintptr_t)copy->from + copy->from_offset_bytes;
+  uintptr_t to = (uintptr_t)copy->to + copy->to_offset_bytes;
   return from < to + copy->size_bytes && to < from + copy->size_bytes;
 }
 
@@ -389,7 +394,7 @@ qn_status_t qn_device_copy(const qn_copy_t* copy, qn_stream_t* stream) {
                           "copy of %zu bytes: '%s' and its offset go beyond the address space",
                           copy->size_bytes, is_from_wrapping ? "from" : "to");
   }
-  if (is_overlapping(copy, from)) {
+  if (is_overlapping(copy)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
                           "copy of %zu bytes: source and destination overlap", copy->size_bytes);
   }

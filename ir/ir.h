@@ -419,7 +419,9 @@ struct qn_module {
   size_t byte_capacity;
   qn_hash128_t digest;         // XXH3-128 of the canonical bytes
   qn__sha256_t second_digest;  // SHA-256 of the canonical bytes
-  bool is_decoded;             // the places of the body are offsets in `bytes`
+  // The places of the body are offsets in canonical bytes: `bytes`, or those of the module that
+  // this one was lowered from. Then the `origin_id` of buffers counts, too.
+  bool has_places;
   // The text that the places of the body are in, for messages; empty: none. In the body's arena.
   qn_str_t source;
   const char* source_name;

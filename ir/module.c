@@ -112,6 +112,22 @@ qn_status_t qn__module_finish(qn__ir_body_t* body, qn__diag_t* diag, qn_module_t
   return status;
 }
 
+qn_status_t qn__module_finish_lowered(qn__ir_body_t* body, qn_module_t** out_module) {
+  *out_module = NULL;
+  qn_status_t status = qn__body_verify_status(body, "the passes");
+  if (!qn_ok(status)) {
+    qn__body_deinit(body);
+    return status;
+  }
+  // Without a source text, messages have no place.
+  qn__diag_t diag;
+  qn__diag_init(&diag, body->arena.allocator, NULL, "<lowered>", QN_STR(""));
+  status = seal(body, &diag, out_module);
+  qn__diag_deinit(&diag);
+  if (qn_ok(status)) (*out_module)->has_places = true;
+  return status;
+}
+
 void qn_module_retain(qn_module_t* module) {
   if (!module) return;
   module->reference_count++;
@@ -208,7 +224,7 @@ qn_status_t qn_module_decode(const void* data, size_t size, const qn_parse_optio
     return qn_status_make(QN_STATUS_DATA_LOSS,
                           "module bytes are not canonical: encoding them again gives others");
   }
-  module->is_decoded = true;
+  module->has_places = true;
   *out_module = module;
   return QN_OK;
 }

@@ -201,7 +201,7 @@ bool qn__parser_name(qn__parser_t* p, const char* what, qn__ir_loc_t* out_loc) {
     qn__parser_expected(p, QN__CODE_EXPECTED, help, "the name of %s", what);
     return false;
   }
-  qn_str_t found = qn__parser_found(p);
+  qn_str_t found = qn__parser_word(p);
   if (!qn__text_is_name(found)) {
     bool is_dtype = qn__dtype_from_str(found) != QN_DTYPE_NONE && p->ahead.kind == QN__TOKEN_NAME;
     qn__parser_syntax(p, QN__CODE_RESERVED_NAME, p->token.loc,

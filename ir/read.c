@@ -20,7 +20,7 @@ static const qn_var_t* const* vars_of(qn__ir_var_t* const* vars) {
 }
 
 static uint32_t place_of(const qn_module_t* module, qn__ir_loc_t loc) {
-  return module->is_decoded ? loc.begin : 0;
+  return module->has_places ? loc.begin : 0;
 }
 
 // ------------------------------------------------------------------------------------ functions
@@ -90,6 +90,7 @@ qn_status_t qn_module_buffer_info(const qn_module_t* module, const qn_buffer_t* 
   qn_buffer_info_t info = {.scope = (qn_scope_t)buffer->scope,
                            .dtype = buffer->dtype,
                            .id = buffer->id,
+                           .origin_id = module->has_places ? buffer->origin_id : buffer->id,
                            .name = buffer->name,
                            .rank = buffer->rank,
                            .shape = exprs_of(buffer->shape),
@@ -163,6 +164,7 @@ static void describe_expr(const qn__ir_expr_t* expr, qn_expr_info_t* info) {
       info->end = expr->reduce.end;
       info->lets = expr->reduce.lets.first;
       info->value = expr->reduce.value;
+      info->lane_count = expr->reduce.lane_count;
       break;
   }
 }
@@ -222,6 +224,8 @@ static void describe_stmt(const qn__ir_stmt_t* stmt, qn_stmt_info_t* info) {
       info->begin = stmt->loop.begin;
       info->end = stmt->loop.end;
       info->body = stmt->loop.body.first;
+      info->lane_count = stmt->loop.lane_count;
+      info->is_rare = stmt->loop.is_rare;
       break;
     case QN__STMT_WHILE:
       info->kind = QN_STMT_WHILE;
@@ -241,7 +245,7 @@ static void describe_stmt(const qn__ir_stmt_t* stmt, qn_stmt_info_t* info) {
       info->message = stmt->assert_.message ? stmt->assert_.message : "";
       break;
     case QN__STMT_TENSOR:
-      (void)QN_NEVER(true);  // passes make it, and no module has it
+      (void)QN_NEVER(true);  // passes make it, and no module has it (jit/lower/lower.c)
       break;
     case QN__STMT_REDUCE:
       info->kind = QN_STMT_REDUCE;

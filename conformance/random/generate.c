@@ -37,17 +37,9 @@ static void choose_shape(gen_t* g, gen_buffer_t* buffer) {
   }
 }
 
-static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
+// Gives a buffer with a shape what a parameter has.
+static void describe_param(gen_t* g, gen_buffer_t* buffer, qn_access_t access) {
   qn_generated_t* result = g->result;
-  bool is_packed = access == QN_ACCESS_IN && result->param_count > 0 && gen_chance(g, 10);
-  qn_dtype_t dtype = is_packed ? gen_packed_dtype(g) : gen_buffer_dtype(g);
-  gen_buffer_t* buffer = gen_add_buffer(g, prefix, dtype);
-  choose_shape(g, buffer);
-  if (is_packed) {  // rows are even
-    gen_extent_t* last = &buffer->shape[buffer->rank - 1];
-    *last =
-        (gen_extent_t){gen_text(g, "((%s + 1) // 2 * 2)", last->text), (last->value + 1) / 2 * 2};
-  }
   bool has_values = access != QN_ACCESS_OUT;
   buffer->is_readable = has_values;
   buffer->is_writable = access != QN_ACCESS_IN;
@@ -61,6 +53,27 @@ static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
     param->shape[d] = buffer->shape[d].value;
     param->element_count *= (size_t)buffer->shape[d].value;
   }
+}
+
+static void add_param(gen_t* g, const char* prefix, qn_access_t access) {
+  qn_generated_t* result = g->result;
+  bool is_packed = access == QN_ACCESS_IN && result->param_count > 0 && gen_chance(g, 10);
+  qn_dtype_t dtype = is_packed ? gen_packed_dtype(g) : gen_buffer_dtype(g);
+  gen_buffer_t* buffer = gen_add_buffer(g, prefix, dtype);
+  choose_shape(g, buffer);
+  if (is_packed) {  // rows are even
+    gen_extent_t* last = &buffer->shape[buffer->rank - 1];
+    *last =
+        (gen_extent_t){gen_text(g, "((%s + 1) // 2 * 2)", last->text), (last->value + 1) / 2 * 2};
+  }
+  describe_param(g, buffer, access);
+}
+
+static void add_shaped_param(gen_t* g, const gen_extent_t* shape, uint32_t rank) {
+  gen_buffer_t* buffer = gen_add_buffer(g, "x", gen_buffer_dtype(g));
+  buffer->rank = rank;
+  memcpy(buffer->shape, shape, rank * sizeof *shape);
+  describe_param(g, buffer, QN_ACCESS_IN);
 }
 
 static void add_scalar_param(gen_t* g) {
@@ -107,27 +120,47 @@ static void set_tolerances(gen_t* g, size_t count) {
   }
 }
 
+// Adds an extent that is a symbol, or of which the symbol is a part: then no shape shows it alone.
+static void add_symbol(gen_t* g, const char* name, int64_t value) {
+  gen_extent_t symbol = {name, value};
+  g->symbols[g->symbol_count++] = symbol;
+  if (gen_chance(g, 12)) {  // at most gen_max_columns, to which threads may count
+    int64_t least = value > 8 ? value / 4 : value;
+    g->symbols[g->symbol_count - 1].value = least;
+    uint32_t factor = 1 + gen_below(g, 3),
+             plus = factor == 1 ? 1 + gen_below(g, 3) : gen_below(g, 4);
+    symbol.text = gen_text(g, "(%u * %s + %u)", factor, name, plus);
+    symbol.value = factor * least + plus;
+  }
+  g->extents[g->extent_count++] = symbol;
+}
+
+// Adds an input whose shape gives a symbol of its own, and an extent of that.
+static void add_equation(gen_t* g) {
+  uint32_t value = 1 + gen_below(g, 20), factor = 1 + gen_below(g, 3), plus = gen_below(g, 3);
+  const gen_extent_t* rows = &g->extents[gen_below(g, 2)];
+  gen_extent_t shape = {gen_text(g, "(%s + k * %u)", rows->text, factor),
+                        rows->value + value * factor};
+  if (gen_chance(g, 30)) {
+    shape = (gen_extent_t){gen_text(g, "(%s * 30 - k)", rows->text), rows->value * 30 - value};
+  }
+  add_shaped_param(g, &shape, 1);
+  g->symbols[g->symbol_count++] = (gen_extent_t){"k", value};
+  g->extents[g->extent_count++] = (gen_extent_t){gen_text(g, "(k + %u)", plus), value + plus};
+}
+
 static void make_text(gen_t* g, const qn_generate_options_t* options) {
   qn_generated_t* result = g->result;
   uint32_t large = 1 + gen_below(g, 70), small = 1 + gen_below(g, 9);
-  g->extents[g->extent_count++] = (gen_extent_t){"n", gen_chance(g, 50) ? large : small};
-  g->extents[g->extent_count++] = (gen_extent_t){"m", 1 + gen_below(g, gen_max_columns)};
+  add_symbol(g, "n", gen_chance(g, 50) ? large : small);
+  add_symbol(g, "m", 1 + gen_below(g, gen_max_columns));
   g->extents[g->extent_count++] = gen_constant_extent(g, 1 + gen_below(g, 9));
   g->extents[g->extent_count++] = gen_constant_extent(g, 8);
   result->is_fast = options->allows_fast && gen_chance(g, 15);
 
   // The first one shows both symbols.
-  add_param(g, "x", QN_ACCESS_IN);
-  gen_buffer_t* first = &g->buffers[0];
-  first->rank = 2;
-  first->shape[0] = g->extents[0];
-  first->shape[1] = g->extents[1];
-  result->params[0].rank = 2;
-  result->params[0].shape[0] = g->extents[0].value;
-  result->params[0].shape[1] = g->extents[1].value;
-  result->params[0].element_count = (size_t)(g->extents[0].value * g->extents[1].value);
-  result->symbols[0] = g->extents[0].value;
-  result->symbols[1] = g->extents[1].value;
+  add_shaped_param(g, g->extents, 2);
+  if (gen_chance(g, 25)) add_equation(g);
   uint32_t inputs = 1 + gen_below(g, 3), outputs = 1 + gen_below(g, 3);
   for (uint32_t i = 0; i < inputs; ++i) add_param(g, "x", QN_ACCESS_IN);
   if (gen_chance(g, 60)) add_scalar_param(g);
@@ -176,9 +209,9 @@ static void make_form(gen_t* g, const qn_generate_options_t* options) {
 static void order_symbols(const gen_t* g, qn_generated_t* generated) {
   for (size_t i = 0; i < qn_module_function_symbol_count(generated->module, 0); ++i) {
     const char* name = qn_module_symbol_name(generated->module, 0, i);
-    for (size_t k = 0; k < g->form_symbol_count; ++k) {
-      if (strcmp(name, g->form_symbols[k].text) == 0) {
-        generated->symbols[i] = g->form_symbols[k].value;
+    for (size_t k = 0; k < g->symbol_count; ++k) {
+      if (strcmp(name, g->symbols[k].text) == 0) {
+        generated->symbols[i] = g->symbols[k].value;
       }
     }
   }
@@ -203,7 +236,7 @@ bool qn_generate(uint64_t seed, const qn_generate_options_t* options, qn_generat
   out->text = g->out.data;
   out->text_size = g->out.size;
   *out_error = qn_module_parse(out->text, out->text_size, NULL, &out->module);
-  if (out->module && options->is_form) order_symbols(g, out);
+  if (out->module) order_symbols(g, out);
   free(g->pool);
   free(g);
   return qn_ok(*out_error);

@@ -5,7 +5,8 @@
 // A module is made from a seed alone: one function `f` with buffers of random dtypes and symbolic
 // shapes, and a few launches over them, some in loops: element-wise code, reductions, products,
 // scans, masks, local arrays, views, tables, atomics, vector and unroll loops, blocks of threads
-// with shared memory and barriers. It never leaves what the language specifies: indices are clamped
+// with shared memory and barriers, blocks that see each other's memory in order, extents that are
+// equations of symbols. It never leaves what the language specifies: indices are clamped
 // or wrapped into range, divisors are odd or at least one, a result never depends on the order of
 // iterations of a concurrent loop.
 //
@@ -56,6 +57,7 @@ typedef struct qn_generate_options {
   uint32_t size;  // 1: tiny ... 10: several launches
   bool allows_fast;
   bool allows_threads;
+  bool allows_waits;   // blocks may wait for others, which not all drivers let come to an end
   bool allows_faults;  // some indices may leave their buffer, some divisors may be zero
   // One program of those that mappings look for (generate_forms.c); only `size` and `allows_fast`
   // matter.

@@ -430,6 +430,6 @@ void gen_form_module(gen_t* g, const qn_generate_options_t* options) {
                                         is_alone ? 0 : 1 + gen_below(g, 3));
     (void)gen_form_param(g, "e", QN_ACCESS_IN, QN_DTYPE_U8, &extent, 1);
   }
-  memcpy(g->form_symbols, form.symbols, sizeof form.symbols);
-  g->form_symbol_count = form.symbol_count;
+  memcpy(g->symbols, form.symbols, sizeof form.symbols);
+  g->symbol_count = form.symbol_count;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conformance/random/generate_launch.c: random modules: the launches of a function: element-wise
-// code, scans, atomics, blocks of threads, products.
+// code, scans, atomics, blocks of threads, products. Blocks that see each other's memory:
+// generate_order.c.
 //
 // A launch is deterministic because each iteration of a concurrent loop owns one element or row,
 // and a launch reads the buffer that it stores to only at the element owned by the iteration.
@@ -147,10 +148,12 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
                buffer->name, has_step ? 0 : 1);
     }
   }
-  gen_line(g, "%s[%s] = %s;", s, id, own_name);
+  bool is_number = gen_is_int(dtype) || gen_is_float(dtype);
+  bool has_atomics = is_number && gen_chance(g, 25);
+  gen_line(g, has_atomics ? "atomic_store(%s[%s], %s);" : "%s[%s] = %s;", s, id, own_name);
+  if (gen_chance(g, 15)) gen_line(g, "fence;");
   gen_line(g, "barrier;");
   gen_value_t shared = {NULL, dtype, own.mag, own.err};
-  bool is_number = dtype != QN_DTYPE_BOOL && !conf_is_stored(dtype);
   if (is_number && gen_chance(g, 60)) {  // a tree
     const char* k = gen_text(g, "k%u", g->name_count++);
     const char* o = gen_text(g, "o%u", g->name_count++);
@@ -174,12 +177,16 @@ static void thread_launch(gen_t* g, gen_buffer_t* target) {
     gen_close(g);
   }
   gen_scalar_t* seen = gen_add_scalar(g, "v", dtype, shared.mag, shared.err);
-  gen_line(g, "let %s = %s[(%s + %u) %% %s];", seen->name, s, id, gen_below(g, 40), total);
+  gen_line(
+      g,
+      has_atomics ? "let %s = atomic_load(%s[(%s + %u) %% %s]);" : "let %s = %s[(%s + %u) %% %s];",
+      seen->name, s, id, gen_below(g, 40), total);
   if (local) gen_statements(g, gen_below(g, 2));
   gen_open(g, gen_text(g, "if %s < %s", at, extent));
   gen_value_t value = gen_tame(g, gen_expr(g, dtype, 3));
   if (value.dtype == QN_DTYPE_BOOL) value = gen_condition(g, 2);
-  gen_line(g, "%s[%s] = %s;", target->name, at, value.text);
+  gen_line(g, has_atomics ? "atomic_store(%s[%s], %s);" : "%s[%s] = %s;", target->name, at,
+           value.text);
   gen_absorb(target, value);
   gen_close(g);
   gen_close(g);
@@ -320,6 +327,11 @@ static const char* host_loop(gen_t* g) {
 
 // Repeats some launches. Not those of floats, which would lose more bits in each round.
 void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options) {
+  bool is_number = gen_is_int(target->dtype) || gen_is_float(target->dtype);
+  if (options->allows_threads && target->rank == 1 && is_number && gen_chance(g, 12)) {
+    gen_order_launch(g, target, options->allows_waits);
+    return;
+  }
   bool is_exact = gen_is_int(target->dtype) || target->dtype == QN_DTYPE_BOOL;
   if (!is_exact || !gen_chance(g, 15)) {
     one_launch(g, target, options);

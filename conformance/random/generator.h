@@ -85,11 +85,11 @@ typedef struct gen {
   gen_buffer_t buffers[gen_max_buffers];
   size_t buffer_count;
   uint32_t name_count;
-  gen_extent_t extents[8];  // n, m and constants
+  gen_extent_t extents[8];  // of n and m, constants, and k where an equation gives it
   size_t extent_count;
   bool allows_faults;
-  gen_extent_t form_symbols[qn_generated_max_symbols];
-  size_t form_symbol_count;
+  gen_extent_t symbols[qn_generated_max_symbols];
+  size_t symbol_count;
   qn_generated_t* result;
 } gen_t;
 
@@ -138,6 +138,10 @@ void gen_statements(gen_t* g, uint32_t count);
 // Stores to `target` at `where`, perhaps under a condition. `is_fresh`: every element must be
 // written.
 void gen_store(gen_t* g, gen_buffer_t* target, const char* where, bool is_fresh);
+
+// ---- generate_order.c: a launch whose blocks share memory in order, and which writes all of
+// `target`, numbers of rank 1. It stands in no loop.
+void gen_order_launch(gen_t* g, gen_buffer_t* target, bool allows_waits);
 
 // Generates a launch that writes `target`, all of it if no launch has written it yet.
 void gen_launch(gen_t* g, gen_buffer_t* target, const qn_generate_options_t* options);

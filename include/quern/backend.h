@@ -114,7 +114,8 @@ typedef struct qn_compile_request {
   void* run_parallel_self;  // passed to run_parallel
 } qn_compile_request_t;
 
-// The table of a generator. `emit` may be NULL.
+// The table of a generator. `emit` may be NULL, and so may `create` and `destroy` of one without a
+// state: the state is then NULL.
 typedef struct qn_codegen {
   uint32_t abi_version;  // QN_CODEGEN_ABI_VERSION
   size_t struct_size;    // sizeof(qn_codegen_t)
@@ -214,17 +215,20 @@ typedef struct qn_load_options {
 } qn_load_options_t;
 
 // The table of a device type. `id` is the device's number. Streams are the device's own objects;
-// NULL is its default stream. The members up to `copy`, but for the two of workspace, and
-// `accepts`, `load`, `unload` and `launch` must be there; others may be NULL, and the answer is
-// then none, UNSUPPORTED or what the member's comment says. Any thread calls them.
+// NULL is its default stream. Handles of memory are numbers in one flat space of each device, from
+// 1 to 2^62: a handle is a multiple of the alignment that was asked for, and of 64; the ranges
+// [handle, handle + size) of live allocations share no number. They need not be addresses. Any
+// thread calls the members. docs/new-backend.md lists those that must be there, and what callers
+// get without the others.
 typedef struct qn_device_table {
   uint32_t abi_version;  // QN_DEVICE_ABI_VERSION
   size_t struct_size;    // sizeof(qn_device_table_t)
   int32_t type;          // DLPack's, or one of your own below 64
   const char* name;      // "cpu"
-  // Returns how many devices there are.
+  // Returns how many devices there are; the number may change, and 0 is no error. NULL: 1.
   int32_t (*count)(void);
-  // Answers qn_device_attribute; `*out_value` comes as NONE. Not called for EXIST.
+  // Answers qn_device_attribute; `*out_value` comes as NONE, and stays so if the device does not
+  // know. Not called for EXIST. NULL: always NONE.
   qn_status_t (*attribute)(int32_t id, qn_attribute_t attribute, qn_attribute_value_t* out_value);
   // Does qn_device_allocate, whose alignment has been checked.
   qn_status_t (*allocate)(int32_t id, size_t size_bytes, size_t alignment_bytes,

@@ -175,8 +175,8 @@ QN_API QN_MUST_USE qn_status_t qn_module_param_stride_text(const qn_module_t* mo
 //
 // Where `out_shapes[i]` is not NULL, it has room for the rank of parameter i and receives its
 // extents. `out_strides`, which may be NULL, receives strides in the same way, in elements. A
-// stride that is a symbol without a value is chosen so that elements do not overlap: `strides [s,
-// 1]` is row-major, `strides [1, s]` column-major. After an error both are unchanged.
+// stride that is a symbol without a value is chosen so that elements do not overlap:
+// `strides [s, 1]` is row-major, `strides [1, s]` column-major. After an error both are unchanged.
 //
 // The call itself checks dtypes, devices, memory and row-major strides. Errors: INVALID_ARGUMENT
 // (an index beyond the count of functions); TYPE_ERROR (count of arguments, type, rank) and
@@ -187,6 +187,14 @@ QN_API QN_MUST_USE qn_status_t qn_module_infer_shapes(const qn_module_t* module,
                                                       size_t function_index, const qn_value_t* args,
                                                       size_t arg_count, int64_t* const* out_shapes,
                                                       int64_t* const* out_strides);
+// Computes the values of a function's symbols from the arguments that exist, as a call does.
+// `args` is that of qn_module_infer_shapes. `out_symbols` has room for all symbols and receives -1
+// for those that no argument gives; after an error it is unchanged. Errors: those of
+// qn_module_infer_shapes, but none of shapes that would be computed.
+QN_API QN_MUST_USE qn_status_t qn_module_infer_symbols(const qn_module_t* module,
+                                                       size_t function_index,
+                                                       const qn_value_t* args, size_t arg_count,
+                                                       int64_t* out_symbols);
 
 // What one call of a function does, as its text says and whatever a compiler makes of it. An
 // operation is an addition, subtraction, multiplication, division, min, max, square root, bit
@@ -203,7 +211,7 @@ typedef struct qn_work {
   // loaded and stored, but each at most the size of the parameter.
   double moved_bytes;
   qn_dtype_t dtype;  // of most operations; NONE if there are none
-  // False: an upper bound, because a condition depends on values that the call computes; of its
+  // False: an upper bound, because a condition depends on values that the call computes. Of its
   // arms the one with more work is counted.
   bool is_exact;
 } qn_work_t;

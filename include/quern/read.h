@@ -20,6 +20,9 @@
 // on the limits below. Each function is read from qn_module_function_info and
 // qn_module_param_info (ir.h) down.
 //
+// `lane_count` and `is_rare` are hints that qn_module_lower (lower.h) leaves: a reader may
+// ignore them. Text and canonical bytes do not have them.
+//
 // Members that a kind does not name are 0 or NULL. A later library may know more kinds of nodes,
 // operators, dtypes and members. A new member never changes the meaning of the others: what does is
 // a new kind or value, and a reader must refuse those that it does not know (UNSUPPORTED).
@@ -107,6 +110,9 @@ typedef struct qn_buffer_info {
   const qn_buffer_t* base;               // VIEW: the buffer underneath, which may be a view
   size_t base_index_count;               // VIEW: of `base_indices`, the rank of the base
   const qn_expr_t* const* base_indices;  // VIEW: of the base's element at which the view begins
+  // What qn_artifact_site_t (backend.h) takes: `id`, or after qn_module_lower the id in the module
+  // that was lowered. UINT32_MAX: a pass made the buffer.
+  uint32_t origin_id;
 } qn_buffer_info_t;
 // Describes a buffer. Errors: INVALID_ARGUMENT.
 QN_API QN_MUST_USE qn_status_t qn_module_buffer_info(const qn_module_t* module,
@@ -148,6 +154,7 @@ typedef struct qn_expr_info {
   const qn_expr_t* end;          // REDUCE: i64, exclusive
   const qn_stmt_t* lets;         // REDUCE: the first let of an iteration; NULL: there is none
   const qn_expr_t* value;        // REDUCE: of an iteration
+  uint32_t lane_count;           // REDUCE: it may keep so many partial results; 0: one
 } qn_expr_info_t;
 // Describes an expression. Errors: INVALID_ARGUMENT.
 QN_API QN_MUST_USE qn_status_t qn_module_expr_info(const qn_module_t* module, const qn_expr_t* expr,
@@ -174,11 +181,13 @@ typedef enum qn_stmt_kind {
 
 // A statement. A block is the list from its first statement on; an empty one is NULL.
 typedef struct qn_stmt_info {
-  size_t struct_size;     // sizeof(qn_stmt_info_t)
-  qn_stmt_kind_t kind;    // decides which members count
-  uint32_t place;         // as of qn_artifact_site_t (backend.h); 0 unless the module was decoded
-  const qn_stmt_t* next;  // in its block; NULL: it is the last one
-  const qn_var_t* var;    // LET, LOOP: declared; ATOMIC: the old value, or NULL
+  size_t struct_size;   // sizeof(qn_stmt_info_t)
+  qn_stmt_kind_t kind;  // decides which members count
+  // As of qn_artifact_site_t (backend.h): in the bytes that the module was decoded from, or those
+  // of the module that it was lowered from. 0: the node was in neither.
+  uint32_t place;
+  const qn_stmt_t* next;            // in its block; NULL: it is the last one
+  const qn_var_t* var;              // LET, LOOP: declared; ATOMIC: the old value, or NULL
   const qn_buffer_t* buffer;        // STORE, ATOMIC, ALLOC
   uint32_t index_count;             // STORE, ATOMIC: of `indices`, the rank of the buffer
   const qn_expr_t* const* indices;  // STORE, ATOMIC: of any integer dtype
@@ -193,6 +202,8 @@ typedef struct qn_stmt_info {
   qn_loop_kind_t loop_kind;         // LOOP
   qn_atomic_op_t atomic_op;         // ATOMIC
   qn_leave_t leave;                 // LEAVE
+  uint32_t lane_count;  // LOOP: may run in so many lanes, by qn_module_lower; 0: it does not
+  bool is_rare;         // LOOP: runs seldom, so its code may be slow and should be short
 } qn_stmt_info_t;
 // Describes a statement. Errors: INVALID_ARGUMENT.
 QN_API QN_MUST_USE qn_status_t qn_module_stmt_info(const qn_module_t* module, const qn_stmt_t* stmt,

@@ -259,4 +259,9 @@ static void hoist_function(qn__pass_builder_t* pb) {
 }
 
 const qn__pass_t qn__pass_hoist = {
-    .name = "hoist", .doc = "moves loop-invariant values out of loops", .run = hoist_function};
+    .name = "hoist",
+    .doc = "moves loop-invariant values out of loops",
+    .run = hoist_function,
+    .post = "what it moved is evaluated before the loop",
+    .is_alone = true,
+};

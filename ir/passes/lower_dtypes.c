@@ -275,4 +275,5 @@ const qn__pass_t qn__pass_lower_dtypes = {
     .run = lower_function,
     .post = "buffers have dtypes of memory, and views the dtype of their base",
     .check = check,
+    .is_alone = true,
 };

@@ -171,4 +171,7 @@ static void lower_function(qn__pass_builder_t* pb) {
 const qn__pass_t qn__pass_lower_exchanges = {
     .name = "lower_exchanges",
     .doc = "exchanges among threads as lets, or through shared memory",
-    .run = lower_function};
+    .run = lower_function,
+    .post = "exchanges that the machine has are whole values of lets, and no others are left",
+    .is_alone = true,
+};

@@ -141,14 +141,10 @@ static qn__ir_expr_t* sum_of(const rows_t* rows, qn__ir_buffer_t* all, qn__ir_va
   qn__pass_builder_t* pb = rows->self->pb;
   qn__ir_var_t* i = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "i");
   qn__ir_expr_t* reduce =
-      qn__expr_new(pb->arena, QN__EXPR_REDUCE, rows->expr->dtype, (qn__ir_loc_t){0, 0});
+      qn__pb_reduce_over(pb, rows->group->kind, rows->expr->dtype, i, begin, end);
   qn__ir_expr_t* at = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, i), step);
-  if (!reduce || !i || !at || !begin || !end) return NULL;
+  if (!reduce || !at) return NULL;
   qn__ir_expr_t* offset = weighted(rows, false, place_at, at);
-  reduce->reduce.reduce_kind = rows->group->kind;
-  reduce->reduce.reduce_var = i;
-  reduce->reduce.begin = begin;
-  reduce->reduce.end = end;
   reduce->reduce.value =
       qn__pb_load(pb, all, qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, first), offset), NULL);
   return reduce->reduce.value ? reduce : NULL;

@@ -203,7 +203,7 @@ static void lower_function(qn__pass_builder_t* pb) {
   *body = l.head;
 }
 
-bool qn__body_has_leaves(qn__ir_body_t* body) {
+static bool is_needed(qn__ir_body_t* body) {
   return qn__body_any(body, is_leave);
 }
 
@@ -217,4 +217,6 @@ const qn__pass_t qn__pass_lower_leaves = {
     .run = lower_function,
     .post = "none is left",
     .check = check,
+    .is_needed = is_needed,
+    .is_alone = true,
 };

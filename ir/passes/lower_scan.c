@@ -40,16 +40,16 @@ static void append_serial(qn__pass_builder_t* pb, qn__ir_several_t* several, qn_
   qn__several_vars_t values;
   qn__several_exprs_t uses;
   if (!qn__several_declare(pb, several, -1, out, totals)) return;
-  qn__several_set_initial(pb, several, totals, out);
+  qn__several_set_initial(pb, several, totals, NULL, out);
   qn__ir_var_t* i = qn__pb_var(pb, QN__VAR_LOOP, QN_DTYPE_I64, several->var->name);
   qn__ir_stmt_t* loop = qn__pb_loop(pb, QN_LOOP_SERIAL, i, several->begin, several->end);
   if (!loop) return;
   qn__ir_block_t* body = &loop->loop.body;
   if (!qn__several_values(pb, several, qn__pb_use(pb, i), body, values)) return;
   qn__several_use(pb, values, several->count, uses);
-  if (is_exclusive) qn__scan_give_results(pb, several, totals, body);
+  if (is_exclusive) qn__several_give_results(pb, several, totals, body);
   qn__several_merge(pb, several, totals, NULL, uses, body);
-  if (!is_exclusive) qn__scan_give_results(pb, several, totals, body);
+  if (!is_exclusive) qn__several_give_results(pb, several, totals, body);
   qn__scan_append_body(pb, several, i, body);
   qn__block_append(out, loop);
 }
@@ -67,7 +67,7 @@ static void append_block(qn__pass_builder_t* pb, qn__ir_several_t* several, int6
                             .has_body = true};
   qn__scan_choose_size(&tiles, trips);
   if (!qn__several_declare(pb, several, -1, out, tiles.carried)) return;
-  qn__several_set_initial(pb, several, tiles.carried, out);
+  qn__several_set_initial(pb, several, tiles.carried, NULL, out);
   qn__scan_append_tiles(&tiles, out);
 }
 

@@ -99,10 +99,8 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
   for (uint32_t s = 0; s < sums; ++s) {
     if (!qn__several_declare(pb, several, lanes, out, partial[s])) return NULL;
     qn__ir_var_t* lane = append_lanes(pb, QN_LOOP_VECTOR, lanes, out, &body);
-    for (uint32_t i = 0; lane && i < several->count; ++i) {
-      qn__pb_append(body, qn__pb_store(pb, partial[s][i], qn__pb_use(pb, lane), NULL,
-                                       qn__pb_copy(pb, several->initial[i])));
-    }
+    if (!lane) return NULL;
+    qn__several_set_initial(pb, several, partial[s], qn__pb_use(pb, lane), body);
   }
   qn__ir_expr_t* extent = qn__pb_range(pb, qn__pb_use(pb, begin), qn__pb_use(pb, end));
   qn__ir_var_t* count =
@@ -130,10 +128,7 @@ static qn__ir_expr_t* append_vectors(qn__pass_builder_t* pb, const qn__ir_severa
   for (int64_t half = lanes / 2; half > 0; half /= 2) {
     append_fold(pb, several, QN_LOOP_VECTOR, partial[0], partial[0], half, half, out);
   }
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_append(out, qn__pb_store(pb, totals[i], NULL, NULL,
-                                    qn__pb_load(pb, partial[0][i], qn__pb_int(pb, 0), NULL)));
-  }
+  qn__several_copy(pb, several->count, totals, NULL, partial[0], qn__pb_int(pb, 0), out);
   return qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, begin),
                    qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, count), lanes * sums));
 }
@@ -149,7 +144,7 @@ static void append_threads(qn__pass_builder_t* pb, const qn__ir_several_t* sever
   qn__several_buffers_t totals;
   if (!loop || !qn__several_declare(pb, several, -1, &loop->loop.body, totals)) return;
   qn__ir_block_t* body = &loop->loop.body;
-  qn__several_set_initial(pb, several, totals, body);
+  qn__several_set_initial(pb, several, totals, NULL, body);
   qn__ir_var_t* first = qn__pb_let(pb, body, "first",
                                    qn__pb_op(pb, QN_OP_ADD, begin, qn__pb_use(pb, loop->loop.var)));
   if (!first) return;
@@ -167,10 +162,7 @@ static void append_threads(qn__pass_builder_t* pb, const qn__ir_several_t* sever
   qn__several_use(pb, values, several->count, uses);
   qn__several_merge(pb, several, totals, NULL, uses, &steps->loop.body);
   qn__block_append(body, steps);
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_append(body, qn__pb_store(pb, partial[i], qn__pb_use(pb, loop->loop.var), NULL,
-                                     qn__pb_load(pb, totals[i], NULL, NULL)));
-  }
+  qn__several_copy(pb, several->count, partial, qn__pb_use(pb, loop->loop.var), totals, NULL, body);
   qn__block_append(out, loop);
 }
 
@@ -201,13 +193,12 @@ static void append_groups(qn__pass_builder_t* pb, const qn__ir_several_t* severa
   qn__ir_expr_t* offset = qn__pb_op_int(pb, QN_OP_MUL, qn__pb_use(pb, loop->loop.var), count);
   qn__ir_expr_t* from = qn__pb_op(pb, QN_OP_ADD, qn__pb_use(pb, begin), offset);
   qn__several_vars_t results;
+  qn__several_exprs_t uses;
   append_threads(pb, several, count, count * groups, from, end, partial, body);
   append_tree(pb, several, count, partial, body, results);
   if (qn__pb_stopped(pb)) return;
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_append(body, qn__pb_store(pb, sums_of[i], qn__pb_use(pb, loop->loop.var), NULL,
-                                     qn__pb_use(pb, results[i])));
-  }
+  qn__several_use(pb, results, several->count, uses);
+  qn__several_store(pb, sums_of, several->count, qn__pb_use(pb, loop->loop.var), uses, body);
   qn__block_append(out, loop);
 }
 
@@ -223,17 +214,14 @@ static void lower_groups(qn__pass_builder_t* pb, const qn__ir_several_t* several
   append_groups(pb, several, count, groups, begin, end, partial, out);
   qn__ir_stmt_t* last = qn__pb_count_loop(pb, QN_LOOP_PARALLEL, "group", qn__pb_int(pb, 1));
   qn__several_vars_t results;
+  qn__several_exprs_t uses;
   if (!last) return;
   append_tree(pb, several, groups, partial, &last->loop.body, results);
   if (qn__pb_stopped(pb)) return;
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_append(&last->loop.body,
-                  qn__pb_store(pb, totals[i], NULL, NULL, qn__pb_use(pb, results[i])));
-  }
+  qn__several_use(pb, results, several->count, uses);
+  qn__several_store(pb, totals, several->count, NULL, uses, &last->loop.body);
   qn__block_append(out, last);
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_let_var(pb, out, several->results[i], qn__pb_load(pb, totals[i], NULL, NULL));
-  }
+  qn__several_give_results(pb, several, totals, out);
 }
 
 static void lower_threads(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t count,
@@ -293,23 +281,12 @@ static qn__ir_expr_t* is_best(qn__pass_builder_t* pb, const qn__ir_var_t* a,
   return qn__expr_op(pb->arena, QN_OP_OR, equal, nan, NULL);
 }
 
-static qn__ir_expr_t* new_reduce(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype,
-                                 qn__ir_var_t* var, qn__ir_expr_t* begin, qn__ir_expr_t* end) {
-  qn__ir_expr_t* reduce = qn__expr_new(pb->arena, QN__EXPR_REDUCE, dtype, (qn__ir_loc_t){0, 0});
-  if (!reduce || !var || !begin || !end) return NULL;
-  reduce->reduce.reduce_kind = kind;
-  reduce->reduce.reduce_var = var;
-  reduce->reduce.begin = begin;
-  reduce->reduce.end = end;
-  return reduce;
-}
-
 // Returns the best value of a range.
 static qn__ir_expr_t* best_of(qn__pass_builder_t* pb, const qn__ir_several_t* several,
                               qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   qn_reduce_kind_t kind = several->kind == QN__SEVERAL_ARGMAX ? QN_REDUCE_MAX : QN_REDUCE_MIN;
   qn__ir_var_t* i = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, several->var->name);
-  qn__ir_expr_t* reduce = new_reduce(pb, kind, several->values[0]->dtype, i, begin, end);
+  qn__ir_expr_t* reduce = qn__pb_reduce_over(pb, kind, several->values[0]->dtype, i, begin, end);
   qn__ir_var_t* value;
   if (!reduce ||
       !qn__several_values(pb, several, qn__pb_use(pb, i), &reduce->reduce.lets, &value)) {
@@ -325,7 +302,8 @@ static qn__ir_expr_t* first_of(qn__pass_builder_t* pb, const qn__ir_several_t* s
                                qn_dtype_t dtype, const qn__ir_expr_t* begin, qn__ir_expr_t* count,
                                const qn__ir_expr_t* best) {
   qn__ir_var_t* at = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "at");
-  qn__ir_expr_t* reduce = new_reduce(pb, QN_REDUCE_MIN, dtype, at, qn__pb_int(pb, 0), count);
+  qn__ir_expr_t* reduce =
+      qn__pb_reduce_over(pb, QN_REDUCE_MIN, dtype, at, qn__pb_int(pb, 0), count);
   qn__ir_var_t* value;
   if (!reduce) return NULL;
   qn__ir_expr_t* index = qn__pb_op(pb, QN_OP_ADD, qn__pb_copy(pb, begin), qn__pb_use(pb, at));
@@ -493,7 +471,7 @@ static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__several
   bool has_lanes = wants_lanes(pb, stmt, lanes);
   qn__several_buffers_t totals;
   if (!qn__several_declare(pb, several, -1, out, totals)) return;
-  qn__several_set_initial(pb, several, totals, out);
+  qn__several_set_initial(pb, several, totals, NULL, out);
   qn__ir_expr_t *begin = several->begin, *end = several->end;
   if (has_lanes) {
     qn__ir_var_t* first = qn__pb_let(pb, out, "begin", begin);
@@ -503,9 +481,7 @@ static void lower(qn__pass_builder_t* pb, const qn__ir_stmt_t* stmt, qn__several
     end = qn__pb_use(pb, last);
   }
   append_loop(pb, several, begin, end, totals, out);
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_let_var(pb, out, several->results[i], qn__pb_load(pb, totals[i], NULL, NULL));
-  }
+  qn__several_give_results(pb, several, totals, out);
 }
 
 static qn__several_place_t place_in(const qn__ir_stmt_t* stmt, qn__several_place_t place) {
@@ -551,7 +527,7 @@ static bool is_several(const qn__ir_stmt_t* stmt) {
   return stmt->kind == QN__STMT_REDUCE;
 }
 
-bool qn__body_has_several(qn__ir_body_t* body) {
+static bool is_needed(qn__ir_body_t* body) {
   return qn__body_any(body, is_several);
 }
 
@@ -565,4 +541,6 @@ const qn__pass_t qn__pass_lower_several = {
     .run = lower_function,
     .post = "none is left",
     .check = check,
+    .is_needed = is_needed,
+    .is_alone = true,
 };

@@ -148,4 +148,5 @@ const qn__pass_t qn__pass_lower_views = {
     .run = lower_function,
     .post = "views that are left have strides",
     .check = check,
+    .is_alone = true,
 };

@@ -242,18 +242,26 @@ qn_op_t qn__reduce_op(qn_reduce_kind_t kind) {
   return ops[kind];
 }
 
+qn__ir_expr_t* qn__pb_reduce_over(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype,
+                                  qn__ir_var_t* var, qn__ir_expr_t* begin, qn__ir_expr_t* end) {
+  if (!var || !begin || !end) return NULL;
+  assert(begin->dtype == QN_DTYPE_I64 && end->dtype == QN_DTYPE_I64);
+  qn__ir_expr_t* reduce = qn__expr_new(pb->arena, QN__EXPR_REDUCE, dtype, (qn__ir_loc_t){0, 0});
+  if (!reduce) return NULL;
+  reduce->reduce.reduce_kind = kind;
+  reduce->reduce.reduce_var = var;
+  reduce->reduce.begin = begin;
+  reduce->reduce.end = end;
+  return reduce;
+}
+
 qn__ir_expr_t* qn__pb_reduce(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* begin, qn__ir_expr_t* end) {
   if (!buffer || !begin || !end) return NULL;
   assert(buffer->rank == 1);
-  qn__ir_expr_t* reduce =
-      qn__expr_new(pb->arena, QN__EXPR_REDUCE, buffer->dtype, (qn__ir_loc_t){0, 0});
   qn__ir_var_t* k = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "k");
+  qn__ir_expr_t* reduce = qn__pb_reduce_over(pb, kind, buffer->dtype, k, begin, end);
   if (!reduce) return NULL;
-  reduce->reduce.reduce_kind = kind;
-  reduce->reduce.reduce_var = k;
-  reduce->reduce.begin = begin;
-  reduce->reduce.end = end;
   reduce->reduce.value = qn__pb_load(pb, buffer, qn__pb_use(pb, k), NULL);
   return reduce->reduce.value ? reduce : NULL;
 }

@@ -62,7 +62,11 @@ qn_op_t qn__reduce_op(qn_reduce_kind_t kind);
 // Returns element [i, j] of a buffer of rank 2, [i] of rank 1, [] of rank 0.
 qn__ir_expr_t* qn__pb_load(qn__pass_builder_t* pb, qn__ir_buffer_t* buffer, qn__ir_expr_t* i,
                            qn__ir_expr_t* j);
-// Returns the reduction of `count` elements of a buffer of rank 1, from `begin` on.
+// Returns `kind var in begin..end` with `var` as its variable. The caller sets the value, and lets
+// if it needs any.
+qn__ir_expr_t* qn__pb_reduce_over(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn_dtype_t dtype,
+                                  qn__ir_var_t* var, qn__ir_expr_t* begin, qn__ir_expr_t* end);
+// Returns the reduction of the elements `begin..end` of a buffer of rank 1.
 qn__ir_expr_t* qn__pb_reduce(qn__pass_builder_t* pb, qn_reduce_kind_t kind, qn__ir_buffer_t* buffer,
                              qn__ir_expr_t* begin, qn__ir_expr_t* end);
 

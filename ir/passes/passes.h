@@ -57,7 +57,7 @@
 #include "ir/ir.h"
 
 typedef struct qn__pass_options {
-  uint32_t vector_bytes;   // width of the target's vectors: 16, 32, 64
+  uint32_t vector_bytes;   // width of the target's vectors: 16, 32, 64; 0: a GPU
   bool has_masked_memory;  // masked loads and stores are cheap (AVX-512)
   bool has_masked_words;   // those of 4 and 8 bytes are instructions (AVX2)
   bool is_checked;         // keep every check possible: no speculation of loads
@@ -84,6 +84,7 @@ typedef struct qn__pass_options {
   bool has_block_reductions;   // the generator emits BLOCK_* itself
   bool has_matrix_units;       // the generator emits TENSOR statements (ir/tensor.h)
   bool has_warpgroups;         // those of warpgroups, too
+  uint32_t pass_count;         // of a pipeline: run the first so many alone; 0: all
 } qn__pass_options_t;
 
 struct qn__pass_builder;
@@ -97,16 +98,16 @@ typedef struct qn__pass {
   // problem. Both may be NULL.
   const char* post;
   const char* (*check)(qn__ir_func_t* function);
+  // Returns false for a body that the pass has nothing to do with. NULL: it always runs.
+  bool (*is_needed)(qn__ir_body_t* body);
+  // It needs no other passes before it than those of qn__pipeline_first.
+  bool is_alone;
 } qn__pass_t;
 
-// Replaces reductions of several values by loops. Runs before all others, and only if a function of
-// the body has some.
+// Replaces reductions of several values by loops.
 extern const qn__pass_t qn__pass_lower_several;
-bool qn__body_has_several(qn__ir_body_t* body);
-// Replaces `break`, `continue` and `return` by conditions. Runs before all others, and only if a
-// function of the body has some.
+// Replaces `break`, `continue` and `return` by conditions.
 extern const qn__pass_t qn__pass_lower_leaves;
-bool qn__body_has_leaves(qn__ir_body_t* body);
 // Replaces numbers of the target by literals, and decides the asserts that require something of
 // them. Errors: UNSUPPORTED names the function, the condition and the target's number.
 extern const qn__pass_t qn__pass_target_values;
@@ -170,17 +171,47 @@ extern const qn__pass_t qn__pass_once;
 // Turns loops over columns inside out, so that rows are read from begin to end.
 extern const qn__pass_t qn__pass_strip;
 
+// ---- for generators that have neither lanes nor functions of mathematics
+
+// Makes loops with lanes and parallel loops inside of others serial.
+extern const qn__pass_t qn__pass_lower_lanes;
+// Replaces functions of mathematics by arithmetic (ir/math), but for `fmod`, which is exact.
+extern const qn__pass_t qn__pass_lower_math;
+
 // Runs `passes` in order, verifying after each in debug builds.
 qn_status_t qn__passes_run(qn__ir_body_t* body, const qn__pass_options_t* options,
                            const qn__pass_t* const* passes, size_t pass_count);
-// The CPU pipeline: target values, views, exchanges, threads, unroll, simplify; blocks of rows and
-// of products, orders and tiles of copies and strips if `has_blocks` (and not in checked builds);
-// hoist, vectorize.
+
+// ---- pipelines (pipeline.c). Those that the generators run are those that are listed.
+
+typedef struct qn__pipeline {
+  const char* name;
+  const char* doc;
+  size_t pass_count;
+  const qn__pass_t* const* passes;
+  // Passes [blocks_begin, blocks_end) run with `has_blocks` alone, and not in checked builds, which
+  // name the iteration of an access in errors.
+  size_t blocks_begin;
+  size_t blocks_end;
+  bool is_gpu;  // has_shuffles and has_block_reductions count; vectors and blocks do not
+} qn__pipeline_t;
+
+// For CPUs: the form that is described at the top.
+extern const qn__pipeline_t qn__pipeline_cpu;
+// The same for generators that have neither lanes nor functions of mathematics.
+extern const qn__pipeline_t qn__pipeline_scalar;
+// For GPUs: the form that is described at the top.
+extern const qn__pipeline_t qn__pipeline_gpu;
+// Returns a pipeline, or NULL beyond the last.
+const qn__pipeline_t* qn__pipeline_at(size_t index);
+// What replaces constructs that no other pass knows.
+extern const qn__pipeline_t qn__pipeline_first;
+// Returns a pass of the pipelines, each one once, or NULL beyond the last.
+const qn__pass_t* qn__pass_at(size_t index);
+
+qn_status_t qn__pipeline_run(const qn__pipeline_t* pipeline, qn__ir_body_t* body,
+                             const qn__pass_options_t* options);
 qn_status_t qn__passes_run_cpu(qn__ir_body_t* body, const qn__pass_options_t* options);
-// The GPU pipeline: target values, views, unroll, simplify, the mapping, exchanges, simplify,
-// hoist.
-enum { QN__GPU_PASS_COUNT = 17 };
-extern const qn__pass_t* const qn__passes_gpu[QN__GPU_PASS_COUNT];
 qn_status_t qn__passes_run_gpu(qn__ir_body_t* body, const qn__pass_options_t* options);
 
 #endif  // QUERN_IR_PASSES_PASSES_H_

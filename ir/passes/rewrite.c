@@ -368,6 +368,20 @@ qn__ir_expr_facts_t qn__expr_facts(qn__ir_expr_t* expr) {
   return facts;
 }
 
+bool qn__store_is_along(const qn__ir_stmt_t* loop, const qn__ir_stmt_t* store) {
+  const qn__ir_buffer_t* buffer = store->store.buffer;
+  if (buffer->scope == QN__SCOPE_VIEW || buffer->strides || buffer->rank == 0) return false;
+  for (uint32_t d = 0; d + 1 < buffer->rank; ++d) {
+    qn__ir_expr_t* index = store->store.indices[d];
+    if (qn__expr_facts(index).has_load || qn__expr_uses_var(index, loop->loop.var)) return false;
+    for (const qn__ir_stmt_t* s = loop->loop.body.first; s; s = s->next) {
+      if (s->kind == QN__STMT_LET && qn__expr_uses_var(index, s->let.var)) return false;
+    }
+  }
+  const qn__ir_expr_t* last = store->store.indices[buffer->rank - 1];
+  return last->kind == QN__EXPR_VAR && last->var == loop->loop.var;
+}
+
 static qn__ir_expr_t* times(qn__arena_t* arena, qn__ir_expr_t* a, qn__ir_expr_t* b) {
   if (!a || !b) return NULL;
   if (qn__expr_is_int(a, 1)) return b;

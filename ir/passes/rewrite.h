@@ -142,6 +142,10 @@ typedef struct qn__ir_expr_facts {
 } qn__ir_expr_facts_t;
 qn__ir_expr_facts_t qn__expr_facts(qn__ir_expr_t* expr);
 
+// Returns true if a store in a loop's body is to neighbours in memory, along the last dimension of
+// a buffer without strides, at a place that only the loop's variable changes.
+bool qn__store_is_along(const qn__ir_stmt_t* loop, const qn__ir_stmt_t* store);
+
 // Returns true if the first operand decides whether the others are evaluated.
 static inline bool qn__expr_is_lazy(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_COND ||

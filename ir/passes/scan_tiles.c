@@ -9,13 +9,6 @@ enum {
   most_bytes = 16384,  // of shared memory, so that an SM has several blocks
 };
 
-void qn__scan_give_results(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                           qn__ir_buffer_t* const* totals, qn__ir_block_t* out) {
-  for (uint32_t i = 0; i < several->count; ++i) {
-    qn__pb_let_var(pb, out, several->results[i], qn__pb_load(pb, totals[i], NULL, NULL));
-  }
-}
-
 void qn__scan_append_body(qn__pass_builder_t* pb, qn__ir_several_t* several, qn__ir_var_t* at,
                           qn__ir_block_t* out) {
   qn__pb_let_var(pb, out, several->var, qn__pb_use(pb, at));
@@ -237,7 +230,7 @@ static void append_results(const qn__scan_tiles_t* tiles, qn__ir_var_t* row, qn_
     qn__ir_expr_t* has_any = qn__pb_op_int(pb, QN_OP_GT, qn__pb_use(pb, column), 0);
     qn__pb_append(out, qn__pb_if(pb, has_any, then));
   }
-  qn__scan_give_results(pb, tiles->several, totals, out);
+  qn__several_give_results(pb, tiles->several, totals, out);
 }
 
 // Appends step 5.

@@ -32,9 +32,6 @@ void qn__scan_choose_size(qn__scan_tiles_t* tiles, int64_t trips);
 // Appends a loop over the tiles of the range.
 void qn__scan_append_tiles(qn__scan_tiles_t* tiles, qn__ir_block_t* out);
 
-// Appends lets of the results of an iteration.
-void qn__scan_give_results(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                           qn__ir_buffer_t* const* totals, qn__ir_block_t* out);
 // Appends the body of iteration `at`, which is consumed.
 void qn__scan_append_body(qn__pass_builder_t* pb, qn__ir_several_t* several, qn__ir_var_t* at,
                           qn__ir_block_t* out);

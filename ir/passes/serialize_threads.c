@@ -100,4 +100,5 @@ const qn__pass_t qn__pass_serialize_threads = {
     .run = serialize_function,
     .post = "loops are serial, parallel or in lanes",
     .check = check,
+    .is_alone = true,
 };

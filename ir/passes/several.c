@@ -111,12 +111,20 @@ bool qn__several_declare(qn__pass_builder_t* pb, const qn__ir_several_t* several
 }
 
 void qn__several_set_initial(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                             qn__ir_buffer_t* const* totals, qn__ir_block_t* out) {
+                             qn__ir_buffer_t* const* totals, const qn__ir_expr_t* at,
+                             qn__ir_block_t* out) {
   qn__several_exprs_t initial;
   for (uint32_t i = 0; i < several->count; ++i) {
     initial[i] = qn__pb_copy(pb, several->initial[i]);
   }
-  qn__several_store(pb, totals, several->count, NULL, initial, out);
+  qn__several_store(pb, totals, several->count, at, initial, out);
+}
+
+void qn__several_give_results(qn__pass_builder_t* pb, const qn__ir_several_t* several,
+                              qn__ir_buffer_t* const* totals, qn__ir_block_t* out) {
+  for (uint32_t i = 0; i < several->count; ++i) {
+    qn__pb_let_var(pb, out, several->results[i], qn__pb_load(pb, totals[i], NULL, NULL));
+  }
 }
 
 // ---- where lanes and threads pay

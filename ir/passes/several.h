@@ -37,8 +37,13 @@ void qn__several_copy(qn__pass_builder_t* pb, uint32_t count, qn__ir_buffer_t* c
 // Declares local buffers of the dtypes of the values: of rank 1, or of rank 0 for `rows` -1.
 bool qn__several_declare(qn__pass_builder_t* pb, const qn__ir_several_t* several, int64_t rows,
                          qn__ir_block_t* out, qn__ir_buffer_t** out_buffers);
+// Appends stores of the initial values to elements `at` of `totals`. NULL `at`: of rank 0.
 void qn__several_set_initial(qn__pass_builder_t* pb, const qn__ir_several_t* several,
-                             qn__ir_buffer_t* const* totals, qn__ir_block_t* out);
+                             qn__ir_buffer_t* const* totals, const qn__ir_expr_t* at,
+                             qn__ir_block_t* out);
+// Appends lets of the results, which are what `totals` of rank 0 has.
+void qn__several_give_results(qn__pass_builder_t* pb, const qn__ir_several_t* several,
+                              qn__ir_buffer_t* const* totals, qn__ir_block_t* out);
 
 // Returns true if iterations load neighbours, and nothing that lanes or threads would make slower.
 bool qn__several_loads_neighbours(const qn__ir_stmt_t* stmt);

@@ -214,4 +214,7 @@ static void simplify_function(qn__pass_builder_t* pb) {
 const qn__pass_t qn__pass_simplify = {
     .name = "simplify",
     .doc = "folds constants and index algebra, removes what has no effect",
-    .run = simplify_function};
+    .run = simplify_function,
+    .post = "constants are folded, and no declaration is unused",
+    .is_alone = true,
+};

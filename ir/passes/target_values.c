@@ -84,4 +84,5 @@ const qn__pass_t qn__pass_target_values = {
     .run = visit_function,
     .post = "numbers of the target are literals",
     .check = check,
+    .is_alone = true,
 };

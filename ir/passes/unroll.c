@@ -58,6 +58,19 @@ static void unroll_function(qn__pass_builder_t* pb) {
   unroll_block(&self, &pb->function->body);
 }
 
-const qn__pass_t qn__pass_unroll = {.name = "unroll",
-                                    .doc = "writes unroll loops of small constant extent out",
-                                    .run = unroll_function};
+static bool is_unroll(const qn__ir_stmt_t* stmt) {
+  return stmt->kind == QN__STMT_LOOP && stmt->loop.kind == QN_LOOP_UNROLL;
+}
+
+static const char* check(qn__ir_func_t* function) {
+  return qn__block_any(&function->body, is_unroll) ? "an unroll loop" : NULL;
+}
+
+const qn__pass_t qn__pass_unroll = {
+    .name = "unroll",
+    .doc = "writes unroll loops of small constant extent out",
+    .run = unroll_function,
+    .post = "unroll loops are written out, or serial",
+    .check = check,
+    .is_alone = true,
+};

@@ -358,4 +358,5 @@ const qn__pass_t qn__pass_vectorize = {
     .run = vectorize_function,
     .post = "marks do not nest, and parallel loops are launches",
     .check = check,
+    .is_alone = true,
 };

@@ -71,14 +71,19 @@ qn_status_t qn_codegen_identity(const char* name, const void* address,
   QN_REQUIRE(out_identity);
   out_identity[0] = '\0';
   QN_REQUIRE(name, address);
-  if (!name[0] || strlen(name) >= 32) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's name of at most 31 characters is expected");
-  }
+  QN_TRY(qn__generator_check_name(name));
   char id[QN__BUILD_ID_HEX_BYTES];
   if (!qn__mapped_build_id(address, id)) return no_build_id(name);
   qn__generator_identity(name, id, NULL, out_identity);
   return QN_OK;
+}
+
+static qn_status_t create_nothing(void** out_self) {
+  *out_self = NULL;
+  return QN_OK;
+}
+static void destroy_nothing(void* self) {
+  (void)self;
 }
 
 // Copies a generator's table, which may be of another version of the header, and checks that the
@@ -91,8 +96,9 @@ static qn_status_t read_table(const qn_codegen_t* given, qn_codegen_t* out) {
   }
   QN_STRUCT_READ(qn_codegen_t, given, table);
   *out = table;
-  const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, create),
-                                     QN_REQUIRED(out, destroy), QN_REQUIRED(out, compile),
+  if (!out->create) out->create = create_nothing;
+  if (!out->destroy) out->destroy = destroy_nothing;
+  const qn__required_t required[] = {QN_REQUIRED(out, name), QN_REQUIRED(out, compile),
                                      QN_REQUIRED(out, identity)};
   const bool is_described = out->name && qn__generator_info_find(out->name);
   return qn__require_members("qn_codegen_t", out->name, required,
@@ -117,10 +123,7 @@ qn_status_t qn_codegen_register(const qn_codegen_t* table) {
   qn_codegen_t copy;
   QN_TRY(read_table(table, &copy));
   table = &copy;
-  if (!table->name[0] || strlen(table->name) >= 32) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's name of at most 31 characters is expected");
-  }
+  QN_TRY(qn__generator_check_name(table->name));
   char identity[QN_IDENTITY_BYTES] = "";  // of a described generator: the engine makes it
   if (!qn__generator_info_find(table->name)) QN_TRY(ask_identity(table, identity));
   qn_status_t status = QN_OK;
@@ -341,7 +344,9 @@ qn_status_t qn__generators_find(qn__generators_t* generators, const char* name, 
 static qn_status_t open_library(const char* directories, qn__generator_t* item) {
   char path[PATH_MAX];
   if (!find_object(directories, item->name, path)) {
-    const char* remedy = qn__plugin_remedy(item->name);
+    const qn__generator_info_t* info = qn__generator_info_find(item->name);
+    const char* remedy =
+        info && info->object[0] ? "it belongs beside its plugin" : qn__plugin_remedy(item->name);
     return qn_status_make(QN_STATUS_UNAVAILABLE,
                           "code generator '%s' is not installed: no %s; %s, or use --target interp",
                           item->name, path, remedy ? remedy : "set QUERN_GENERATOR_DIR");

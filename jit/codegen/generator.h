@@ -8,13 +8,14 @@
 #include "base/fork.h"
 #include "base/thread.h"
 #include "cache/bundle.h"
+#include "jit/codegen/generator_info.h"
 #include "quern/backend.h"
 
 // The limit of generators per engine, more than any build has.
 #define QN__MAX_GENERATORS 8u
 
 typedef struct qn__generator {
-  char name[32];
+  char name[QN__GENERATOR_NAME_BYTES];
   // The identity that keys use: predicted from the build ids in the files, and replaced by the
   // generator's own once it is open.
   char identity[256];

@@ -32,12 +32,16 @@ const qn__generator_info_t* qn__generator_info_find(const char* name) {
   return NULL;
 }
 
+qn_status_t qn__generator_check_name(const char* name) {
+  if (name && name[0] && strlen(name) < QN__GENERATOR_NAME_BYTES) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                        "a generator's name of at most %d characters is expected",
+                        QN__GENERATOR_NAME_BYTES - 1);
+}
+
 qn_status_t qn__generator_info_add(const char* folder, const qn_generator_info_t* info) {
   QN_STRUCT_READ(qn_generator_info_t, info, given);
-  if (!given.name || !given.name[0] || strlen(given.name) >= 32) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
-                          "a generator's name of at most 31 characters is expected");
-  }
+  QN_TRY(qn__generator_check_name(given.name));
   if (given.object && (!given.object[0] || strchr(given.object, '/') ||
                        strlen(folder) + strlen(given.object) + 2 > PATH_MAX)) {
     return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
@@ -73,14 +77,12 @@ static bool find_file(const char* name, char out[PATH_MAX]) {
     memcpy(out, name, strlen(name) + 1);
     return true;
   }
-  const char* at = qn__env_get("PATH");
-  for (; at && *at; at += strspn(at, ":")) {
-    const size_t size = strcspn(at, ":");
-    if (size + strlen(name) + 2 <= PATH_MAX) {
-      (void)snprintf(out, PATH_MAX, "%.*s/%s", (int)size, at, name);
-      if (access(out, X_OK) == 0) return true;
-    }
-    at += size;
+  const char* list = qn__env_get("PATH");
+  qn_str_t folder;
+  while (qn__list_next(&list, ':', &folder)) {
+    if (folder.size + strlen(name) + 2 > PATH_MAX) continue;
+    (void)snprintf(out, PATH_MAX, "%.*s/%s", QN_STR_ARG(folder), name);
+    if (access(out, X_OK) == 0) return true;
   }
   return false;
 }

@@ -9,11 +9,15 @@
 #include "base/buffer.h"
 #include "quern/backend.h"
 
+enum { QN__GENERATOR_NAME_BYTES = 32 };  // with the terminator
+
 typedef struct qn__generator_info {
   qn_generator_info_t given;
   char object[PATH_MAX];  // of the generator; "": the plugin registers its table
 } qn__generator_info_t;
 
+// Errors: INVALID_ARGUMENT (no name, an empty one, or one that is too long).
+qn_status_t qn__generator_check_name(const char* name);
 // Keeps the information of a plugin in `folder`. Errors: INVALID_ARGUMENT (a name or an object that
 // can be none), FAILED_PRECONDITION (there is one for the generator, or eight are known).
 qn_status_t qn__generator_info_add(const char* folder, const qn_generator_info_t* info);

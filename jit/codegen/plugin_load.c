@@ -91,16 +91,13 @@ qn_status_t qn_plugin_load(const char* path) {
 
 qn_status_t qn_plugin_load_list(const char* paths) {
   if (!paths) paths = qn__env_get("QUERN_PLUGINS");
-  for (const char* at = paths; at && *at; at += strspn(at, ":")) {
+  qn_str_t part;
+  while (qn__list_next(&paths, ':', &part)) {
     char path[PATH_MAX];
-    const size_t size = strcspn(at, ":");
-    if (size >= sizeof path) {
+    if (!qn__str_copy(part, path, sizeof path)) {
       return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a plugin's path is too long");
     }
-    memcpy(path, at, size);
-    path[size] = '\0';
-    if (size > 0) QN_TRY(qn_plugin_load(path));
-    at += size;
+    QN_TRY(qn_plugin_load(path));
   }
   return QN_OK;
 }

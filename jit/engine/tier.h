@@ -130,8 +130,6 @@ qn_status_t qn__tiers_put(qn_engine_t* engine, qn_hash128_t key, qn_span_t preim
 // Logs and counts an error of an open, and forgets it, but for OUT_OF_MEMORY.
 qn_status_t qn__tier_unusable(const qn__tier_t* tier, qn__counter_t counter, const char* what,
                               qn_status_t status);
-// Copies the next part of a list, "a:b", and steps over it. False when it is empty or too long.
-bool qn__list_next(const char** inout_list, char separator, char* out, size_t capacity);
 // Where the plugin lies if not beside the library: the folder of the generators, or "".
 const char* qn__tier_plugin_directory(const qn__tier_t* tier, const char* plugin);
 

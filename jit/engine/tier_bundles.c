@@ -15,9 +15,11 @@ static qn__bundle_t** files_of(const qn__tier_t* tier) {
 static qn_status_t read_keys(const char* files, uint8_t* out, size_t* out_count) {
   *out_count = 0;
   bool is_empty = files[0] == '\0';
-  for (const char* rest = files; *rest;) {
+  const char* rest = files;
+  qn_str_t part;
+  while (qn__list_next(&rest, ':', &part)) {
     char path[4096];
-    if (!qn__list_next(&rest, ':', path, sizeof path)) continue;
+    if (!qn__str_copy(part, path, sizeof path)) continue;
     if (*out_count == MAX_KEYS) {
       return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "bundle_keys: at most %u files of keys",
                             MAX_KEYS);
@@ -36,8 +38,10 @@ static const char* paths_of(const qn__tier_t* tier) {
 
 // Returns the size of the array of files: at most one for each path of the list.
 static size_t capacity_of(const qn__tier_t* tier) {
-  size_t count = 1;
-  for (const char* at = paths_of(tier); *at; at++) count += *at == ':';
+  size_t count = 0;
+  const char* paths = paths_of(tier);
+  qn_str_t part;
+  while (qn__list_next(&paths, ':', &part)) count++;
   return count;
 }
 
@@ -60,9 +64,10 @@ static qn_status_t open(qn__tier_t* tier, const qn__tier_options_t* options) {
   }
   tier->self = qn__alloc_zero(engine->allocator, capacity_of(tier), sizeof(qn__bundle_t*));
   if (!tier->self) return qn__out_of_memory("the bundles of an engine");
-  while (*paths) {
+  qn_str_t part;
+  while (qn__list_next(&paths, ':', &part)) {
     char path[4096];
-    if (!qn__list_next(&paths, ':', path, sizeof path)) continue;
+    if (!qn__str_copy(part, path, sizeof path)) continue;
     bundle_options.path = path;
     qn__bundle_t* bundle = NULL;
     status = qn__bundle_open(&bundle_options, &bundle);

@@ -71,17 +71,6 @@ qn_status_t qn__tier_unusable(const qn__tier_t* tier, qn__counter_t counter, con
   return QN_OK;
 }
 
-bool qn__list_next(const char** inout_list, char separator, char* out, size_t capacity) {
-  const char* start = *inout_list;
-  size_t size = 0;
-  while (start[size] && start[size] != separator) size++;
-  *inout_list = start + size + (start[size] ? 1 : 0);
-  if (size == 0 || size >= capacity) return false;
-  memcpy(out, start, size);
-  out[size] = '\0';
-  return true;
-}
-
 const char* qn__tier_plugin_directory(const qn__tier_t* tier, const char* plugin) {
   char path[PATH_MAX];
   const char* directory = qn__config_get(&tier->engine->config, QN__SETTING_generator_dir);
@@ -108,12 +97,12 @@ static bool find_user(const char* name, uid_t* out_user) {
 // "root, 1000, builder". A user that this machine does not know owns nothing on it.
 static size_t parse_owners(const char* text, uid_t out[MAX_OWNERS]) {
   size_t count = 0;
-  while (*text && count < MAX_OWNERS) {
+  qn_str_t part;
+  while (count < MAX_OWNERS && qn__list_next(&text, ',', &part)) {
     char name[256];
-    while (*text == ' ') text++;
-    if (!qn__list_next(&text, ',', name, sizeof name)) continue;
-    for (size_t size = strlen(name); size && name[size - 1] == ' ';) name[--size] = '\0';
-    if (name[0] == '\0') continue;
+    for (; part.size && part.data[0] == ' '; part.size--) part.data++;
+    while (part.size && part.data[part.size - 1] == ' ') part.size--;
+    if (part.size == 0 || !qn__str_copy(part, name, sizeof name)) continue;
     if (find_user(name, &out[count])) {
       count++;
     } else {

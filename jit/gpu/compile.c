@@ -13,6 +13,7 @@
 #include "ir/verify.h"
 #include "jit/gpu/messages.h"
 #include "jit/identity/stage.h"
+#include "jit/lower/lower.h"
 
 // ------------------------------------------------------------------------------------ the target
 
@@ -36,6 +37,12 @@ static qn_status_t read_target(qn__gpu_compile_t* job) {
                         job->generator->name, job->generator->kind, kind);
 }
 
+qn__pass_options_t qn__gpu_compile_passes(const qn__gpu_compile_t* job) {
+  qn_machine_t machine;
+  qn__lower_machine(job->target, &machine);
+  return qn__lower_pass_options(&machine, job->request.tier, job->request.is_checked);
+}
+
 // ------------------------------------------------------------------------------------ stages
 
 qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_t options) {
@@ -45,13 +52,11 @@ qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_
   job->has_body = true;
   QN_TRY(qn__body_verify_status(&job->body, "the module"));
   qn__gpu_compile_stage(job, QN_COMPILE_DECODE);
-  qn__pass_options_t* passes = &options.passes;
-  passes->is_checked = request->is_checked;
-  passes->warp_size = (uint32_t)qn__gpu_compile_number(job, "warp_size");
-  passes->max_shared_bytes = (uint32_t)qn__gpu_compile_number(job, "max_shared_memory_per_block");
-  passes->preferred_threads = 1;
-  while (passes->preferred_threads < 256 && passes->preferred_threads * 2 <= passes->max_threads) {
-    passes->preferred_threads *= 2;
+  QN_TRY(qn__pipeline_until(&qn__pipeline_gpu, job->until, &options.passes.pass_count));
+  if (options.passes.pass_count) {
+    QN_TRY(qn__passes_run_gpu(&job->body, &options.passes));
+    qn__gpu_compile_stage(job, QN_COMPILE_PASSES);
+    return QN_OK;
   }
   QN_TRY(qn__gpu_lower(&job->body, &options, &job->arena, &job->program));
   qn__gpu_compile_stage(job, QN_COMPILE_PASSES);
@@ -147,8 +152,9 @@ qn_status_t qn__gpu_compile_artifact(qn__gpu_compile_t* job, const char* format,
 }
 
 qn_status_t qn__gpu_find_form(const qn__gpu_generator_t* generator, const char* name,
-                              size_t* out_form) {
+                              size_t* out_form, const char** out_until) {
   char list[128] = "";
+  if (qn__form_is_ir(name, out_until)) name = "ir";
   for (size_t i = 0; i < generator->form_count; ++i) {
     *out_form = i;
     if (strcmp(name, generator->forms[i]) == 0) return QN_OK;

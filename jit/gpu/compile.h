@@ -36,11 +36,13 @@ typedef struct qn__gpu_compile {
   qn__buffer_t log;    // of the compiler, for `text`
   qn__buffer_t out;    // the code, or the requested form
   int64_t stage_start_ns;
+  const char* until;  // NULL, or the pass to end with: for the form "ir:NAME"
 } qn__gpu_compile_t;
 
-// Finds a form by its name. Errors: NOT_FOUND, with a list of the forms.
+// Finds a form by its name. Of "ir:NAME" it also gives the name of the pass to end with, which is
+// NULL for others. Errors: NOT_FOUND, with a list of the forms.
 qn_status_t qn__gpu_find_form(const qn__gpu_generator_t* generator, const char* name,
-                              size_t* out_form);
+                              size_t* out_form, const char** out_until);
 
 // Starts a compile: reads the request and its target. The bytes of the request are borrowed until
 // qn__gpu_compile_end, which must also be called after an error. Errors: INVALID_ARGUMENT,
@@ -55,9 +57,10 @@ void qn__gpu_compile_stage(qn__gpu_compile_t* job, qn_compile_stage_t stage);
 bool qn__gpu_compile_has(const qn__gpu_compile_t* job, const char* option);
 int64_t qn__gpu_compile_number(const qn__gpu_compile_t* job, const char* option);
 
-// Decodes and verifies the module, runs the passes and splits it into kernels (qn__gpu_lower). The
-// caller sets `options`, except the fields that this function takes from the request and target:
-// is_checked, warp_size, max_shared_bytes, and preferred_threads (from max_threads).
+// Returns the options of the passes for the request and the machine of the target (jit/lower).
+qn__pass_options_t qn__gpu_compile_passes(const qn__gpu_compile_t* job);
+// Decodes and verifies the module, runs the passes and splits it into kernels (qn__gpu_lower). With
+// job->until the passes end there, and nothing is split.
 qn_status_t qn__gpu_compile_lower(qn__gpu_compile_t* job, qn__gpu_lower_options_t options);
 // Prints kernels [first, first + count) into job->text. The caller sets only the `has_*` fields of
 // `options`.

@@ -181,16 +181,10 @@ static bool try_packages(const place_search_t* search) {
 // Calls back with each folder of a colon-separated list, until the callback returns true.
 static bool each_folder(const char* list, bool (*visit)(void* self, const char* folder),
                         void* self) {
-  while (list && *list) {
-    const char* end = strchr(list, ':');
-    size_t size = end ? (size_t)(end - list) : strlen(list);
+  qn_str_t part;
+  while (qn__list_next(&list, ':', &part)) {
     char folder[PATH_MAX];
-    if (size > 0 && size < sizeof folder) {
-      memcpy(folder, list, size);
-      folder[size] = '\0';
-      if (visit(self, folder)) return true;
-    }
-    list = end ? end + 1 : NULL;
+    if (qn__str_copy(part, folder, sizeof folder) && visit(self, folder)) return true;
   }
   return false;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // jit/llvm/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
-// Stages, and the forms that can be written after them: decode, verify and passes ("ir"), LLVM code
+// Stages, and the forms that can be written after them: decode, verify and passes ("ir", or
+// "ir:NAME" after one of them), LLVM code
 // ("llvm-raw"), LLVM's passes ("llvm"), code generation ("asm", "obj"), linking ("image").
 // An artifact is compiled on several threads: the passes function by function, the stages of LLVM
 // unit by unit (unit.h). Units are position independent and refer to nothing outside themselves, so
@@ -21,6 +22,7 @@
 #include "jit/identity/run_parallel.h"
 #include "jit/identity/stage.h"
 #include "jit/llvm/unit.h"
+#include "jit/lower/lower.h"
 #include "target/target.h"
 
 static const char* const form_texts[QN__LLVM_FORM_COUNT] = {
@@ -67,28 +69,15 @@ static qn_status_t decode(job_t* job) {
 
 qn__pass_options_t qn__llvm_pass_options(const qn_target_t* target,
                                          const qn_compile_request_t* request) {
-  int64_t warp_size = 0, l1_bytes = 0, l2_bytes = 0;
-  (void)qn_target_get_int(target, "warp_size", &warp_size);
-  (void)qn_target_get_int(target, "l1_cache_bytes", &l1_bytes);
-  (void)qn_target_get_int(target, "l2_cache_bytes", &l2_bytes);
-  uint32_t dots = qn__emit_dot_ops(qn__emit_dot_rows(target));
-  if (qn__target_has_slow_bf16(target)) dots &= ~qn__dot_bit(QN__OP_DOT_BF16_FAST);
-  return (qn__pass_options_t){
-      .vector_bytes = qn__target_vector_bytes(target),
-      .has_masked_memory = qn__target_has_masked_memory(target),
-      .has_masked_words = qn__target_has_masked_words(target),
-      .has_fma = qn__target_has_fma(target),
-      .wide_multiplies = qn__target_wide_multiplies(target),
-      .dots = dots,
-      .has_exact_dots = strcmp(target->arch->name, "x86_64") == 0,
-      .tile_dots = qn__emit_tile_ops(target),
-      .has_blocks = request->tier == QN_TIER_FULL,
-      .prepared = qn__llvm_prepared_set(qn__llvm_prepared_find(target)),
-      .l1_bytes = (uint32_t)l1_bytes,
-      .l2_bytes = (uint32_t)l2_bytes,
-      .is_checked = request->is_checked,
-      .warp_size = (uint32_t)warp_size,
-  };
+  qn_machine_t machine;
+  qn__lower_machine(target, &machine);
+  qn__pass_options_t options = qn__lower_pass_options(&machine, request->tier, request->is_checked);
+  options.dots = qn__emit_dot_ops(qn__emit_dot_rows(target));
+  if (qn__target_has_slow_bf16(target)) options.dots &= ~qn__dot_bit(QN__OP_DOT_BF16_FAST);
+  options.has_exact_dots = strcmp(target->arch->name, "x86_64") == 0;
+  options.tile_dots = qn__emit_tile_ops(target);
+  options.prepared = qn__llvm_prepared_set(qn__llvm_prepared_find(target));
+  return options;
 }
 
 static qn_status_t run_passes_on(void* arg, size_t index) {
@@ -219,7 +208,7 @@ static qn_status_t make_artifact(job_t* job, qn_artifact_t** out_artifact) {
 
 // Runs the stages up to `form`. Call end() afterwards, also after an error.
 static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, qn__llvm_form_t form,
-                       job_t* job) {
+                       const char* until, job_t* job) {
   memset(job, 0, sizeof *job);
   job->allocator = llvm->allocator;
   qn__arena_init(&job->arena, llvm->allocator);
@@ -229,6 +218,7 @@ static qn_status_t run(qn__llvm_t* llvm, const qn_compile_request_t* request, qn
   job->request = given;
   QN_TRY(decode(job));
   job->pass_options = qn__llvm_pass_options(job->target, &job->request);
+  QN_TRY(qn__pipeline_until(&qn__pipeline_cpu, until, &job->pass_options.pass_count));
   QN_TRY(run_passes(job));
   if (form == QN__LLVM_FORM_IR) return QN_OK;
   job->unit_options = (qn__llvm_unit_options_t){
@@ -258,7 +248,7 @@ qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* reque
                              qn_artifact_t** out_artifact) {
   *out_artifact = NULL;
   job_t job;
-  qn_status_t status = run(llvm, request, QN__LLVM_FORM_IMAGE, &job);
+  qn_status_t status = run(llvm, request, QN__LLVM_FORM_IMAGE, NULL, &job);
   if (qn_ok(status)) status = make_artifact(&job, out_artifact);
   end(&job);
   return status;
@@ -267,7 +257,9 @@ qn_status_t qn__llvm_compile(qn__llvm_t* llvm, const qn_compile_request_t* reque
 qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request, const char* form,
                           qn_sink_t sink) {
   qn__llvm_form_t wanted = 0;
-  while (wanted < QN__LLVM_FORM_COUNT && strcmp(form, form_texts[wanted]) != 0) ++wanted;
+  const char* until;
+  bool is_ir = qn__form_is_ir(form, &until);
+  while (!is_ir && wanted < QN__LLVM_FORM_COUNT && strcmp(form, form_texts[wanted]) != 0) ++wanted;
   if (wanted == QN__LLVM_FORM_COUNT) {
     return qn_status_make(QN_STATUS_NOT_FOUND,
                           "the llvm generator has no form '%.32s'; there are ir, llvm-raw, llvm, "
@@ -275,7 +267,7 @@ qn_status_t qn__llvm_emit(qn__llvm_t* llvm, const qn_compile_request_t* request,
                           form);
   }
   job_t job;
-  qn_status_t status = run(llvm, request, wanted, &job);
+  qn_status_t status = run(llvm, request, wanted, until, &job);
   if (qn_ok(status)) status = write_form(&job, sink);
   end(&job);
   return status;

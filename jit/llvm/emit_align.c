@@ -31,22 +31,6 @@ static bool is_reduce(const qn__ir_expr_t* expr) {
   return expr->kind == QN__EXPR_REDUCE;
 }
 
-// Returns true if the store is to neighbours in memory, at a place that only the loop's variable
-// changes.
-static bool is_along(const qn__ir_stmt_t* loop, const qn__ir_stmt_t* store) {
-  const qn__ir_buffer_t* buffer = store->store.buffer;
-  if (buffer->scope == QN__SCOPE_VIEW || buffer->strides || buffer->rank == 0) return false;
-  for (uint32_t d = 0; d < buffer->rank; ++d) {
-    qn__ir_expr_t* index = store->store.indices[d];
-    if (d + 1 == buffer->rank) return index->kind == QN__EXPR_VAR && index->var == loop->loop.var;
-    if (qn__expr_facts(index).has_load || qn__expr_uses_var(index, loop->loop.var)) return false;
-    for (const qn__ir_stmt_t* s = loop->loop.body.first; s; s = s->next) {
-      if (s->kind == QN__STMT_LET && qn__expr_uses_var(index, s->let.var)) return false;
-    }
-  }
-  return false;
-}
-
 // Returns the store whose lines the loop may follow, or NULL.
 static const qn__ir_stmt_t* find_store(const qn__ir_stmt_t* loop) {
   qn__ir_block_t* body = (qn__ir_block_t*)(uintptr_t)&loop->loop.body;
@@ -56,7 +40,7 @@ static const qn__ir_stmt_t* find_store(const qn__ir_stmt_t* loop) {
     if (stmt->kind != QN__STMT_STORE) return NULL;
     const qn__ir_buffer_t* root = qn__buf_root(stmt->store.buffer);
     if (!qn__block_each_ref(body, is_no_load, (void*)(uintptr_t)root)) return NULL;
-    if (!found && is_along(loop, stmt)) found = stmt;
+    if (!found && qn__store_is_along(loop, stmt)) found = stmt;
   }
   return found && !qn__block_any_expr(body, is_reduce) ? found : NULL;
 }

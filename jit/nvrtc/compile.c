@@ -2,7 +2,7 @@
 // jit/nvrtc/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
 // The stages and the form that each can emit:
-//  1. decode, verify, run the passes and map     "ir"
+//  1. decode, verify, run the passes and map     "ir", or after a pass "ir:NAME"
 //  2. print all kernels as one text              "cuda"
 //  3. compile with NVRTC                         "ptx", "cubin"
 //  4. disassemble with a program of the toolkit  "sass"
@@ -52,20 +52,12 @@ static qn_status_t read_arch(const qn__gpu_compile_t* job, const char** out_arch
 
 static qn_status_t lower(qn__gpu_compile_t* job, const char* arch) {
   qn__gpu_lower_options_t options = {
-      .passes =
-          {
-              .max_threads = (uint32_t)qn__gpu_compile_number(job, "max_threads_per_block"),
-              .access_bytes = 16,
-              .multiprocessors = (uint32_t)qn__gpu_compile_number(job, "multiprocessors"),
-              .has_shuffles = true,
-              .has_block_reductions = true,
-              .has_matrix_units = strtol(arch + 3, NULL, 10) >= 80,
-              .has_warpgroups = strcmp(arch, "sm_90a") == 0,  // no other has wgmma
-              .has_fma = true,
-          },
+      .passes = qn__gpu_compile_passes(job),
       .index_bits = (uint32_t)qn__gpu_compile_number(job, "index_bits"),
       .has_names = true,
   };
+  options.passes.has_matrix_units = strtol(arch + 3, NULL, 10) >= 80;
+  options.passes.has_warpgroups = strcmp(arch, "sm_90a") == 0;  // no other has wgmma
   return qn__gpu_compile_lower(job, options);
 }
 
@@ -108,8 +100,9 @@ static qn_status_t disassemble(qn__gpu_compile_t* job) {
 
 // Compiles a request up to `form`, into job->out. Call qn__gpu_compile_end also after a failure.
 static qn_status_t run(const qn__nvrtc_t* nvrtc, const qn_compile_request_t* request, size_t form,
-                       qn__gpu_compile_t* job) {
+                       const char* until, qn__gpu_compile_t* job) {
   QN_TRY(qn__gpu_compile_begin(&generator, nvrtc->allocator, request, job));
+  job->until = until;
   const char* arch = "";
   QN_TRY(read_arch(job, &arch));
   QN_TRY(lower(job, arch));
@@ -131,7 +124,7 @@ qn_status_t qn__nvrtc_compile(qn__nvrtc_t* nvrtc, const qn_compile_request_t* re
                               qn_artifact_t** out_artifact) {
   *out_artifact = NULL;
   qn__gpu_compile_t job;
-  qn_status_t status = run(nvrtc, request, FORM_CUBIN, &job);
+  qn_status_t status = run(nvrtc, request, FORM_CUBIN, NULL, &job);
   if (qn_ok(status)) status = qn__gpu_compile_artifact(&job, "cuda-cubin-1", out_artifact);
   qn__gpu_compile_end(&job);
   return status;
@@ -140,9 +133,10 @@ qn_status_t qn__nvrtc_compile(qn__nvrtc_t* nvrtc, const qn_compile_request_t* re
 qn_status_t qn__nvrtc_emit(qn__nvrtc_t* nvrtc, const qn_compile_request_t* request,
                            const char* form, qn_sink_t sink) {
   size_t wanted;
-  QN_TRY(qn__gpu_find_form(&generator, form, &wanted));
+  const char* until;
+  QN_TRY(qn__gpu_find_form(&generator, form, &wanted, &until));
   qn__gpu_compile_t job;
-  qn_status_t status = run(nvrtc, request, wanted, &job);
+  qn_status_t status = run(nvrtc, request, wanted, until, &job);
   if (qn_ok(status)) status = sink.write(sink.self, job.out.data, job.out.size);
   qn__gpu_compile_end(&job);
   return status;

@@ -2,7 +2,7 @@
 // jit/shaderc/compile.c: compiles canonical bytes to an artifact or an intermediate form.
 //
 // The stages and the form that each can emit:
-//  1. decode, verify, run the passes and map  "ir"
+//  1. decode, verify, run the passes and map  "ir", or after a pass "ir:NAME"
 //  2. print each kernel as a text             "glsl"
 //  3. compile each text with shaderc          "spirv", and disassembled "spirv-asm"
 // The payload is the concatenation of the kernels' SPIR-V modules; the launch plan has their
@@ -58,16 +58,13 @@ static qn_status_t read_options(const qn__gpu_compile_t* job, size_t form,
 // ------------------------------------------------------------------------------------ stages
 
 static qn_status_t lower(qn__gpu_compile_t* job, bool has_shuffles) {
-  int64_t threads = qn__gpu_compile_number(job, "max_threads_per_block");
-  int64_t wide = qn__gpu_compile_number(job, "max_block_size_x");
   // Without 64-bit integers there is no wide kernel.
   bool has_wide = qn__gpu_compile_has(job, "supports_int64");
   qn__gpu_lower_options_t options = {
-      .passes = {.max_threads = (uint32_t)(wide < threads ? wide : threads),
-                 .has_shuffles = has_shuffles,
-                 .has_fma = qn__gpu_compile_has(job, "supports_fused_multiply_add")},
+      .passes = qn__gpu_compile_passes(job),
       .index_bits = has_wide ? (uint32_t)qn__gpu_compile_number(job, "index_bits") : 32,
   };
+  options.passes.has_shuffles = has_shuffles;
   return qn__gpu_compile_lower(job, options);
 }
 
@@ -135,8 +132,9 @@ static qn_status_t run_stages(const qn__shaderc_t* shaderc, qn__gpu_compile_t* j
 // stages are repeated with exchanges through shared memory instead of shuffles. So that "ir" shows
 // the module that the code is made from, it prints the kernels, too, where it has shuffles.
 static qn_status_t run(const qn__shaderc_t* shaderc, const qn_compile_request_t* request,
-                       size_t form, qn__gpu_compile_t* job) {
+                       size_t form, const char* until, qn__gpu_compile_t* job) {
   QN_TRY(qn__gpu_compile_begin(&generator, shaderc->allocator, request, job));
+  job->until = until;
   qn__shaderc_options_t options;
   QN_TRY(read_options(job, form, &options));
   bool has_shuffles = qn__gpu_compile_has(job, "supports_subgroup_shuffle");
@@ -153,7 +151,7 @@ qn_status_t qn__shaderc_compile(qn__shaderc_t* shaderc, const qn_compile_request
                                 qn_artifact_t** out_artifact) {
   *out_artifact = NULL;
   qn__gpu_compile_t job;
-  qn_status_t status = run(shaderc, request, FORM_SPIRV, &job);
+  qn_status_t status = run(shaderc, request, FORM_SPIRV, NULL, &job);
   if (qn_ok(status)) status = qn__gpu_compile_artifact(&job, "vulkan-spirv-1", out_artifact);
   qn__gpu_compile_end(&job);
   return status;
@@ -162,9 +160,10 @@ qn_status_t qn__shaderc_compile(qn__shaderc_t* shaderc, const qn_compile_request
 qn_status_t qn__shaderc_emit(qn__shaderc_t* shaderc, const qn_compile_request_t* request,
                              const char* form, qn_sink_t sink) {
   size_t wanted;
-  QN_TRY(qn__gpu_find_form(&generator, form, &wanted));
+  const char* until;
+  QN_TRY(qn__gpu_find_form(&generator, form, &wanted, &until));
   qn__gpu_compile_t job;
-  qn_status_t status = run(shaderc, request, wanted, &job);
+  qn_status_t status = run(shaderc, request, wanted, until, &job);
   if (qn_ok(status)) status = sink.write(sink.self, job.out.data, job.out.size);
   qn__gpu_compile_end(&job);
   return status;

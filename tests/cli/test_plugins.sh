@@ -55,6 +55,13 @@ rm bin/lazy-compiler
 expect 3 run $saxpy --target lazy $args
 tells "code generator 'lazy' needs 'lazy-compiler': not found"
 
+# A plugin that was copied without its generator: the error names the place where it belongs.
+compiler 4
+cp "$LAZY" alone.so
+# shellcheck disable=SC2086
+QUERN_PLUGINS="$work/alone.so" expect 3 run $saxpy --target lazy $args
+tells "no $work/lazy_generator.so; it belongs beside its plugin"
+
 # Workers of a warm-up know what the command was told.
 compiler 3
 unset QUERN_PLUGINS

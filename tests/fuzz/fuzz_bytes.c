@@ -44,7 +44,7 @@ static void check_copy(const qn_module_t* module, const uint8_t* data, size_t si
 static void check_walk(const qn_module_t* module, const uint8_t* data, size_t size) {
   qn__buffer_t bytes;
   qn__buffer_init(&bytes, qn_allocator_default());
-  qn_reencode(module, true, &bytes, NULL);
+  qn_reencode(module, QN_PLACES_OWN, &bytes, NULL);
   require(bytes.size == size && memcmp(bytes.data, data, size) == 0);
   qn__buffer_deinit(&bytes);
 }

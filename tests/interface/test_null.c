@@ -22,6 +22,7 @@
 #include "quern/backend.h"
 #include "quern/cache.h"
 #include "quern/ir.h"
+#include "quern/lower.h"
 #include "quern/observe.h"
 #include "quern/warm.h"
 #include "tests/support/must.h"

@@ -16,6 +16,7 @@
 #include "quern/adaptive.h"
 #include "quern/cache.h"
 #include "quern/device.h"
+#include "quern/lower.h"
 #include "quern/observe.h"
 #include "quern/read.h"
 #include "quern/warm.h"
@@ -129,6 +130,16 @@ static qn_status_t give_adaptive(fixture_t* f, const void* options) {
   qn_function_release(function);
   return status;
 }
+static qn_status_t give_lower(fixture_t* f, const void* options) {
+  qn_module_t* module;
+  qn_status_t status = qn_module_lower(f->module, "scalar", options, &module);
+  qn_module_release(module);
+  return status;
+}
+static qn_status_t give_machine(fixture_t* f, const void* machine) {
+  qn_lower_options_t options = {.struct_size = sizeof options, .machine = machine};
+  return give_lower(f, &options);
+}
 static qn_status_t give_copy(fixture_t* f, const void* copy) {
   (void)f;
   return qn_device_copy(copy, NULL);
@@ -145,6 +156,8 @@ static const struct {
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_lookup},
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_fallback},
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_warm_add},
+    {"qn_lower_options_t", sizeof(qn_lower_options_t), sizeof(size_t), give_lower},
+    {"qn_machine_t", sizeof(qn_machine_t), sizeof(size_t), give_machine},
     {"qn_adaptive_options_t", sizeof(qn_adaptive_options_t),
      offsetof(qn_adaptive_options_t, lookup), give_adaptive},
     {"qn_parse_options_t", sizeof(qn_parse_options_t), sizeof(size_t), give_parse},
@@ -272,6 +285,17 @@ static qn_status_t fill_buffer(fixture_t* f, void* out) {
   must(qn_module_param_info(f->module, 0, 1, &param));
   return qn_module_buffer_info(f->module, param.buffer, out);
 }
+static qn_status_t fill_pass(fixture_t* f, void* out) {
+  (void)f;
+  return qn_pass_info(0, out);
+}
+static qn_status_t fill_pipeline(fixture_t* f, void* out) {
+  (void)f;
+  return qn_pipeline_info(0, out);
+}
+static qn_status_t fill_machine(fixture_t* f, void* out) {
+  return qn_target_machine(f->target, out);
+}
 static qn_status_t fill_work(fixture_t* f, void* out) {
   int64_t shape[] = {2};
   qn_tensor_t tensor = {.ndim = 1, .shape = shape};
@@ -340,6 +364,9 @@ static const struct {
     OUT(qn_var_info_t, fill_var),
     OUT(qn_expr_info_t, fill_expr),
     OUT(qn_buffer_info_t, fill_buffer),
+    OUT(qn_pass_info_t, fill_pass),
+    OUT(qn_pipeline_info_t, fill_pipeline),
+    OUT(qn_machine_t, fill_machine),
     OUT(qn_work_t, fill_work),
     OUT(qn_cache_usage_t, fill_usage),
     TIMED(qn_cache_place_t, free_bytes, fill_place),

@@ -140,6 +140,16 @@ static void test_tables(void** state) {
   void* memory;
   must(qn_device_host_allocate((qn_device_t){41, 0}, 16, &memory));
   must(qn_device_host_free((qn_device_t){41, 0}, memory));
+  // A device that says neither how many there are nor anything else is one, which exists.
+  qn_device_table_t least = *older;
+  least.type = 59, least.name = "least", least.count = NULL, least.attribute = NULL;
+  must(qn_device_register(&least));
+  assert_int_equal(qn_device_count(59), 1);
+  qn_attribute_value_t value;
+  must(qn_device_attribute((qn_device_t){59, 0}, QN_ATTRIBUTE_EXIST, &value));
+  assert_int_equal(value.int_value, 1);
+  must(qn_device_attribute((qn_device_t){59, 0}, QN_ATTRIBUTE_WARP_SIZE, &value));
+  assert_int_equal(value.type, QN_ATTRIBUTE_TYPE_NONE);
   for (size_t i = 0; i < qn_target_kind_count(); i++) {
     assert_int_equal(qn_target_kind_at(i)->struct_size, sizeof(qn_target_kind_info_t));
   }

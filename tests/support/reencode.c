@@ -11,8 +11,8 @@ typedef struct writer {
   const qn_module_t* module;
   qn__buffer_t* out;
   qn_met_t* met;
-  size_t begin;      // of the module in `out`
-  bool has_places;   // the module was decoded
+  size_t begin;  // of the module in `out`
+  qn_places_t places;
   uint32_t vars;     // that were declared
   uint32_t buffers;  // likewise
 } writer_t;
@@ -73,7 +73,8 @@ static qn_dtype_t dtype_of(writer_t* w, const qn_expr_t* expr) {
 }
 
 static void require_place(const writer_t* w, uint32_t place) {
-  require(place == (w->has_places ? w->out->size - w->begin : 0));
+  if (w->places == QN_PLACES_OTHER) return;
+  require(place == (w->places == QN_PLACES_OWN ? w->out->size - w->begin : 0));
 }
 
 // ------------------------------------------------------------------------------------ nodes
@@ -324,10 +325,10 @@ static bool has_fixed(const writer_t* w) {
   return false;
 }
 
-void qn_reencode(const qn_module_t* module, bool is_decoded, qn__buffer_t* out, qn_met_t* out_met) {
+void qn_reencode(const qn_module_t* module, qn_places_t places, qn__buffer_t* out,
+                 qn_met_t* out_met) {
   qn_met_t met = {0};
-  writer_t w = {
-      .module = module, .out = out, .met = &met, .begin = out->size, .has_places = is_decoded};
+  writer_t w = {.module = module, .out = out, .met = &met, .begin = out->size, .places = places};
   qn__buffer_cstr(out, "QNIR");
   qn__buffer_u16(out, has_fixed(&w) ? 2 : 1);
   qn__buffer_u16(out, 0);

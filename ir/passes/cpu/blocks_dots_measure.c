@@ -101,18 +101,14 @@ static void measure_numbers(qn__blocks_writer_t* w, qn__ir_block_t* out,
   qn__pass_builder_t* pb = w->pb;
   qn__ir_stmt_t* lines =
       qn__pb_count_loop(pb, QN_LOOP_SERIAL, "line", qn__blocks_dot_packed(w, panel));
-  qn__ir_expr_t* least =
-      qn__expr_new(pb->arena, QN__EXPR_REDUCE, QN_DTYPE_U16, (qn__ir_loc_t){0, 0});
   qn__ir_var_t* p = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "p");
+  qn__ir_expr_t* least = qn__pb_reduce_over(pb, QN_REDUCE_MIN, QN_DTYPE_U16, p, qn__pb_int(pb, 0),
+                                            qn__pb_copy(pb, steps->count));
   if (!lines || !least) return;
   qn__ir_expr_t* bits =
       qn__pb_load(pb, w->packed[o], qn__pb_use(pb, lines->loop.var), qn__pb_use(pb, p));
   bits = qn__blocks_dot_op(w, QN_OP_AND,
                            qn__blocks_dot_convert(w, QN__EXPR_CAST, QN_DTYPE_U16, bits), 0x7fff);
-  least->reduce.reduce_kind = QN_REDUCE_MIN;
-  least->reduce.reduce_var = p;
-  least->reduce.begin = qn__pb_int(pb, 0);
-  least->reduce.end = qn__pb_copy(w->pb, steps->count);
   least->reduce.value = qn__blocks_dot_op(w, QN_OP_SUB, bits, 1);
   if (!least->reduce.value) return;
   note_least(w, &lines->loop.body, panel,

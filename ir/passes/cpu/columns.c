@@ -107,14 +107,12 @@ static qn__ir_expr_t* write_sum(columns_writer_t* w, qn__ir_var_t* j) {
   qn__pass_builder_t* pb = w->pb;
   const qn__product_operand_t* row = operand_of(product, QN__PRODUCT_ROW);
   const uint32_t rows = product->side_dims[QN__PRODUCT_ROW];
-  qn__ir_expr_t* sum =
-      qn__expr_new(pb->arena, QN__EXPR_REDUCE, product->reduce->dtype, product->reduce->loc);
   qn__ir_var_t* p = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "p");
-  if (!sum || !p) return NULL;
-  sum->reduce.reduce_kind = product->reduce->reduce.reduce_kind;
-  sum->reduce.reduce_var = p;
-  sum->reduce.begin = qn__pb_int(pb, 0);
-  sum->reduce.end = copy(w, w->steps);
+  qn__ir_expr_t* sum =
+      qn__pb_reduce_over(pb, product->reduce->reduce.reduce_kind, product->reduce->dtype, p,
+                         qn__pb_int(pb, 0), copy(w, w->steps));
+  if (!sum) return NULL;
+  sum->loc = product->reduce->loc;
   qn__ir_block_t* lets = &sum->reduce.lets;
   qn__product_set_step(product, lets, qn__pb_use(pb, p));
   qn__product_write_lets(product, lets, row->is_needed, rows | QN__PRODUCT_STEP, 0);

@@ -156,13 +156,9 @@ static bool is_known(void* context, qn__ir_expr_t** slot) {
 
 static qn__ir_expr_t* max_of(qn__pass_builder_t* pb, qn_dtype_t dtype, qn__ir_expr_t* value,
                              const qn__ir_var_t* var, qn__ir_expr_t* begin, qn__ir_expr_t* end) {
-  qn__ir_expr_t* reduce = qn__expr_new(pb->arena, QN__EXPR_REDUCE, dtype, (qn__ir_loc_t){0, 0});
   qn__ir_var_t* own = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, var->name);
-  if (!reduce || !own || !value) return NULL;
-  reduce->reduce.reduce_kind = QN_REDUCE_MAX;
-  reduce->reduce.reduce_var = own;
-  reduce->reduce.begin = begin;
-  reduce->reduce.end = end;
+  qn__ir_expr_t* reduce = qn__pb_reduce_over(pb, QN_REDUCE_MAX, dtype, own, begin, end);
+  if (!reduce || !value) return NULL;
   reduce->reduce.value =
       qn__expr_replace(pb->arena, value, (qn__ir_var_t*)(uintptr_t)var, qn__pb_use(pb, own));
   return reduce;

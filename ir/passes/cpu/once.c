@@ -73,22 +73,9 @@ static bool has_place(once_t* self) {
   }
   if (!self->store || self->store->next) return false;
   const qn__ir_buffer_t* buffer = self->store->store.buffer;
-  if (buffer->scope != QN__SCOPE_PARAM || buffer->access != QN_ACCESS_OUT || buffer->rank == 0 ||
-      buffer->strides || self->is_loaded[buffer->id] || buffer->dtype != reduce_of(self)->dtype) {
-    return false;
-  }
-  for (uint32_t d = 0; d < buffer->rank; ++d) {
-    qn__ir_expr_t* index = self->store->store.indices[d];
-    if (d + 1 == buffer->rank) {
-      if (index->kind != QN__EXPR_VAR || index->var != loop->loop.var) return false;
-      continue;
-    }
-    if (qn__expr_uses_var(index, loop->loop.var) || qn__expr_facts(index).has_load) return false;
-    for (const qn__ir_stmt_t* let = loop->loop.body.first; let != self->store; let = let->next) {
-      if (qn__expr_uses_var(index, let->let.var)) return false;
-    }
-  }
-  return true;
+  return buffer->scope == QN__SCOPE_PARAM && buffer->access == QN_ACCESS_OUT &&
+         !self->is_loaded[buffer->id] && buffer->dtype == reduce_of(self)->dtype &&
+         qn__store_is_along(loop, self->store);
 }
 
 // ---- the part

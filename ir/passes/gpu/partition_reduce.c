@@ -161,14 +161,10 @@ static void write_part(qn__pass_builder_t* pb, qn__nest_t* nest, const qn__produ
 static qn__ir_expr_t* total_of(qn__pass_builder_t* pb, const qn__nest_t* nest,
                                qn_reduce_kind_t kind, const parts_t* parts,
                                qn__ir_buffer_t* partial) {
-  qn__ir_expr_t* total =
-      qn__expr_new(pb->arena, QN__EXPR_REDUCE, partial->dtype, (qn__ir_loc_t){0, 0});
   qn__ir_var_t* p = qn__pb_var(pb, QN__VAR_REDUCE, QN_DTYPE_I64, "p");
-  if (!total || !p) return NULL;
-  total->reduce.reduce_kind = kind;
-  total->reduce.reduce_var = p;
-  total->reduce.begin = qn__pb_int(pb, 0);
-  total->reduce.end = qn__pb_int(pb, parts->count);
+  qn__ir_expr_t* total = qn__pb_reduce_over(pb, kind, partial->dtype, p, qn__pb_int(pb, 0),
+                                            qn__pb_int(pb, parts->count));
+  if (!total) return NULL;
   total->reduce.value = qn__pb_load(pb, partial, qn__pb_use(pb, p), number_of(pb, nest));
   return total;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tests/unit/base/test_bytes.c: tests the reader on bytes from the buffer, digests against
-// published vectors, and hex.
+// published vectors, hex, and lists in texts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,6 +178,26 @@ static void hex_round_trip(void** state) {
   assert_false(qn__hash128_parse(QN_STR("00112233445566778899AABBCCDDEEFF"), &hash));
 }
 
+static void lists_have_the_parts_that_are_not_empty(void** state) {
+  (void)state;
+  const char* list = "::/usr/lib::b:";
+  qn_str_t part;
+  char path[9];
+  assert_true(qn__list_next(&list, ':', &part));
+  assert_true(qn__str_equal(part, QN_STR("/usr/lib")));
+  assert_false(qn__str_copy(part, path, 8));
+  assert_true(qn__str_copy(part, path, 9));
+  assert_string_equal(path, "/usr/lib");
+  assert_true(qn__list_next(&list, ':', &part));
+  assert_true(qn__str_equal(part, QN_STR("b")));
+  assert_false(qn__list_next(&list, ':', &part));
+  assert_false(qn__list_next(&list, ':', &part));
+  list = NULL;
+  assert_false(qn__list_next(&list, ':', &part));
+  assert_true(qn__str_copy(part, path, 1));
+  assert_string_equal(path, "");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_written_is_read),
@@ -187,6 +207,7 @@ int main(void) {
       cmocka_unit_test(sha256_vectors),
       cmocka_unit_test(xxh3_vectors),
       cmocka_unit_test(hex_round_trip),
+      cmocka_unit_test(lists_have_the_parts_that_are_not_empty),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

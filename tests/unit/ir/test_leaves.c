@@ -90,12 +90,12 @@ static void they_end_what_they_name(void** state) {
     run(module->functions[0], &cases[i], "as written");
     qn__ir_body_t body;
     must(qn__body_clone(&module->body, qn_allocator_default(), &body));
-    assert_true(qn__body_has_leaves(&body));
+    assert_true(qn__pass_lower_leaves.is_needed(&body));
     const qn__pass_options_t options = {.vector_bytes = 16, .warp_size = 32, .max_threads = 64};
     const qn__pass_t* const pass = &qn__pass_lower_leaves;
     must(qn__passes_run(&body, &options, &pass, 1));
     must(qn__body_verify_status(&body, "lowered"));
-    assert_false(qn__body_has_leaves(&body));
+    assert_false(qn__pass_lower_leaves.is_needed(&body));
     qn__function_number(body.first);
     run(body.first, &cases[i], "lowered");
     qn__body_deinit(&body);

@@ -357,6 +357,9 @@ static void test_names(void** state) {
       "  sum[0] = min(min, max[1]) + (sum sum2 in 0..n { max[sum2] }) + strides[0];\n}\n");
   if (!p.is_good) fail_msg("%s", (const char*)p.diag.text.data);
   qn_parsed_release(&p);
+  // Names have no longest length; only messages leave long ones out.
+  assert_typed("sum a_name_of_more_than_forty_characters_0123456789 in 0..4 { 1.0 }",
+               "f32 sum a_name_of_more_than_forty_characters_0123456789 in 0..4 { 1.0 }");
 }
 
 static void test_strings(void** state) {

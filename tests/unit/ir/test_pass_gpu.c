@@ -24,7 +24,7 @@ static const qn__pass_options_t plain = {.vector_bytes = 16,
                                          .max_shared_bytes = 16384};
 
 static void expect(const qn__pass_options_t* options, const char* text, const char* expected) {
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, options, text, expected);
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, options, text, expected);
 }
 
 static void expect_example(const qn__pass_options_t* options, const char* name,

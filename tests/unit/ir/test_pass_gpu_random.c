@@ -57,8 +57,11 @@ static void give_up(const qn_generated_t* generated, const qn__ir_body_t* body, 
 }
 
 static void generate(uint64_t seed, bool is_form, qn_generated_t* out_generated) {
-  const qn_generate_options_t make = {
-      .size = is_form ? 1 : 4, .allows_fast = true, .allows_threads = true, .is_form = is_form};
+  const qn_generate_options_t make = {.size = is_form ? 1 : 4,
+                                      .allows_fast = true,
+                                      .allows_threads = true,
+                                      .allows_waits = true,
+                                      .is_form = is_form};
   qn_status_t status;
   if (!qn_generate(seed, &make, out_generated, &status)) {
     give_up(out_generated, NULL, "parse", qn_status_message(status));
@@ -79,14 +82,12 @@ static void compare(const qn_generated_t* generated, const qn_generated_args_t* 
                     const qn__pass_options_t* options, size_t pass_count, const char* what) {
   qn__ir_body_t body;
   assert_true(qn_ok(qn__body_clone(&generated->module->body, qn_allocator_default(), &body)));
-  const qn__pass_t* const first[] = {&qn__pass_lower_leaves, &qn__pass_lower_several};
-  qn_status_t status = qn__passes_run(&body, options, first, QN_COUNT_OF(first));
-  if (qn_ok(status)) status = qn__passes_run(&body, options, qn__passes_gpu, pass_count);
+  qn_status_t status = qn__passes_run(&body, options, qn__pipeline_gpu.passes, pass_count);
   if (qn_ok(status)) status = qn__body_verify_status(&body, what);
   if (!qn_ok(status)) give_up(generated, NULL, what, qn_status_message(status));
   qn__function_number(body.first);
   char message[256];
-  if (pass_count == QN__GPU_PASS_COUNT &&
+  if (pass_count == qn__pipeline_gpu.pass_count &&
       !qn_test_is_mapped(body.first, options, message, sizeof message)) {
     give_up(generated, &body, what, message);
   }
@@ -111,7 +112,7 @@ static void check_mapping(uint64_t count, bool is_form) {
       options.is_checked = checked != 0;
       (void)snprintf(what, sizeof what, "target %d%s", (int)(seed % QN_COUNT_OF(targets)),
                      checked ? ", checked" : "");
-      compare(&generated, &expected, &options, QN__GPU_PASS_COUNT, what);
+      compare(&generated, &expected, &options, qn__pipeline_gpu.pass_count, what);
     }
     qn_generated_args_deinit(&expected);
     qn_generated_release(&generated);
@@ -137,8 +138,9 @@ static void every_pass_keeps_the_meaning(void** state) {
     qn_generated_args_t expected;
     const qn__pass_options_t* options = &targets[seed / 8 % QN_COUNT_OF(targets)];
     interpret(&generated, &generated.module->body, options->warp_size, "as written", &expected);
-    for (size_t i = 0; qn__passes_gpu[i] != &qn__pass_cooperative; ++i) {
-      compare(&generated, &expected, options, i + 1, qn__passes_gpu[i]->name);
+    const qn__pass_t* const* passes = qn__pipeline_gpu.passes;
+    for (size_t i = 0; passes[i] != &qn__pass_cooperative; ++i) {
+      compare(&generated, &expected, options, i + 1, passes[i]->name);
     }
     qn_generated_args_deinit(&expected);
     qn_generated_release(&generated);

@@ -47,8 +47,11 @@ static qn_generated_t make_from(uint64_t seed, const qn_generate_options_t* opti
 }
 
 static qn_generated_t make(uint64_t seed, bool allows_faults) {
-  qn_generate_options_t options = {
-      .size = 4, .allows_fast = true, .allows_threads = true, .allows_faults = allows_faults};
+  qn_generate_options_t options = {.size = 4,
+                                   .allows_fast = true,
+                                   .allows_threads = true,
+                                   .allows_waits = true,
+                                   .allows_faults = allows_faults};
   return make_from(seed, &options);
 }
 
@@ -124,7 +127,8 @@ static void passes_keep_the_meaning(void** state) {
       for (size_t i = 0; i < QN_COUNT_OF(passes); ++i) {
         // Each follows those that replace what it does not know.
         const qn__pass_t* const list[] = {&qn__pass_lower_leaves, &qn__pass_lower_several,
-                                          &qn__pass_lower_dtypes, passes[i]};
+                                          &qn__pass_lower_dtypes, &qn__pass_lower_exchanges,
+                                          passes[i]};
         compare_after(&generated, &expected, passes[i]->name, &options, list, QN_COUNT_OF(list));
       }
       compare_after(&generated, &expected, "pipeline", &options, NULL, 0);

@@ -341,7 +341,7 @@ static void text_of_shapes(void** state) {
   (void)state;
   qn__pass_options_t options = target(100);
   qn_test_expect_all(
-      qn__passes_gpu, QN__GPU_PASS_COUNT, &options, programs[0].text,
+      qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options, programs[0].text,
       "if m <= 16 {\n block.x block in 0..ceildiv(m, 16) * ceildiv(n, 32) {\n"
       "} else if n <= 16 {\n block.x block in 0..ceildiv(m, 32) * ceildiv(n, 16) {\n"
       "} else if ceildiv(m, 128) * ceildiv(n, 128) <= 99 {\n"
@@ -353,7 +353,8 @@ static void text_of_shapes(void** state) {
       "if first_row < m {\n alloc acc: f32[64] in local;\n wait 1;\n barrier;\n");
   options.has_warpgroups = true;
   options.max_shared_bytes = 232448;
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, programs[0].text,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
+                     programs[0].text,
                      "} else if ceildiv(m, 192) * ceildiv(n, 192) <= 99 {\n"
                      "alloc rows: f16[256, 64] in shared;\n"
                      "alloc columns: f16[512, 64] in shared;\n thread.x t in 0..128 {\n"
@@ -361,7 +362,7 @@ static void text_of_shapes(void** state) {
                      "alloc acc: f32[96] in local;\n wait 2;\n barrier;\n finish acc[0];\n");
   options = target(100);
   // Constant extents have one shape, and no tests where nothing is left over.
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
                      "func f(a: bf16[2048, 512], b: bf16[1024, 512], out c: bf16[2048, 1024]) {\n"
                      "  parallel i in 0..2048 { parallel j in 0..1024 {\n"
                      "  c[i, j] = bf16(sum p in 0..512 { f32(a[i, p]) * f32(b[j, p]) }); } } }",
@@ -373,7 +374,7 @@ static void text_of_shapes(void** state) {
 static void few_tiles(void** state) {
   (void)state;
   qn__pass_options_t options = target(100);
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
                      "func f(a: f16[256, 512], b: f16[256, 512], out c: f32[256, 256]) {\n"
                      "  parallel i in 0..256 { parallel j in 0..256 {\n"
                      "  c[i, j] = sum p in 0..512 { f32(a[i, p]) * f32(b[j, p]) }; } } }",
@@ -405,7 +406,8 @@ static const program_t split_programs[] = {
 static void split_reductions(void** state) {
   (void)state;
   qn__pass_options_t options = target(12);
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, split_programs[0].text,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
+                     split_programs[0].text,
                      "alloc partial: i32[2, 1320] in global;\n block.x block in 0..8 {\n"
                      "wait 1;\n partial[batch, row * 33 + column] = acc[0];\n"
                      "!multiply\n block.x block in 0..6 {\n");

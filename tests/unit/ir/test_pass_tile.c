@@ -131,7 +131,8 @@ static void text_of_a_tile(void** state) {
   (void)state;
   qn__pass_options_t options = targets[1];
   options.max_shared_bytes = 16384;
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, qn_test_products[0].text,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
+                     qn_test_products[0].text,
                      "block.x block in 0..ceildiv(m, 32) * ceildiv(n, 32) {\n"
                      "alloc rows: f32[16, 36] in shared;\n alloc columns: f32[16, 32] in shared;\n"
                      "thread.x t in 0..64 {\n let tiles_across = ceildiv(n, 32);\n"
@@ -150,7 +151,7 @@ static void text_of_a_tile(void** state) {
   // With more threads the host chooses at the call; a strip has warps along its long side.
   options = targets[0];
   qn_test_expect_all(
-      qn__passes_gpu, QN__GPU_PASS_COUNT, &options, qn_test_products[0].text,
+      qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options, qn_test_products[0].text,
       "if m <= 16 {\n block.x block in 0..ceildiv(m, 16) * ceildiv(n, 32) {\n"
       "alloc rows: f32[64, 20] in shared;\n alloc columns: f32[64, 32] in shared;\n"
       "thread.x t in 0..256 {\n let down = (t >> 5) * 2;\n let across = t & 31;\n"
@@ -162,18 +163,18 @@ static void text_of_a_tile(void** state) {
       "block.x block in 0..ceildiv(m, 64) * ceildiv(n, 64) {\n"
       "alloc acc: f32[4, 4] in local;\n");
   // Only sides that may be short, and only once.
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
                      "func f(a: f32[m, k], b: f32[k, 96], out c: f32[m, 96]) {\n"
                      "  parallel i in 0..m { parallel j in 0..96 {\n"
                      "  c[i, j] = sum p in 0..k { a[i, p] * b[p, j] }; } } }",
                      "if m <= 16 {\n!} else if n <= 16 {\n");
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
                      "func f(a: f32[m, k], out c: f32[m, m]) {\n"
                      "  parallel i in 0..m { parallel j in 0..m {\n"
                      "  c[i, j] = sum p in 0..k { a[i, p] * a[j, p] }; } } }",
                      "if m <= 16 {\n!} else if m <= 16 {\n");
   // Constant extents have the one that fits.
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
                      "func f(a: f32[k, 8], b: f32[k, 512], out c: f32[8, 512]) {\n"
                      "  parallel i in 0..8 { parallel j in 0..512 {\n"
                      "  c[i, j] = sum p in 0..k { a[p, i] * b[p, j] }; } } }",
@@ -182,11 +183,12 @@ static void text_of_a_tile(void** state) {
   options = targets[1];
   // Shared memory is what there is of it.
   options.max_shared_bytes = 4096;
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options, qn_test_products[0].text,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
+                     qn_test_products[0].text,
                      "alloc rows: f32[8, 36] in shared;\n alloc columns: f32[8, 32] in shared;\n");
   // No test where nothing is left over; a sum with one rounding where the target has that.
   options.has_fma = true;
-  qn_test_expect_all(qn__passes_gpu, QN__GPU_PASS_COUNT, &options,
+  qn_test_expect_all(qn__pipeline_gpu.passes, qn__pipeline_gpu.pass_count, &options,
                      "func f(a: f32[512, 64], b: f32[64, 512], out c: f32[512, 512]) {\n"
                      "  parallel i in 0..512 { parallel j in 0..512 {\n"
                      "  c[i, j] = sum p in 0..64 { a[i, p] * b[p, j] }; } } }",
@@ -309,8 +311,8 @@ static void small_targets_have_none(void** state) {
 static bool try_without_memory(qn_allocator_t allocator, void* user) {
   const qn_test_program_t* program = user;
   char* text = NULL;
-  qn_status_t status =
-      qn_test_try(program->text, allocator, &targets[0], qn__passes_gpu, QN__GPU_PASS_COUNT, &text);
+  qn_status_t status = qn_test_try(program->text, allocator, &targets[0], qn__pipeline_gpu.passes,
+                                   qn__pipeline_gpu.pass_count, &text);
   bool is_fine = qn_ok(status) || qn_status_code(status) == QN_STATUS_OUT_OF_MEMORY;
   qn_status_free(status);
   free(text);

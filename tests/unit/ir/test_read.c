@@ -33,10 +33,10 @@
 #undef QN_LEAVE
 #undef QN_ATOMIC
 
-static void check(const qn_module_t* module, bool is_decoded, qn_met_t* out_met) {
+static void check(const qn_module_t* module, qn_places_t places, qn_met_t* out_met) {
   qn__buffer_t bytes;
   qn__buffer_init(&bytes, qn_allocator_default());
-  qn_reencode(module, is_decoded, &bytes, out_met);
+  qn_reencode(module, places, &bytes, out_met);
   size_t size;
   const void* own = qn_module_bytes(module, &size);
   assert_int_equal(bytes.size, size);
@@ -46,12 +46,12 @@ static void check(const qn_module_t* module, bool is_decoded, qn_met_t* out_met)
 
 // The module of a text, and that of its bytes.
 static void check_both(const qn_module_t* module, qn_met_t* out_met) {
-  check(module, false, out_met);
+  check(module, QN_PLACES_NONE, out_met);
   size_t size;
   const void* bytes = qn_module_bytes(module, &size);
   qn_module_t* decoded = NULL;
   must(qn_module_decode(bytes, size, NULL, &decoded));
-  check(decoded, true, NULL);
+  check(decoded, QN_PLACES_OWN, NULL);
   qn_module_release(decoded);
 }
 

@@ -177,6 +177,8 @@ static bool check_seed(uint64_t seed, bool is_form) {
   qn_generate_options_t generate = {.size = options.size ? options.size : 1 + (uint32_t)(seed % 6),
                                     .allows_fast = true,
                                     .allows_threads = true,
+                                    // llvmpipe ends such a wait, as that of prefix_sum below.
+                                    .allows_waits = device.type != QN_DEVICE_VULKAN,
                                     .is_form = is_form};
   qn_generated_t generated;
   qn_status_t error = QN_OK;

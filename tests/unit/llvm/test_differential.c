@@ -138,6 +138,7 @@ static bool check_seed(uint64_t seed, bool is_form) {
   qn_generate_options_t generate = {.size = options.size ? options.size : 1 + (uint32_t)(seed % 6),
                                     .allows_fast = true,
                                     .allows_threads = true,
+                                    .allows_waits = true,
                                     .is_form = is_form};
   qn_generated_t generated;
   qn_status_t error = QN_OK;

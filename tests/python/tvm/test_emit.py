@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts that the importer of TVM programs writes, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import unittest
+from typing import Any
+
+from nodes import (
+    StandIns,
+    axis,
+    binary,
+    block,
+    buffer,
+    call,
+    func,
+    lit,
+    load,
+    loop,
+    make,
+    seq,
+    store,
+    threads,
+    var,
+)  # isort: skip
+from quern.tvm.emit import Function
+from quern.tvm.refuse import Refused
+
+COMMAND = os.environ.get("QUERN_COMMAND", "")
+
+
+class Emit(unittest.TestCase):
+    """Every text that is expected here is also verified by ``quern check``."""
+
+    maxDiff = None
+
+    def text(self, function: Any) -> str:
+        written = Function(StandIns(), function, "main").text()
+        if COMMAND:
+            with tempfile.NamedTemporaryFile("w", suffix=".qn") as file:
+                file.write(written)
+                file.flush()
+                done = subprocess.run([COMMAND, "check", file.name], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, written + done.stderr)
+        return written
+
+    def body(self, function: Any) -> list[str]:
+        return [line.strip() for line in self.text(function).splitlines()[1:-1]]
+
+    def refused(self, function: Any) -> Refused:
+        with self.assertRaises(Refused) as caught:
+            Function(StandIns(), function, "main").text()
+        return caught.exception
+
+    def store_of(self, value: Any, dtype: str = "float32", extra: tuple[Any, ...] = ()) -> str:
+        """Returns the text of an expression, stored at ``y[i]``."""
+        i, y = var("i"), buffer("y", [8], dtype)
+        lines = self.body(func([*extra, y], loop(i, 8, store(y, value(i), i))))
+        return lines[1].removeprefix("y[i] = ").removesuffix(";")
+
+    def test_symbols_scalars_and_access(self) -> None:
+        n, i, a = var("n"), var("i"), var("a", "float32")
+        x, y = buffer("x", [n]), buffer("y", [n])
+        value = binary("Add", binary("Mul", a, load(x, i)), load(y, i))
+        self.assertEqual(
+            self.text(func([a, x, y], loop(i, n, store(y, value, i), kind=1))),
+            "func main(a: f32, x: f32[n], inout y: f32[n]) {\n"
+            "  parallel i in 0..n {\n    y[i] = a * x[i] + y[i];\n  }\n}\n",
+        )
+
+    def test_reduction_blocks(self) -> None:
+        n, i, k, vi, vk = var("n"), var("i"), var("k"), var("vi"), var("vk")
+        x, y = buffer("x", [n, 16]), buffer("y", [n])
+        update = store(y, binary("Add", load(y, vi), load(x, vi, vk)), vi)
+        init = store(y, lit(0.0, "float32"), vi)
+        nest = loop(
+            i, n, loop(k, 16, block([axis(vi, n, 0), axis(vk, 16, 2)], [i, k], update, init))
+        )
+        self.assertEqual(
+            self.body(func([x, y], nest)),
+            ["parallel i in 0..n {", "y[i] = sum k in 0..16 { x[i, k] };", "}"],
+        )
+
+    def test_start_that_is_not_neutral(self) -> None:
+        i, k, vi, vk = var("i"), var("k"), var("vi"), var("vk")
+        x, y = buffer("x", [4, 16]), buffer("y", [4])
+        update = store(y, binary("Max", load(y, vi), load(x, vi, vk)), vi)
+        init = store(y, lit(-1.5, "float32"), vi)
+        nest = loop(
+            i, 4, loop(k, 16, block([axis(vi, 4, 0), axis(vk, 16, 2)], [i, k], update, init))
+        )
+        self.assertIn(
+            "y[i] = max(-1.5, max k in 0..16 { x[i, k] });", self.body(func([x, y], nest))
+        )
+
+    def test_update_of_two_buffers_has_its_start_in_a_condition(self) -> None:
+        i, k, vi, vk = var("i"), var("k"), var("vi"), var("vk")
+        x, y, z = buffer("x", [4, 16]), buffer("y", [4]), buffer("z", [4])
+        update = seq(store(y, binary("Add", load(y, vi), load(x, vi, vk)), vi),
+                     store(z, binary("Max", load(z, vi), load(x, vi, vk)), vi))  # fmt: skip
+        init = seq(store(y, lit(0.0, "float32"), vi), store(z, lit(0.0, "float32"), vi))
+        nest = loop(
+            i, 4, loop(k, 16, block([axis(vi, 4, 0), axis(vk, 16, 2)], [i, k], update, init))
+        )
+        self.assertEqual(
+            self.body(func([x, y, z], nest))[:4],
+            ["parallel i in 0..4 {", "for k in 0..16 {", "if k == 0 {", "y[i] = 0.0;"],
+        )
+
+    def test_blocks_that_read_neighbours_are_not_parallel(self) -> None:
+        i, vi = var("i"), var("vi")
+        y = buffer("y", [8])
+        value = load(y, binary("Sub", vi, lit(1)))
+        nest = loop(i, 7, block([axis(vi, 7, 0)], [i], store(y, value, vi)), low=1)
+        self.assertEqual(self.body(func([y], nest))[0], "for i in 1..8 {")
+
+    def test_indices_are_wide_and_values_exact(self) -> None:
+        i, y, x = var("i", "int32"), buffer("y", [8], "int32"), buffer("x", [9], "int32")
+        sum_ = binary("Add", load(x, binary("Add", i, lit(1, "int32"))), i)
+        self.assertEqual(
+            self.body(func([x, y], loop(i, 8, store(y, sum_, i))))[1], "y[i] = x[i + 1] + i32(i);"
+        )
+
+    def test_precedence(self) -> None:
+        a = lambda i: lit(2.0, "float32")  # noqa: E731
+        text = self.store_of(lambda i: binary(
+            "Sub", a(i), binary("Sub", a(i),
+                                call("tirx.exp", a(i)))))  # fmt: skip
+        self.assertEqual(text, "2.0 - (2.0 - exp(f32(2.0)))")
+
+    def test_operators(self) -> None:
+        x = lit(0.5, "float32")
+        self.assertEqual(self.store_of(lambda i: call("tirx.round", x)), "roundeven(f32(0.5))")
+        self.assertEqual(self.store_of(lambda i: call("tirx.fabs", x)), "abs(f32(0.5))")
+        seven = lambda i: make("Cast", value=i, dtype="int32")  # noqa: E731
+        three = lit(3, "int32")
+        for kind, expected in (("Div", "truncdiv(i32(i), 3)"), ("Mod", "truncmod(i32(i), 3)"),
+                               ("FloorDiv", "i32(i) // 3"), ("FloorMod", "i32(i) % 3"),
+                               ("BitwiseAnd", "i32(i) & 3"), ("LShift", "i32(i) << 3")):  # fmt: skip
+            value = lambda i: binary(kind, seven(i), three)  # noqa: E731,B023
+            self.assertEqual(self.store_of(value, "int32"), expected)
+
+    def test_floats_beyond_their_dtype_are_infinite(self) -> None:
+        self.assertEqual(self.store_of(lambda i: lit(1e39, "float32")), "inf")
+
+    def test_select_of_loads_evaluates_one(self) -> None:
+        x = buffer("x", [4])
+        value = lambda i: make(  # noqa: E731
+            "Select", condition=binary("LT", i, lit(4), "bool"), true_value=load(x, i),
+            false_value=lit(0.0, "float32"), dtype="float32")  # fmt: skip
+        self.assertEqual(self.store_of(value, extra=(x,)), "i < 4 ? x[i] : 0.0")
+
+    def test_grid_with_shared_memory(self) -> None:
+        b, t = var("bx"), var("tx")
+        x, y, tile = (
+            buffer("x", [4, 32]),
+            buffer("y", [4, 32]),
+            buffer("tile", [32], scope="shared"),
+        )
+        sync = make("Evaluate", value=call("tirx.tvm_storage_sync"))
+        inner = seq(make("AllocBuffer", buffer=tile), store(tile, load(x, b, t), t), sync,
+                    store(y, load(tile, binary("Sub", lit(31), t)), b, t))  # fmt: skip
+        grid = threads("blockIdx.x", b, 4, threads("threadIdx.x", t, 32, inner))
+        self.assertEqual(
+            self.body(func([x, y], grid)),
+            ["block.x block_x in 0..4 {", "alloc tile: f32[32] in shared;",
+             "thread.x thread_x in 0..32 {", "tile[thread_x] = x[block_x, thread_x];", "barrier;",
+             "y[block_x, thread_x] = tile[31 - thread_x];", "}", "}"],
+        )  # fmt: skip
+
+    def test_lanes(self) -> None:
+        x, y = buffer("x", [8]), buffer("y", [8])
+        ramp = lambda: make("Ramp", base=lit(4), stride=lit(1), lanes=lit(4), dtype="int64x4")  # noqa: E731
+        value = make("BufferLoad", buffer=x, indices=[ramp()], dtype="float32x4")
+        lines = self.body(func([x, y], store(y, value, ramp())))
+        self.assertEqual(lines, ["vector lane in 0..4 {", "y[4 + lane] = x[4 + lane];", "}"])
+
+    def test_names(self) -> None:
+        i, y = var("if"), buffer("out", [8])
+        text = self.text(func([y], loop(i, 8, store(y, lit(1.0, "float32"), i))))
+        self.assertIn("for if_1 in 0..8 {", text)
+        self.assertIn("out out_1: f32[8]", text)
+
+    def test_refusals_name_the_construct(self) -> None:
+        y, i = buffer("y", [8]), var("i")
+        self.assertEqual(self.refused(func([y], make("Frobnicate"))).reason, "statement Frobnicate")
+        one = store(y, make("Shuffle2", dtype="float32"), lit(0))
+        self.assertEqual(self.refused(func([y], one)).reason, "expression Shuffle2")
+        one = store(y, call("tirx.ptx_mma"), lit(0))
+        self.assertEqual(self.refused(func([y], one)).reason, "operator tirx.ptx_mma")
+        self.assertEqual(self.refused(func([y], store(y, load(y, i), i))).reason, "free variable")
+        self.assertEqual(self.refused(func([var("p", "handle")], seq())).reason, "pointer")
+        one = buffer("w", [8], scope="wmma.accumulator")
+        self.assertEqual(
+            self.refused(func([y], make("AllocBuffer", buffer=one))).reason, "memory scope"
+        )
+        one = func([buffer("q", [8], "float4_e2m1fn")], seq())
+        self.assertEqual(self.refused(one).reason, "dtype")
+        pragma = make("AttrStmt", node=None, attr_key="pragma_import_c", value=None, body=seq())
+        self.assertEqual(self.refused(func([y], pragma)).reason, "attribute pragma_import_c")
+
+
+if __name__ == "__main__":
+    unittest.main()
