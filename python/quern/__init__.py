@@ -10,9 +10,9 @@
 
 docs/python.md is the manual.
 """
+import _thread
 import atexit as _atexit
 import os as _os
-import threading as _threading
 import time as _time
 import weakref as _weakref
 
@@ -164,7 +164,7 @@ def _paths(name, paths):
 _engines = _weakref.WeakSet()
 _is_ending = False
 _default = None
-_default_lock = _threading.Lock()
+_default_lock = _thread.allocate_lock()
 
 
 def default_engine():
@@ -196,4 +196,4 @@ def _close_all():
 
 _atexit.register(_close_all)
 # A child of fork must not wait for a lock that a thread of its parent held.
-_os.register_at_fork(after_in_child=lambda: globals().__setitem__("_default_lock", _threading.Lock()))
+_os.register_at_fork(after_in_child=lambda: globals().__setitem__("_default_lock", _thread.allocate_lock()))

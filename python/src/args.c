@@ -28,6 +28,16 @@ static int find_exchange(PyTypeObject* type, const qn__dl_exchange_t** out) {
   return api != NULL && api->borrow_from_object != NULL;
 }
 
+// Whether the type is numpy.ndarray itself.
+static bool is_numpy(PyTypeObject* type) {
+  PyObject* modules = PyImport_GetModuleDict();  // borrowed
+  PyObject* numpy = PyDict_GetItemString(modules, "numpy");
+  PyObject* array = numpy ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
+  PyErr_Clear();
+  Py_XDECREF(array);
+  return array == (PyObject*)type;
+}
+
 static bool classify(PyObject* object, qn__py_type_entry_t* entry) {
   PyTypeObject* type = Py_TYPE(object);
   const qn__dl_exchange_t* exchange = NULL;
@@ -37,7 +47,7 @@ static bool classify(PyObject* object, qn__py_type_entry_t* entry) {
   if (has_exchange) {
     way = QN__PY_EXCHANGE;
   } else if (PyObject_CheckBuffer(object)) {
-    way = QN__PY_BUFFER;
+    way = is_numpy(type) && qn__py_numpy_learn(type) ? QN__PY_NUMPY : QN__PY_BUFFER;
   } else if (PyObject_HasAttr((PyObject*)type, qn__py_state.name_dlpack)) {
     way = QN__PY_DLPACK;
   }
@@ -142,6 +152,9 @@ static bool read_tensor(const qn__py_signature_t* signature, size_t index, PyObj
       if (entry->exchange->borrow_from_object(object, &out->tensor) == 0) return true;
       qn__py_wrong_argument(signature, index, QN_STATUS_VALUE_ERROR, "it gives no tensor");
       return false;
+    case QN__PY_NUMPY:
+      if (qn__py_numpy_read(&signature->params[index], object, out)) return true;
+      // fall through
     case QN__PY_BUFFER:
       result = qn__py_buffer_read(signature, index, object, out);
       if (result == 0) result = qn__py_named_read(signature, index, object, out);

@@ -32,6 +32,7 @@ typedef struct qn__py_arg {
     qn__dl_versioned_t* versioned;
   };
   int64_t strides[QN__PY_MAX_RANK];  // in elements, if the object has them in bytes
+  int64_t shape[QN__PY_MAX_RANK];    // if the object's own may change during the call
 } qn__py_arg_t;
 
 // Makes a value of an object for parameter `index`. Of `out`, tensor values use all until
@@ -50,7 +51,19 @@ int qn__py_buffer_read(const qn__py_signature_t* signature, size_t index, PyObje
 // Reads an array whose dtype (bfloat16, float8 of ml_dtypes) buffers cannot name. Results likewise.
 int qn__py_named_read(const qn__py_signature_t* signature, size_t index, PyObject* object,
                       qn__py_arg_t* out);
-// Reads a tensor by __dlpack__ (dlpack.c). Results likewise.
+// Returns the dtype of a format of the module `struct`; NONE: there is none.
+qn_dtype_t qn__py_dtype_of_format(const char* format, Py_ssize_t item_bytes);
+
+// ---------------------------------------------------------------------------------- numpy.c
+
+// Returns true if arrays of the type, numpy.ndarray, can be read from their members.
+bool qn__py_numpy_learn(PyTypeObject* type);
+// Reads an array of a plain dtype in row-major order. False, without an exception, for others.
+bool qn__py_numpy_read(const qn__py_param_t* param, PyObject* object, qn__py_arg_t* out);
+
+// ---------------------------------------------------------------------------------- dlpack.c
+
+// Reads a tensor by __dlpack__. Results as those of qn__py_buffer_read.
 int qn__py_dlpack_read(const qn__py_signature_t* signature, size_t index, PyObject* object,
                        qn__py_arg_t* out);
 // Raises `type` with the message of a wrong argument: "SIGNATURE: argument 1 'x': ...".

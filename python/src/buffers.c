@@ -7,8 +7,7 @@
 
 #include "args.h"
 
-// Returns the dtype of a format of the module `struct`; NONE: there is none.
-static qn_dtype_t dtype_of_format(const char* format, Py_ssize_t item_bytes) {
+qn_dtype_t qn__py_dtype_of_format(const char* format, Py_ssize_t item_bytes) {
   if (!format) return item_bytes == 1 ? QN_DTYPE_U8 : QN_DTYPE_NONE;
   const char first = format[0];
   if (first == '@' || first == '=' || first == (PY_LITTLE_ENDIAN ? '<' : '>')) format++;
@@ -103,7 +102,7 @@ int qn__py_buffer_read(const qn__py_signature_t* signature, size_t index, PyObje
     return 0;
   }
   out->held = QN__PY_HELD_BUFFER;
-  qn_dtype_t dtype = dtype_of_format(out->buffer.format, out->buffer.itemsize);
+  qn_dtype_t dtype = qn__py_dtype_of_format(out->buffer.format, out->buffer.itemsize);
   if (dtype == QN_DTYPE_NONE) {
     qn__py_wrong_argument(signature, index, QN_STATUS_TYPE_ERROR,
                           "expected dtype %s, got elements of format '%s'",

@@ -23,7 +23,8 @@ typedef enum qn__py_way {
   QN__PY_EXCHANGE = 1,  // the type has the capsule __dlpack_c_exchange_api__
   QN__PY_BUFFER = 2,    // the buffer protocol, then __dlpack__
   QN__PY_DLPACK = 3,    // __dlpack__
-  QN__PY_NONE = 4,      // it is no tensor
+  QN__PY_NUMPY = 4,     // numpy.ndarray itself: its members, then as QN__PY_BUFFER
+  QN__PY_NONE = 5,      // it is no tensor
 } qn__py_way_t;
 
 // What is remembered of a Python type.

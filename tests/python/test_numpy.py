@@ -85,6 +85,22 @@ class NumPy(unittest.TestCase):
         with self.assertRaises(quern.Error):
             softmax.new(x[0])
 
+    def test_ranks_and_orders(self):
+        y = numpy.zeros((), "f8")
+        quern.Module("func scalar(x: f64[], inout y: f64[]) { y[] = y[] + x[]; }")["scalar"](numpy.array(2.5), y)
+        self.assertEqual(y[()], 2.5)
+        copy = quern.Module("func copy(x: f32[n, m], out y: f32[n, m]) { for i in 0..n { for j in 0..m { y[i, j] = x[i, j]; } } }")["copy"]
+        # Row-major and column-major at once, or empty.
+        for x in (numpy.ones((1, 5), "f4", "F"), numpy.ones((5, 1), "f4", "F"), numpy.ones((5, 1), "f4").T, numpy.ones((0, 5), "f4", "F"),
+                  numpy.ones((6, 4), "f4")[2:4], numpy.lib.stride_tricks.as_strided(numpy.ones(5, "f4"), (1, 5), (0, 4))):
+            numpy.testing.assert_array_equal(copy.new(x), x)
+        # Its elements are one and the same: it cannot be written to.
+        with self.assertRaises(ValueError):
+            copy(numpy.ones((2, 2), "f4"), numpy.broadcast_to(numpy.ones(2, "f4"), (2, 2)))
+        # A misaligned array.
+        with self.assertRaises(ValueError):
+            self.saxpy(1.0, numpy.zeros(17, "u1")[1:].view("f4"), numpy.ones(4, "f4"))
+
     def test_many_dimensions(self):
         x = numpy.zeros((1,) * 40, "f4")
         with self.assertRaises(TypeError):
