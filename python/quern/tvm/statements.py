@@ -248,6 +248,8 @@ class Statements:
         strides = [constant(self.ctx.adapter, stride) for stride in tvm.strides]
         if not strides:
             return extents
+        if len(strides) != len(extents):
+            raise Refused("allocation with strides of another rank", str(list(tvm.strides)))
         rest = [extents[0]]
         for before, after in zip(strides, strides[1:]):
             if before is None or not after or before % after != 0:
