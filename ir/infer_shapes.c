@@ -336,7 +336,8 @@ static qn_status_t prepare(infer_t* n, qn__arena_t* arena) {
   return QN_OK;
 }
 
-static qn_status_t infer(infer_t* n) {
+// Gives symbols their values, and checks the arguments that exist.
+static qn_status_t take_given(infer_t* n) {
   const uint32_t count = (uint32_t)n->function->param_count;
   const qn__ir_param_t* params = n->function->params;
   for (uint32_t i = 0; i < count; i++) {
@@ -349,24 +350,28 @@ static qn_status_t infer(infer_t* n) {
   for (uint32_t i = 0; i < count; i++) {
     if (params[i].buffer) QN_TRY(check_given(n, i));
   }
-  for (uint32_t i = 0; i < count; i++) {
-    if (params[i].buffer) QN_TRY(complete(n, i));
-  }
   return QN_OK;
+}
+
+static qn_status_t begin(infer_t* n, size_t count, qn__arena_t* arena) {
+  if (count != n->function->param_count || (count > 0 && !n->args)) {
+    return qn_status_make(QN_STATUS_TYPE_ERROR, "%s: expected %zu arguments, got %zu",
+                          n->function->signature, n->function->param_count, n->args ? count : 0);
+  }
+  QN_TRY(prepare(n, arena));
+  return take_given(n);
 }
 
 qn_status_t qn__infer_shapes(const qn__ir_func_t* function, qn_allocator_t allocator,
                              const qn_value_t* args, size_t count, int64_t* const* out_shapes,
                              int64_t* const* out_strides) {
-  if (count != function->param_count || (count > 0 && !args)) {
-    return qn_status_make(QN_STATUS_TYPE_ERROR, "%s: expected %zu arguments, got %zu",
-                          function->signature, function->param_count, args ? count : 0);
-  }
   qn__arena_t arena;
   qn__arena_init(&arena, allocator);
   infer_t n = {.function = function, .args = args};
-  qn_status_t status = prepare(&n, &arena);
-  if (qn_ok(status)) status = infer(&n);
+  qn_status_t status = begin(&n, count, &arena);
+  for (uint32_t i = 0; i < count && qn_ok(status); i++) {
+    if (function->params[i].buffer) status = complete(&n, i);
+  }
   for (size_t i = 0; i < count && qn_ok(status); i++) {
     const qn__ir_buffer_t* buffer = function->params[i].buffer;
     if (!buffer || buffer->rank == 0) continue;
@@ -378,14 +383,35 @@ qn_status_t qn__infer_shapes(const qn__ir_func_t* function, qn_allocator_t alloc
   return status;
 }
 
+static qn_status_t check_index(const qn_module_t* module, size_t function_index) {
+  if (function_index < module->body.function_count) return QN_OK;
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "function %zu of a module that has %zu",
+                        function_index, module->body.function_count);
+}
+
+qn_status_t qn_module_infer_symbols(const qn_module_t* module, size_t function_index,
+                                    const qn_value_t* args, size_t arg_count,
+                                    int64_t* out_symbols) {
+  QN_REQUIRE(module, out_symbols);
+  QN_TRY(check_index(module, function_index));
+  const qn__ir_func_t* function = module->functions[function_index];
+  qn__arena_t arena;
+  qn__arena_init(&arena, module->allocator);
+  infer_t n = {.function = function, .args = args};
+  qn_status_t status = begin(&n, arg_count, &arena);
+  for (size_t i = 0; i < function->symbol_count && qn_ok(status); i++) {
+    const qn__work_value_t* value = &n.scope.vars[function->symbols[i]->id];
+    out_symbols[i] = value->is_known ? value->scalar.i : -1;
+  }
+  qn__arena_deinit(&arena);
+  return status;
+}
+
 qn_status_t qn_module_infer_shapes(const qn_module_t* module, size_t function_index,
                                    const qn_value_t* args, size_t arg_count,
                                    int64_t* const* out_shapes, int64_t* const* out_strides) {
   QN_REQUIRE(module, out_shapes);
-  if (function_index >= module->body.function_count) {
-    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "function %zu of a module that has %zu",
-                          function_index, module->body.function_count);
-  }
+  QN_TRY(check_index(module, function_index));
   return qn__infer_shapes(module->functions[function_index], module->allocator, args, arg_count,
                           out_shapes, out_strides);
 }

@@ -187,6 +187,14 @@ QN_API QN_MUST_USE qn_status_t qn_module_infer_shapes(const qn_module_t* module,
                                                       size_t function_index, const qn_value_t* args,
                                                       size_t arg_count, int64_t* const* out_shapes,
                                                       int64_t* const* out_strides);
+// Computes the values of a function's symbols from the arguments that exist, as a call does.
+// `args` is that of qn_module_infer_shapes. `out_symbols` has room for all symbols and receives -1
+// for those that no argument gives; after an error it is unchanged. Errors: those of
+// qn_module_infer_shapes, but none of shapes that would be computed.
+QN_API QN_MUST_USE qn_status_t qn_module_infer_symbols(const qn_module_t* module,
+                                                       size_t function_index,
+                                                       const qn_value_t* args, size_t arg_count,
+                                                       int64_t* out_symbols);
 
 // What one call of a function does, as its text says and whatever a compiler makes of it. An
 // operation is an addition, subtraction, multiplication, division, min, max, square root, bit

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/fork.h"
+#include "ir/place.h"
 #include "jit/engine/engine.h"
 
 #define FAILURE_PERIOD_NS INT64_C(1000000000)
@@ -222,7 +223,8 @@ qn_status_t qn__in_flight_join(qn__in_flight_t* in_flight, const qn__request_t* 
     qn__lookup_task_release(fresh);
     qn__lookup_task_release(fresh);
   }
-  return status;
+  // A failure that is remembered may be of another text of the module.
+  return qn__place_name_locals(status, request->module);
 }
 
 void qn__in_flight_cancel(qn__lookup_task_t* task) {

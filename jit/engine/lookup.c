@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "base/struct_size.h"
+#include "ir/place.h"
 #include "target/target.h"
 
 int64_t qn__deadline_after(int64_t timeout_ns) {
@@ -73,7 +74,7 @@ qn_status_t qn__lookup_status(qn_engine_t* engine, const qn__request_t* request,
                               qn__lookup_task_t* task) {
   switch (task->result.outcome) {
     case QN__OUTCOME_FAILED:
-      return qn_status_clone(task->result.status);
+      return qn__place_name_locals(qn_status_clone(task->result.status), request->module);
     case QN__OUTCOME_ABSENT:
       return request->is_forbidden ? qn__lookup_forbidden(engine, request, task) : QN_OK;
     case QN__OUTCOME_CANCELLED:
@@ -242,5 +243,5 @@ qn_status_t qn_engine_emit(qn_engine_t* engine, qn_module_t* module, qn_target_t
     return qn_status_make(QN_STATUS_NOT_FOUND, "generator '%s' has no intermediate forms", name);
   }
   qn_compile_request_t compile = qn__compile_request(&request);
-  return codegen->emit(self, &compile, form, sink);
+  return qn__place_name_locals(codegen->emit(self, &compile, form, sink), module);
 }

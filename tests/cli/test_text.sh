@@ -145,6 +145,51 @@ if $has_cpu; then
 fi
 expect 1 compile wrong.qn
 tells "error[QN0103]"
+
+# ---- passes
+expect 0 compile --emit passes
+says "scalar: "
+says "gpu: "
+says "no function of mathematics is left but fmod"
+expect 0 compile --emit passes --target vulkan --json
+json '[p["name"] for p in it["pipelines"]] == ["gpu"]'
+json 'all(p["doc"] and p["tier"] == "any" for p in it["pipelines"][0]["passes"])'
+expect 0 compile --emit passes --json
+json '[p["name"] for p in it["pipelines"]] == ["scalar", "cpu", "gpu"]'
+json '{p["tier"] for p in it["pipelines"][1]["passes"]} == {"any", "full"}'
+# A module after each pass that may stand alone, and after each one of each pipeline.
+for name in $(python3 -c 'import json
+for line in json.load(open("out"))["pipelines"]: print(*(p["name"] for p in line["passes"] if p["alone"]))'); do
+  quern compile $softmax --passes "$name"
+  [ "$code" -eq 0 ] || fail "--passes $name: exit code $code"
+done
+for name in scalar cpu gpu; do
+  expect 0 compile $softmax --passes $name --after simplify
+  says "softmax"
+done
+expect 0 compile $softmax --passes cpu,lower_math --target 'cpu -mcpu=x86-64-v3' --json
+json '"lanes" in it["text"] and "exp(" not in it["text"] and it["form"] == "ir"'
+expect 0 compile $softmax --passes gpu --after cooperative
+says "thread.x"
+expect 1 compile $softmax --passes scalr
+tells "pipelines: scalar, cpu, gpu"
+expect 1 compile $softmax --passes scalar --after vectorize
+tells "pipeline 'scalar' has lower_leaves, "
+if $has_cpu; then
+  expect 0 compile $softmax --target cpu --emit ir --after simplify
+  says "exp("
+  expect 0 compile $softmax --target cpu --after vectorize
+  says "lanes"
+  expect 1 compile $softmax --target cpu --after cooperative
+  tells "pipeline 'cpu' has lower_leaves, "
+fi
+expect 2 compile
+tells "FILE.qn is missing"
+expect 2 compile $softmax --emit passes
+expect 2 compile $softmax --emit asm --after hoist
+tells "show the form ir, not asm"
+
+# ---- targets
 expect 1 compile $softmax --target 'cpu -nosuch=1'
 tells "nosuch"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places of nodes: each node of a module is found by its offset in the canonical bytes, and
-// messages quote the text at it.
+// messages quote the text at it and name its locals.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -117,10 +117,62 @@ static void test_quotes(void** state) {
   qn_module_release(module);
 }
 
+// ---- names of locals
+
+static void assert_named(const qn_module_t* module, const char* message, const char* expected) {
+  qn_status_t status = qn_status_make(QN_STATUS_UNSUPPORTED, "%s", message);
+  status = qn__place_name_locals(status, module);
+  assert_int_equal(qn_status_code(status), QN_STATUS_UNSUPPORTED);
+  assert_string_equal(qn_status_message(status), expected);
+  qn_status_free(status);
+}
+
+static void test_names(void** state) {
+  (void)state;
+  static const char text[] =
+      "func v1(x: f32[n], out y: f32[n], v0: i64) {\n"
+      "  alloc rest: f32[4] in local;\n"
+      "  for step in 0..n { rest[step % 4] = x[step]; }\n"
+      "  let top, at = argmax i in 0..n { x[i] };\n"
+      "  for to in 0..n { y[to] = sum k in 0..4 { let part = rest[k]; part * top }; }\n"
+      "}\n"
+      "func g(x: i32[n]) { let b9 = n + 1; assert b9 > 0; }\n";
+  qn_module_t *module = must_parse(text), *decoded;
+  static const struct {
+    const char *message, *expected;
+  } cases[] = {
+      // Numbers: n, v0, step, then i, top and at, then to, k and part.
+      {"function 'v1': 'v2' is i64", "function 'v1': 'step' is i64, at <text>:3:3"},
+      {"a stage: function 'v1': 'v4' and 'v8'",
+       "a stage: function 'v1': 'top' and 'part', at <text>:4:3"},
+      {"function 'v1': sum over 'v7'", "function 'v1': sum over 'k', at <text>:5:28"},
+      {"function 'v1': buffer 'b2' of 'b1' is large",
+       "function 'v1': buffer 'rest' of 'b1' is large, at <text>:2:3"},
+      {"function 'g': 'v1'", "function 'g': 'b9', at <text>:7:21"},
+      // Nothing else is a local.
+      {"function 'v1': 'v0', 'v1', 'v99', 'v', 'v2 ', 'v99999999999', v2, 'n', 'v2", NULL},
+      {"function 'g': 'v2', 'b1'", NULL},
+      {"function 'h': 'v2'", NULL},
+      {"function 'v1", NULL},
+      {"'v2'", NULL},
+      {"", NULL},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char* expected = cases[i].expected ? cases[i].expected : cases[i].message;
+    assert_named(module, cases[i].message, expected);
+  }
+  assert_true(qn_ok(qn__place_name_locals(QN_OK, module)));
+  must(qn_module_decode(module->bytes, module->byte_count, NULL, &decoded));
+  assert_named(decoded, cases[0].message, cases[0].message);
+  qn_module_release(decoded);
+  qn_module_release(module);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_node),
       cmocka_unit_test(test_quotes),
+      cmocka_unit_test(test_names),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -305,6 +305,38 @@ static void test_refusals(void** state) {
   qn_module_release(module);
 }
 
+// ---- values of symbols
+
+static void test_values_of_symbols(void** state) {
+  (void)state;
+  qn_module_t* module = parse(
+      "func f(x: f32[2 * th + 2, m], y: f32[n] strides [s], z: f32[q], w: f32[m - k], c: i64) "
+      "{\n}\n");
+  int64_t symbols[7];
+  call_t call = {0};
+  memset(symbols, 0, sizeof symbols);
+  must(qn_module_infer_symbols(module, 0, call.args, 5, symbols));
+  expect(symbols, 7, LIST(-1, -1, -1, -1, -1, -1, 0));  // th, m, n, s, q, k; no more is written
+  GIVE(&call, 0, 10, 7);
+  give(&call, 1, 1, LIST(3), LIST(2));
+  GIVE(&call, 3, 2);
+  must(qn_module_infer_symbols(module, 0, call.args, 5, symbols));
+  expect(symbols, 7, LIST(4, 7, 3, 2, -1, 5, 0));
+  // What no call accepts gives nothing.
+  GIVE(&call, 0, 11, 7);
+  qn_status_t status = qn_module_infer_symbols(module, 0, call.args, 5, symbols);
+  assert_int_equal(qn_status_code(status), QN_STATUS_VALUE_ERROR);
+  assert_non_null(
+      strstr(qn_status_message(status), "11 is 2 * th + 2 for no th; expected 10 or 12"));
+  qn_status_free(status);
+  status = qn_module_infer_symbols(module, 0, call.args, 4, symbols);
+  assert_int_equal(qn_status_consume(status), QN_STATUS_TYPE_ERROR);
+  status = qn_module_infer_symbols(module, 1, call.args, 5, symbols);
+  assert_int_equal(qn_status_consume(status), QN_STATUS_INVALID_ARGUMENT);
+  expect(symbols, 7, LIST(4, 7, 3, 2, -1, 5, 0));
+  qn_module_release(module);
+}
+
 static bool infer_with(qn_allocator_t allocator, void* user) {
   (void)user;
   const char text[] = "func f(x: f32[n, m], out y: f32[n + m] strides [2]) {\n}\n";
@@ -329,10 +361,10 @@ static void test_without_memory(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_symbols),        cmocka_unit_test(test_text),
-      cmocka_unit_test(test_outputs),        cmocka_unit_test(test_equations),
-      cmocka_unit_test(test_strides),        cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_without_memory),
+      cmocka_unit_test(test_symbols),           cmocka_unit_test(test_text),
+      cmocka_unit_test(test_outputs),           cmocka_unit_test(test_equations),
+      cmocka_unit_test(test_strides),           cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_values_of_symbols), cmocka_unit_test(test_without_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

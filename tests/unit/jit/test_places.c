@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures of running code say where they are in the text of the module that was looked up: every
-// kind of failure, on code from any source, made of another text or by a stream.
+// kind of failure, on code from any source, made of another text or by a stream. Refusals of a
+// compile have the names of that text.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -263,6 +264,41 @@ static void test_other_modules(void** state) {
   }
 }
 
+// ---- code that cannot be made
+
+// A refusal of the generator for CPUs names the variable as the text of the caller does, the text
+// that is compiled or another one of the same bytes, soon afterwards too.
+static void test_refusals(void** state) {
+  (void)state;
+  if (!QN_HAVE_LLVM) skip();
+  static const char* const format =
+      "func f(out y: i32[n]) {\n"
+      "  block.x b in 0..n { thread.y row in 0..2 { let width = n %% 8 + 1;\n"
+      "    thread.x %s in 0..width { barrier; if %s == 0 { if row == 0 { y[b] = 1; } } } } }\n"
+      "}\n";
+  static const char* const locals[] = {"column", "lane"};
+  qn_engine_t* engine = must_engine((qn_engine_options_t){.cache_mode = QN_CACHE_OFF});
+  qn_target_t* target = must_target("cpu");
+  for (size_t i = 0; i < 4; i++) {
+    char text[400], expected[100];
+    qn_parse_options_t options = {.struct_size = sizeof options, .source_name = names[i % 2]};
+    (void)snprintf(text, sizeof text, format, locals[i % 2], locals[i % 2]);
+    (void)snprintf(expected, sizeof expected, "thread loop '%s' must", locals[i % 2]);
+    qn_module_t* module;
+    must(qn_module_parse(text, strlen(text), &options, &module));
+    qn_function_t* function;
+    qn_status_t status = qn_engine_function(engine, module, target, "f", NULL, NULL, &function);
+    assert_int_equal(qn_status_code(status), QN_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(qn_status_message(status), expected));
+    (void)snprintf(expected, sizeof expected, ", at %s:3:5", names[i % 2]);
+    assert_non_null(strstr(qn_status_message(status), expected));
+    qn_status_free(status);
+    qn_module_release(module);
+  }
+  qn_target_release(target);
+  qn_engine_destroy(engine);
+}
+
 // ---- threads
 
 typedef struct caller {
@@ -297,9 +333,9 @@ static void test_threads(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_kinds),   cmocka_unit_test(test_streams),
-      cmocka_unit_test(test_stored),  cmocka_unit_test(test_other_modules),
-      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_kinds),    cmocka_unit_test(test_streams),
+      cmocka_unit_test(test_stored),   cmocka_unit_test(test_other_modules),
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -377,11 +377,71 @@ static void random_programs_keep_their_meaning(void** state) {
   }
 }
 
+// Any list of names gives a module that computes the same, or an error.
+static void every_order_is_safe(void** state) {
+  (void)state;
+  static const char* const names[] = {"scalar",
+                                      "cpu",
+                                      "gpu",
+                                      "lower_leaves",
+                                      "lower_several",
+                                      "simplify",
+                                      "target_values",
+                                      "lower_dtypes",
+                                      "lower_views",
+                                      "lower_exchanges",
+                                      "unroll",
+                                      "lower_exchanges,serialize_threads",
+                                      "hoist",
+                                      "vectorize",
+                                      "lower_lanes",
+                                      "lower_math",
+                                      "serialize_threads"};
+  size_t good_count = 0;
+  for (uint64_t seed = first_seed; seed < first_seed + seed_count; ++seed) {
+    qn_generate_options_t options = {.size = 2, .allows_fast = true, .allows_threads = true};
+    qn_generated_t generated;
+    qn_status_t status;
+    if (!qn_generate(seed, &options, &generated, &status)) must(status);
+    char list[256] = "";
+    uint64_t random = seed * UINT64_C(0x9E3779B97F4A7C15);
+    for (uint64_t count = 1 + (random >> 60) % 4; count > 0; --count) {
+      random = random * UINT64_C(0xBF58476D1CE4E5B9) + 1;
+      const char* name = names[(random >> 32) % QN_COUNT_OF(names)];
+      (void)snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? "," : "",
+                     name);
+    }
+    way_t way = ways[seed % QN_COUNT_OF(ways)];
+    way.passes = list;
+    qn_module_t* lowered = NULL;
+    status = lower(generated.module, &way, (int)(seed % VARIANT_COUNT), &lowered);
+    qn_status_code_t code = qn_status_consume(status);
+    if (code == QN_STATUS_OK) {
+      qn_generated_args_t expected, actual;
+      interpret(&generated, generated.module, &way, &expected);
+      interpret(&generated, lowered, &way, &actual);
+      char message[256];
+      if (!qn_generated_compare(&generated, &expected, &actual, false, message, sizeof message)) {
+        fail_msg("seed %" PRIu64 ", %s: %s\n%s", seed, list, message, generated.text);
+      }
+      qn_generated_args_deinit(&actual);
+      qn_generated_args_deinit(&expected);
+      ++good_count;
+    } else if (code != QN_STATUS_UNSUPPORTED && code != QN_STATUS_INVALID_MODULE) {
+      fail_msg("seed %" PRIu64 ", %s: %s", seed, list, qn_status_code_text(code));
+    }
+    qn_module_release(lowered);
+    qn_generated_release(&generated);
+  }
+  assert_true(good_count > seed_count / 2);
+}
+
 int main(void) {
   qn_generate_seeds(&first_seed, &seed_count);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(examples_keep_their_meaning),
       cmocka_unit_test(random_programs_keep_their_meaning),
+      cmocka_unit_test(every_order_is_safe),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // tools/cli/bench/inputs.c: chooses sizes, and makes arguments for them.
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,38 +146,53 @@ static qn_status_t read_sizes(plan_t* plan, const char* text) {
   return QN_OK;
 }
 
-// Takes symbols from the shapes of arrays that were given. A symbol that is a whole extent shows by
-// its value: no two symbols have the same.
-static qn_status_t read_given(plan_t* plan) {
-  int64_t* marks = memory_zeroed(plan->symbol_count, sizeof *marks);
-  for (size_t s = 0; s < plan->symbol_count; s++) marks[s] = 1000003 + 2 * (int64_t)s;
-  qn_status_t status = QN_OK;
-  for (size_t i = 0; i < plan->param_count && qn_ok(status); i++) {
-    if (!plan->given[i] || !plan->params[i].is_buffer) continue;
-    value_spec_t spec;
+// Makes the value of an argument that was given, of which an array is a shape alone.
+static qn_status_t given_value(const plan_t* plan, size_t i, qn_tensor_t* tensor,
+                               int64_t shape[NPY_MAX_RANK], qn_value_t* out_value) {
+  value_spec_t spec;
+  const char* text = strchr(plan->given[i], '=');
+  qn_status_t status = value_parse(text ? text + 1 : "", &spec);
+  if (qn_ok(status) && !value_is_array(&spec)) *out_value = value_scalar(&spec);
+  if (!qn_ok(status) || !value_is_array(&spec)) return status;
+  if (spec.kind == VALUE_FILE) {
     npy_array_t array = {.rank = 0};
-    int64_t shape[NPY_MAX_RANK];
-    const char* text = strchr(plan->given[i], '=');
-    status = value_parse(text ? text + 1 : "", &spec);
-    if (qn_ok(status) && spec.kind == VALUE_FILE) {
-      status = npy_read(spec.path, &array);
-      spec.rank = array.rank;
-      memcpy(spec.shape, array.shape, sizeof array.shape);
-      npy_free(&array);
-    }
-    if (qn_ok(status) && qn_status_consume(shape_of(plan, i, marks, shape)) != QN_STATUS_OK) {
-      continue;
-    }
-    // The call reports a rank that does not fit.
-    for (uint32_t d = 0; qn_ok(status) && d < plan->params[i].rank && (int32_t)d < spec.rank; d++) {
-      for (size_t s = 0; s < plan->symbol_count; s++) {
-        if (shape[d] != marks[s] || plan->has_symbol[s]) continue;
-        plan->symbols[s] = spec.shape[d];
-        plan->has_symbol[s] = true;
-      }
-    }
+    status = npy_read(spec.path, &array);
+    spec.rank = array.rank;
+    memcpy(spec.shape, array.shape, sizeof array.shape);
+    npy_free(&array);
   }
-  free(marks);
+  memcpy(shape, spec.shape, sizeof spec.shape);
+  *tensor = (qn_tensor_t){.ndim = spec.rank, .shape = shape};
+  *out_value = qn_value_tensor(tensor);
+  return status;
+}
+
+// Takes symbols from the arguments that were given, as a call does.
+static qn_status_t read_given(plan_t* plan) {
+  const size_t count = plan->param_count;
+  int64_t(*shapes)[NPY_MAX_RANK] = memory_zeroed(count, sizeof *shapes);
+  qn_tensor_t* tensors = memory_zeroed(count, sizeof *tensors);
+  qn_value_t* values = memory_zeroed(count, sizeof *values);
+  int64_t* symbols = memory_zeroed(plan->symbol_count, sizeof *symbols);
+  qn_status_t status = QN_OK;
+  for (size_t i = 0; i < count && qn_ok(status); i++) {
+    if (plan->has_scalar[i]) values[i] = qn_value_int(plan->scalars[i]);
+    if (plan->given[i]) status = given_value(plan, i, &tensors[i], shapes[i], &values[i]);
+    if (!qn_ok(status)) status = qn_status_annotate(status, "--arg %s", plan->params[i].name);
+  }
+  if (qn_ok(status)) {
+    status = qn_module_infer_symbols(plan->subject->module, plan->subject->index, values, count,
+                                     symbols);
+  }
+  for (size_t s = 0; s < plan->symbol_count && qn_ok(status); s++) {
+    if (plan->has_symbol[s] || symbols[s] < 0) continue;
+    plan->symbols[s] = symbols[s];
+    plan->has_symbol[s] = true;
+  }
+  free(shapes);
+  free(tensors);
+  free(values);
+  free(symbols);
   return status;
 }
 

@@ -79,25 +79,14 @@ static qn_status_t missing(const run_arg_t* arg, const char* signature) {
 
 static qn_status_t make_value(run_args_t* run, size_t index) {
   run_arg_t* arg = &run->args[index];
-  switch (arg->spec.kind) {
-    case VALUE_INT:
-      run->values[index] = qn_value_int(arg->spec.int_value);
-      return QN_OK;
-    case VALUE_UINT:
-      run->values[index] = qn_value_uint((uint64_t)arg->spec.int_value);
-      return QN_OK;
-    case VALUE_FLOAT:
-      run->values[index] = qn_value_float(arg->spec.float_value);
-      return QN_OK;
-    case VALUE_BOOL:
-      run->values[index] = qn_value_bool(arg->spec.int_value != 0);
-      return QN_OK;
-    default:
-      arg->is_array = true;
-      arg->tensor = (qn_tensor_t){.shape = arg->array.shape};
-      run->values[index] = qn_value_tensor(&arg->tensor);
-      return value_make(&arg->spec, arg->info.dtype, &arg->array);
+  if (!value_is_array(&arg->spec)) {
+    run->values[index] = value_scalar(&arg->spec);
+    return QN_OK;
   }
+  arg->is_array = true;
+  arg->tensor = (qn_tensor_t){.shape = arg->array.shape};
+  run->values[index] = qn_value_tensor(&arg->tensor);
+  return value_make(&arg->spec, arg->info.dtype, &arg->array);
 }
 
 // ------------------------------------------------------------------------------------ layouts

@@ -157,6 +157,13 @@ bool value_is_array(const value_spec_t* spec) {
   return spec->kind >= VALUE_FILE;
 }
 
+qn_value_t value_scalar(const value_spec_t* spec) {
+  if (spec->kind == VALUE_UINT) return qn_value_uint((uint64_t)spec->int_value);
+  if (spec->kind == VALUE_FLOAT) return qn_value_float(spec->float_value);
+  if (spec->kind == VALUE_BOOL) return qn_value_bool(spec->int_value != 0);
+  return qn_value_int(spec->int_value);
+}
+
 // -------------------------------------------------------------------------------------- arrays
 
 static uint64_t random_at(uint64_t seed, uint64_t index) {

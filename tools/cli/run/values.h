@@ -36,6 +36,8 @@ typedef struct value_spec {
 // Reads the text alone and touches no file. Errors: INVALID_ARGUMENT with the forms.
 qn_status_t value_parse(const char* text, value_spec_t* out_spec);
 bool value_is_array(const value_spec_t* spec);
+// Returns the value of a spec that is no array.
+qn_value_t value_scalar(const value_spec_t* spec);
 // Makes the array of a spec for which value_is_array holds. `wanted` is the parameter's dtype: if
 // it is bf16, an array of u16 from a file becomes bf16, which .npy files lack. Errors: those of
 // npy_read and npy_make.

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// python/src/args.h: Python objects as arguments of a call, without a copy.
+//
+// An argument borrows the memory of its object until qn__py_arg_release. Read next: args.c.
+#ifndef QUERN_PYTHON_ARGS_H_
+#define QUERN_PYTHON_ARGS_H_
+
+#include "extension.h"
+#include "quern/read.h"
+
+// What must be given back after a call.
+typedef enum qn__py_held {
+  QN__PY_HELD_NOTHING = 0,
+  QN__PY_HELD_BUFFER = 1,
+  QN__PY_HELD_OBJECT = 2,     // `object`
+  QN__PY_HELD_MANAGED = 3,    // `managed`, by its deleter
+  QN__PY_HELD_VERSIONED = 4,  // `versioned`, by its deleter
+} qn__py_held_t;
+
+// Dimensions whose strides fit into an argument; the language has no more.
+#define QN__PY_MAX_RANK QN_MAX_RANK
+
+// One tensor of a call.
+typedef struct qn__py_arg {
+  qn_tensor_t tensor;
+  qn__py_held_t held;
+  const qn__dl_exchange_t* exchange;  // of the object's type, or NULL
+  union {
+    Py_buffer buffer;
+    PyObject* object;
+    qn__dl_managed_t* managed;
+    qn__dl_versioned_t* versioned;
+  };
+  int64_t strides[QN__PY_MAX_RANK];  // in elements, if the object has them in bytes
+} qn__py_arg_t;
+
+// Makes a value of an object for parameter `index`. Of `out`, tensor values use all until
+// qn__py_arg_release; scalars only `out->held`. False: raises, and nothing is held.
+bool qn__py_arg_read(const qn__py_signature_t* signature, size_t index, PyObject* object,
+                     qn__py_arg_t* out, qn_value_t* out_value);
+// Gives back what the argument holds. Keeps a pending exception.
+void qn__py_arg_release(qn__py_arg_t* arg);
+
+// ---------------------------------------------------------------------------------- buffers.c
+
+// Reads a tensor by the buffer protocol. The result is 1; 0, without an exception, if the object
+// has no buffer of this kind; -1 with an exception.
+int qn__py_buffer_read(const qn__py_signature_t* signature, size_t index, PyObject* object,
+                       qn__py_arg_t* out);
+// Reads an array whose dtype (bfloat16, float8 of ml_dtypes) buffers cannot name. Results likewise.
+int qn__py_named_read(const qn__py_signature_t* signature, size_t index, PyObject* object,
+                      qn__py_arg_t* out);
+// Reads a tensor by __dlpack__ (dlpack.c). Results likewise.
+int qn__py_dlpack_read(const qn__py_signature_t* signature, size_t index, PyObject* object,
+                       qn__py_arg_t* out);
+// Raises `type` with the message of a wrong argument: "SIGNATURE: argument 1 'x': ...".
+void qn__py_wrong_argument(const qn__py_signature_t* signature, size_t index, qn_status_code_t code,
+                           const char* format, ...) QN_PRINTF(4, 5);
+
+// Whether the function writes to the parameter.
+static inline bool qn__py_is_written(const qn__py_param_t* param) {
+  return param->access == QN_ACCESS_OUT || param->access == QN_ACCESS_INOUT;
+}
+
+#endif  // QUERN_PYTHON_ARGS_H_
