@@ -133,7 +133,7 @@ class Blocks:
             return False
         block = realize.block
         name = self._combiner(block)
-        if name is None or self.owner.expressions.value(realize.predicate).text != "true":
+        if name is None or constant(self.ctx.adapter, realize.predicate) != 1:
             return False
         axes = {}
         for axis, value in zip(block.iter_vars, realize.iter_values):

@@ -71,22 +71,32 @@ def lower(adapter: Adapter, func: Any, name: str) -> Any:
     """Returns the function behind ``LowerOpaqueBlock``, with barriers if it has threads."""
     import tvm
 
-    passes = [_find(each)() for each in _LOWERING]
-    if has_threads(adapter, func.body):
-        passes.append(_find("InjectVirtualThread")())
-        passes += [_find("ThreadSync")(scope) for scope in ("shared", "shared.dyn", "warp")]
-        passes.append(_find("StmtSimplify")())
     module = tvm.IRModule({name: func.with_attr("global_symbol", name)})
+    lowered = _run([_find(each)() for each in _LOWERING], module)
+    if has_threads(adapter, func.body):
+        try:
+            lowered = _run([_find("InjectVirtualThread")()], lowered)
+        except Refused:
+            pass  # It wants flat memory in some cases; virtual threads are loops then.
+        scopes = ("shared", "shared.dyn", "warp")
+        lowered = _run([_find("ThreadSync")(scope) for scope in scopes], lowered)
+        lowered = _run([_find("StmtSimplify")()], lowered)
+    functions = list(lowered.functions.values())
+    if len(functions) != 1:
+        raise Refused("TVM lowers the function to several", name)
+    return functions[0]
+
+
+def _run(passes: list[Any], module: Any) -> Any:
+    """Returns the module after passes of TVM."""
+    import tvm
+
     try:
         with tvm.transform.PassContext(opt_level=0):
-            module = tvm.ir.transform.Sequential(passes)(module)
+            return tvm.ir.transform.Sequential(passes)(module)
     except Exception as error:  # TVM raises many types; all say that its own lowering failed.
         line = next((part for part in reversed(str(error).splitlines()) if part.strip()), "")
         raise Refused("TVM does not lower the function", line.strip()[:160]) from error
-    lowered = [each for each in module.functions.values()]
-    if len(lowered) != 1:
-        raise Refused("TVM lowers the function to several", name)
-    return lowered[0]
 
 
 def take(adapter: Adapter, func: Any, name: str, door: str) -> Any:

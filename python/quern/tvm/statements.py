@@ -221,10 +221,11 @@ class Statements:
     def allocate(self, tvm: Any) -> None:
         """Declares a buffer of the function, in the memory that TVM's scope names."""
         scope = self.ctx.adapter.scope(tvm)
-        if scope in ("shared", "shared.dyn"):
+        if scope in ("shared", "shared.dyn") and self.ctx.has_threads:
             self.threads.allocate_shared(tvm)
             return
-        if scope not in ("global", "local", ""):
+        # Without threads, shared memory is memory as TVM's code for CPUs has it.
+        if scope not in ("global", "local", "shared", "shared.dyn", ""):
             raise Refused("memory scope", scope)
         is_inside = self.ctx.kernel is not None or self.ctx.concurrent_depth > 0
         extents = [self.expressions.bound(extent).text for extent in tvm.shape]
@@ -247,6 +248,8 @@ class Statements:
         strides = [constant(self.ctx.adapter, stride) for stride in tvm.strides]
         if not strides:
             return extents
+        if len(strides) != len(extents):
+            raise Refused("allocation with strides of another rank", str(list(tvm.strides)))
         rest = [extents[0]]
         for before, after in zip(strides, strides[1:]):
             if before is None or not after or before % after != 0:
@@ -288,6 +291,8 @@ class Statements:
         if key == "thread_extent":
             axis = self.ctx.adapter.attribute_node(node)
             self.threads.bind(str(axis.thread_tag), axis.var, node.value, node.body, node)
+        elif key == "virtual_thread":
+            self._virtual_thread(node)
         elif key == "reduce_scope":
             self.threads.reducers.append(self.ctx.adapter.attribute_node(node))
             self.emit(node.body)
@@ -296,6 +301,20 @@ class Statements:
             self.emit(node.body)
         else:
             raise Refused(f"attribute {key}")
+
+    def _virtual_thread(self, node: Any) -> None:
+        """Writes a virtual thread as a loop; so it may share nothing with the others."""
+        if self._meets(node.body):
+            raise Refused("virtual thread with a barrier")
+        axis = self.ctx.adapter.attribute_node(node)
+        extent = constant(self.ctx.adapter, node.value)
+        if extent is None or extent > _LARGEST_UNROLL:
+            raise Refused("virtual thread without a small constant extent", str(node.value))
+        name = self.ctx.names.fresh(str(axis.var.name))
+        with self.ctx.out.block(f"unroll {name} in 0..{extent}"):
+            narrow = values.split_lanes(self.ctx.adapter.dtype(axis.var))[0]
+            self.ctx.define(axis.var, values.index(name, narrow))
+            self._inside(node.body, "unroll")
 
     def _return(self, node: Any) -> None:
         if constant(self.ctx.adapter, node.value) != 0:

@@ -171,6 +171,37 @@ class Emit(unittest.TestCase):
              "y[block_x, thread_x] = tile[31 - thread_x];", "}", "}"],
         )  # fmt: skip
 
+    def test_shared_memory_without_threads_is_memory(self) -> None:
+        x, y, tile, i = (
+            buffer("x", [8]),
+            buffer("y", [8]),
+            buffer("t", [8], scope="shared"),
+            var("i"),
+        )
+        parts = seq(make("AllocBuffer", buffer=tile), loop(i, 8, store(tile, load(x, i), i)),
+                    loop(i, 8, store(y, load(tile, i), i)))  # fmt: skip
+        self.assertEqual(self.body(func([x, y], parts))[0], "alloc t: f32[8] in global;")
+
+    def test_virtual_threads_are_loops_unless_they_meet(self) -> None:
+        v, y = var("vx"), buffer("y", [4])
+        node = make("IterVar", var=v, thread_tag="vthread.x")
+        body = store(y, lit(1.0, "float32"), v)
+        attribute = make("AttrStmt", node=node, attr_key="virtual_thread", value=lit(4), body=body)
+        self.assertEqual(self.body(func([y], attribute))[0], "unroll vx in 0..4 {")
+        attribute.body = seq(body, make("Evaluate", value=call("tirx.tvm_storage_sync")))
+        reason = self.refused(func([y], attribute)).reason
+        self.assertEqual(reason, "virtual thread with a barrier")
+
+    def test_predicates_of_reductions_stay_conditions(self) -> None:
+        i, k, vi, vk = var("i"), var("k"), var("vi"), var("vk")
+        x, y = buffer("x", [4, 16]), buffer("y", [4])
+        update = store(y, binary("Add", load(y, vi), load(x, vi, vk)), vi)
+        init = store(y, lit(0.0, "float32"), vi)
+        realize = block([axis(vi, 4, 0), axis(vk, 16, 2)], [i, k], update, init)
+        realize.predicate = binary("LT", k, lit(12), "bool")
+        lines = self.body(func([x, y], loop(i, 4, loop(k, 16, realize))))
+        self.assertEqual(lines[1:4], ["for k in 0..16 {", "if k < 12 {", "if k == 0 {"])
+
     def test_lanes(self) -> None:
         x, y = buffer("x", [8]), buffer("y", [8])
         ramp = lambda: make("Ramp", base=lit(4), stride=lit(1), lanes=lit(4), dtype="int64x4")  # noqa: E731
