@@ -16,7 +16,7 @@ void qn__lower_machine(const qn_target_t* target, qn_machine_t* out_machine);
 // Returns the options of the passes for a machine. A generator adds what it alone has (dots,
 // prepared kernels, matrix units).
 qn__pass_options_t qn__lower_pass_options(const qn_machine_t* machine, qn_tier_t tier,
-                                       bool is_checked);
+                                          bool is_checked);
 
 // A run of a pass, "NAME" or "NAME:2" for its second one.
 typedef struct qn__until {

@@ -94,7 +94,7 @@ static uint32_t preferred_threads(uint32_t max_threads) {
 }
 
 qn__pass_options_t qn__lower_pass_options(const qn_machine_t* machine, qn_tier_t tier,
-                                       bool is_checked) {
+                                          bool is_checked) {
   return (qn__pass_options_t){
       .vector_bytes = machine->vector_bytes ? machine->vector_bytes : 16,
       .has_masked_memory = machine->has_masked_memory,
