@@ -534,7 +534,6 @@ static void test_register(void** state) {
   qn_status_free(status);
 }
 
-// Two handles next to each other that stand for two blocks.
 static int copies_made;
 static qn_status_t count_copy(int32_t id, void* stream, const qn_copy_t* copy) {
   (void)id;
@@ -547,18 +546,19 @@ static qn_status_t count_copy(int32_t id, void* stream, const qn_copy_t* copy) {
 static void test_copies_that_cannot_be(void** state) {
   (void)state;
   static qn_device_table_t table;
-  table = *qn__device_table(QN_DEVICE_NULL);  // its pointers are no addresses
+  // Its handles are no addresses, but numbers in one flat space all the same.
+  table = *qn__device_table(QN_DEVICE_NULL);
   table.type = 41;
   table.name = "handles";
   table.copy = count_copy;
   must(qn_device_register(&table));
-  char blocks[2];
+  static char blocks[2 * 4096];
   const qn_device_t device = {41, 0};
   qn_copy_t copy = {.struct_size = sizeof copy,
                     .from_device = device,
                     .from = &blocks[0],
                     .to_device = device,
-                    .to = &blocks[1],
+                    .to = &blocks[4096],
                     .size_bytes = 4096};
   must(qn_device_copy(&copy, NULL));
   copy.to = &blocks[0];
@@ -566,6 +566,10 @@ static void test_copies_that_cannot_be(void** state) {
   must(qn_device_copy(&copy, NULL));
   assert_int_equal(copies_made, 2);
   const qn_status_code_t invalid = QN_STATUS_INVALID_ARGUMENT;
+  copy.to = &blocks[4095];
+  copy.to_offset_bytes = 0;
+  assert_int_equal(qn_status_consume(qn_device_copy(&copy, NULL)), invalid);
+  copy.to = &blocks[0];
   copy.to_offset_bytes = 4095;
   assert_int_equal(qn_status_consume(qn_device_copy(&copy, NULL)), invalid);
   copy.to_offset_bytes = SIZE_MAX;
