@@ -29,10 +29,9 @@
 // After `cpu`, which is what quern's generator for CPUs gets:
 //   - The same, but functions of mathematics are left ("cpu,lower_math" replaces them).
 //   - VECTOR loops are left, and loops and reductions may have a `lane_count` (read.h): they may
-//   run
-//     in so many lanes, with a masked or a scalar tail. A mark is a permission. Marked loops do not
-//     nest; in one there are only lets, stores, `if`, asserts, tables, views, and serial loops and
-//     reductions without marks whose bounds do not depend on the lane.
+//     run in so many lanes, with a masked or a scalar tail. A mark is a permission. Marked loops do
+//     not nest; in one there are only lets, stores, `if`, asserts, tables, views, and serial loops
+//     and reductions without marks whose bounds do not depend on the lane.
 //
 // After `gpu`, which is what quern's generators for GPUs get:
 //   - The host runs the statements at the top of a function: lets, asserts, `if` and serial loops

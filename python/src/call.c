@@ -10,8 +10,8 @@
 //     SHORT_NS, its size becomes that of short calls.
 //  3. Every CHECK_PERIOD-th short call is timed too. If it was not short, the next one is timed:
 //  the
-//     thread may only have been preempted. After LONG_RUN of them in a row no size is short, and it
-//     takes twice as many short calls as before to learn one again.
+//     thread may only have been preempted. After LONG_RUN of them in a row no size is short, and
+//     it takes twice as many short calls as before to learn one again.
 //
 // Read next: args.c (arguments), function.c (slots).
 #include <string.h>
@@ -235,6 +235,16 @@ PyObject* qn__py_function_call(PyObject* self, PyObject* const* objects, size_t 
   Py_RETURN_NONE;
 }
 
+// Makes (name, shape, dtype) of a buffer that the caller allocates.
+static PyObject* new_output(const qn__py_param_t* param, const int64_t* extents) {
+  PyObject* shape = PyTuple_New((Py_ssize_t)param->rank);
+  for (uint32_t d = 0; shape && d < param->rank; d++) {
+    PyObject* extent = PyLong_FromLongLong(extents[d]);
+    if (!extent || PyTuple_SetItem(shape, (Py_ssize_t)d, extent) != 0) Py_CLEAR(shape);
+  }
+  return shape ? Py_BuildValue("(ONs)", param->key, shape, qn_dtype_text(param->dtype)) : NULL;
+}
+
 PyObject* qn__py_function_outputs(PyObject* self, PyObject* const* objects, Py_ssize_t nargs,
                                   PyObject* names) {
   qn__py_function_t* function = (qn__py_function_t*)self;
@@ -265,21 +275,10 @@ PyObject* qn__py_function_outputs(PyObject* self, PyObject* const* objects, Py_s
                                                      values, params, shapes, NULL))) {
     result = PyList_New(0);
     for (size_t i = 0; result && i < params; i++) {
-      PyObject* item_tuple = NULL;
-      const qn__py_param_t* param = &signature->params[i];
-      if (arranged[i]) {
-        item_tuple = Py_BuildValue("(O)", arranged[i]);
-      } else {
-        PyObject* shape = PyTuple_New((Py_ssize_t)param->rank);
-        for (uint32_t d = 0; shape && d < param->rank; d++) {
-          PyObject* extent = PyLong_FromLongLong(shapes[i][d]);
-          if (!extent || PyTuple_SetItem(shape, (Py_ssize_t)d, extent) != 0) Py_CLEAR(shape);
-        }
-        if (shape)
-          item_tuple = Py_BuildValue("(ONs)", param->key, shape, qn_dtype_text(param->dtype));
-      }
-      if (!item_tuple || PyList_Append(result, item_tuple) != 0) Py_CLEAR(result);
-      Py_XDECREF(item_tuple);
+      PyObject* output = arranged[i] ? Py_BuildValue("(O)", arranged[i])
+                                     : new_output(&signature->params[i], shapes[i]);
+      if (!output || PyList_Append(result, output) != 0) Py_CLEAR(result);
+      Py_XDECREF(output);
     }
   }
   while (read > 0) qn__py_arg_release(&args[--read]);

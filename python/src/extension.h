@@ -101,7 +101,7 @@ typedef struct qn__py_slot {
 // How a Python program asks for code.
 typedef struct qn__py_lookup {
   qn_lookup_options_t options;  // of options.time_limit_ns: 0 is no limit
-  PyObject* generic;            // a Module for FALLBACK, retained; or NULL
+  PyObject* generic;            // a Module for FALLBACK, borrowed from the options; or NULL
 } qn__py_lookup_t;
 
 // quern.Function.
@@ -132,8 +132,7 @@ static inline bool qn__py_check(qn_status_t status) {
   return qn_ok(status) || qn__py_raise(status) != NULL;
 }
 
-// ---------------------------------------------------------------------------------- module.c,
-// program.c
+// ---------------------------------------------------------------------- module.c, program.c
 
 // Reads the type of the extension from its spec, and adds it to the module under its name.
 PyTypeObject* qn__py_add_type(PyObject* extension, PyType_Spec* spec);
@@ -172,6 +171,16 @@ bool qn__py_wait(qn_future_t* future, int64_t limit_ns, qn_lookup_info_t* out_in
                  qn_function_t** out_function);
 // Reads (tier, is_checked, miss, timeout, priority, generic) of the Python files. False: raises.
 bool qn__py_lookup_read(PyObject* options, qn__py_lookup_t* out_how);
+// Reads (module, name, target, options) of Engine._lookup and _request; all of `out` is borrowed
+// from them. False: raises.
+typedef struct qn__py_lookup_args {
+  qn__py_module_t* module;
+  const qn__py_signature_t* signature;
+  const char* target;
+  qn_device_t device;  // of the target
+  qn__py_lookup_t how;
+} qn__py_lookup_args_t;
+bool qn__py_lookup_args(PyObject* args, qn__py_lookup_args_t* out);
 // Makes the tuple (source, key, lookup, compile, load, is_fallback, tier) as quern.LookupInfo.
 PyObject* qn__py_lookup_info(const qn_lookup_info_t* info);
 // request.c

@@ -99,24 +99,25 @@ bool qn__py_lookup(qn__py_engine_t* holder, qn__py_module_t* module, const char*
   return is_found;
 }
 
-PyObject* qn__py_engine_lookup(PyObject* self, PyObject* args) {
-  qn__py_module_t* module;
+bool qn__py_lookup_args(PyObject* args, qn__py_lookup_args_t* out) {
   PyObject *name, *options;
-  const char* target;
-  if (!PyArg_ParseTuple(args, "O!UsO", qn__py_state.module_type, &module, &name, &target,
+  if (!PyArg_ParseTuple(args, "O!UsO", qn__py_state.module_type, &out->module, &name, &out->target,
                         &options)) {
-    return NULL;
+    return false;
   }
-  const qn__py_signature_t* signature = qn__py_find_signature(module, name);
-  qn__py_lookup_t how;
-  qn_device_t device;
-  if (!signature || !qn__py_lookup_read(options, &how) || !qn__py_target_device(target, &device)) {
-    return NULL;
-  }
+  out->signature = qn__py_find_signature(out->module, name);
+  return out->signature && qn__py_lookup_read(options, &out->how) &&
+         qn__py_target_device(out->target, &out->device);
+}
+
+PyObject* qn__py_engine_lookup(PyObject* self, PyObject* args) {
+  qn__py_lookup_args_t given;
   qn_lookup_info_t info;
   qn_function_t* code;
-  if (!qn__py_lookup((qn__py_engine_t*)self, module, signature->name, target, &how, &info, &code)) {
+  if (!qn__py_lookup_args(args, &given) ||
+      !qn__py_lookup((qn__py_engine_t*)self, given.module, given.signature->name, given.target,
+                     &given.how, &info, &code)) {
     return NULL;
   }
-  return qn__py_function_new(module, signature, code, device, &info);
+  return qn__py_function_new(given.module, given.signature, code, given.device, &info);
 }

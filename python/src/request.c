@@ -86,27 +86,16 @@ static bool start(request_t* self, qn__py_engine_t* holder, const char* target,
 }
 
 PyObject* qn__py_engine_request(PyObject* self, PyObject* args) {
-  qn__py_module_t* module;
-  PyObject *name, *options;
-  const char* target;
-  if (!PyArg_ParseTuple(args, "O!UsO", qn__py_state.module_type, &module, &name, &target,
-                        &options)) {
-    return NULL;
-  }
-  const qn__py_signature_t* signature = qn__py_find_signature(module, name);
-  qn__py_lookup_t how;
-  qn_device_t device;
-  if (!signature || !qn__py_lookup_read(options, &how) || !qn__py_target_device(target, &device)) {
-    return NULL;
-  }
+  qn__py_lookup_args_t given;
+  if (!qn__py_lookup_args(args, &given)) return NULL;
   PyTypeObject* type = qn__py_state.request_type;
   request_t* request = (request_t*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (!request) return NULL;
-  Py_INCREF((PyObject*)module);
-  request->module = module;
-  request->signature = signature;
-  request->device = device;
-  if (start(request, (qn__py_engine_t*)self, target, &how)) return (PyObject*)request;
+  Py_INCREF((PyObject*)given.module);
+  request->module = given.module;
+  request->signature = given.signature;
+  request->device = given.device;
+  if (start(request, (qn__py_engine_t*)self, given.target, &given.how)) return (PyObject*)request;
   Py_DECREF(request);
   return NULL;
 }

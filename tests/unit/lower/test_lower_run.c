@@ -23,8 +23,7 @@
 static uint64_t first_seed = 1;
 static uint64_t seed_count = IS_SANITIZED ? 30 : 100;
 
-// ------------------------------------------------------------------------------------ what is
-// asked
+// ------------------------------------------------------------------------------------ requests
 
 typedef struct way {
   const char* passes;
