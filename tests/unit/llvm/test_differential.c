@@ -3,10 +3,10 @@
 //
 // Each module runs in both tiers, as scalar code, checked, and for older processors. Integers agree
 // bit for bit, floats within the bound that the generator carries. A longer run:
-//   llvm_test_differential --seed 1000 --count 5000 [--size 10] [--forms] [--print]
-// --forms: only programs of the forms that mappings look for, such as products. A failure names the
-// seed; --seed N --count 1 --print shows that module. Thread rule: one thread. Read next:
-// tests/support/generate.h.
+//   llvm_test_differential --seed 1000 --count 5000 [--size 10] [--forms] [--tiers] [--print]
+// --forms: only programs of the forms that mappings look for, such as products; --tiers: only the
+// two tiers for this processor. A failure names the seed; --seed N --count 1 --print shows that
+// module. Thread rule: one thread. Read next: tests/support/generate.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +28,7 @@ typedef struct options {
   uint32_t size;
   bool prints;
   bool has_forms_only;
+  bool has_tiers_only;
 } options_t;
 
 static options_t options = {.seed = 1, .count = 40, .size = 0};
@@ -163,6 +164,7 @@ static bool check_seed(uint64_t seed, bool is_form) {
   // Both tiers always, the others in turn.
   for (size_t i = 0; i < QN_COUNT_OF(builds) && is_right; ++i) {
     bool is_asked = i < 2 || options.count == 1 || i - 2 == seed % (QN_COUNT_OF(builds) - 2);
+    if (options.has_tiers_only) is_asked = i < 2;
     if (is_asked && build_can_run(builds[i].cpu)) {
       is_right = check_build(&generated, &expected, builds[i]);
     }
@@ -194,6 +196,8 @@ int main(int argc, char** argv) {
       options.prints = true;
     } else if (strcmp(argv[i], "--forms") == 0) {
       options.has_forms_only = true;
+    } else if (strcmp(argv[i], "--tiers") == 0) {
+      options.has_tiers_only = true;
     } else if (strcmp(argv[i], "--seed") == 0 && has_value) {
       options.seed = strtoull(argv[++i], NULL, 10);
     } else if (strcmp(argv[i], "--count") == 0 && has_value) {
@@ -201,7 +205,8 @@ int main(int argc, char** argv) {
     } else if (strcmp(argv[i], "--size") == 0 && has_value) {
       options.size = (uint32_t)strtoul(argv[++i], NULL, 10);
     } else {
-      (void)fprintf(stderr, "usage: %s [--seed N] [--count N] [--size N] [--forms] [--print]\n",
+      (void)fprintf(stderr,
+                    "usage: %s [--seed N] [--count N] [--size N] [--forms] [--tiers] [--print]\n",
                     argv[0]);
       return 2;
     }
