@@ -24,8 +24,19 @@ from .errors import *  # noqa: F401,F403
 from . import errors
 
 __version__ = _quern.version()[0]
-__all__ = ["Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Request", "Stream", "WarmItem",
+__all__ = ["Builder", "Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Request", "Stream", "WarmItem",
            "WarmResult", "build_info", "current_device", "current_stream", "default_engine", "device", "load_plugin"] + errors.__all__
+
+
+def __getattr__(name):
+    if name != "Builder":
+        raise AttributeError(f"module 'quern' has no attribute {name!r}")
+    # Most programs have no use for it, and `import quern` is quick.
+    from ._builder import Builder
+
+    globals()[name] = Builder
+    return Builder
+
 
 _TIERS = {None: 0, "full": 1, "fast": 2}
 _MISSES = {"block": 0, "fallback": 1, "fail": 2}

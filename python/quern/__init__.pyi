@@ -4,6 +4,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple, Typ
 
 from . import _quern as _quern
 from . import errors as errors
+from ._builder import Builder as Builder
 from ._device import current_device as current_device
 from ._device import current_stream as current_stream
 from ._device import device as device
