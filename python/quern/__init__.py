@@ -17,15 +17,15 @@ import time as _time
 import weakref as _weakref
 
 from . import _quern
-from ._helpers import Diagnostic, Explanation, LookupInfo, WarmItem, WarmResult
+from ._helpers import CacheEntry, Diagnostic, Explanation, LookupInfo, WarmItem, WarmResult
 from ._device import current_device, current_stream, device, target_of_current as _target_of_current
 from ._quern import Function, Request, Stream, load_plugin
 from .errors import *  # noqa: F401,F403
 from . import errors
 
 __version__ = _quern.version()[0]
-__all__ = ["Builder", "Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Request", "Stream", "WarmItem",
-           "WarmResult", "build_info", "current_device", "current_stream", "default_engine", "device", "load_plugin"] + errors.__all__
+__all__ = ["Builder", "CacheEntry", "Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Request", "Stream",
+           "WarmItem", "WarmResult", "build_info", "current_device", "current_stream", "default_engine", "device", "load_plugin"] + errors.__all__
 
 
 def __getattr__(name):
@@ -104,6 +104,11 @@ class Module(_quern.Module):
     def __repr__(self):
         return f"<quern.Module {self.digest[:12]} of {', '.join(self)}>"
 
+    def _repr_html_(self):
+        from ._notebook import of_text
+
+        return of_text(self.text)
+
 
 class Engine(_quern.Engine):
     """Turns modules into loaded code: from memory, a directory, bundles, a remote store, or by a compile.
@@ -127,6 +132,11 @@ class Engine(_quern.Engine):
     def why(self, module, target=None, *, tier=None, checked=False):
         """Explains whether a lookup would hit, and how the nearest entry differs. Compiles nothing."""
         return Explanation(*self._why(module, target or _target_of_current(), _options(tier, checked)))
+
+    def entries(self):
+        """The entries of the cache directory, as a list of `CacheEntry`, in no order. [] without a directory."""
+        path = self.config()["cache_dir"][0]
+        return [CacheEntry(*one) for one in _quern._cache_entries(path)] if path else []
 
     def warm(self, items, *, targets=None, tier=None, jobs=0, time_limit=60.0, on_progress=None, dry_run=False, command=None):
         """Compiles ahead, in worker processes that may crash, what the cache does not have. Returns a `WarmResult`.
@@ -153,6 +163,11 @@ class Engine(_quern.Engine):
 
     def __exit__(self, *unused):
         self.close()
+
+    def _repr_html_(self):
+        from ._notebook import of_engine
+
+        return of_engine(self)
 
 
 def _setting(name, value):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from . import _quern as _quern
 from . import errors as errors
@@ -8,6 +8,7 @@ from ._builder import Builder as Builder
 from ._device import current_device as current_device
 from ._device import current_stream as current_stream
 from ._device import device as device
+from ._helpers import CacheEntry as CacheEntry
 from ._helpers import Diagnostic as Diagnostic
 from ._helpers import Explanation as Explanation
 from ._helpers import LookupInfo as LookupInfo
@@ -67,6 +68,7 @@ class Engine(_quern.Engine):
         **settings: Any,
     ) -> "Engine": ...
     def why(self, module: _quern.Module, target: Optional[str] = ..., *, tier: Optional[str] = ..., checked: bool = ...) -> Explanation: ...
+    def entries(self) -> List[CacheEntry]: ...
     def warm(
         self,
         items: Iterable[Union[_quern.Module, Tuple[_quern.Module, str], _Path]],

@@ -54,6 +54,7 @@ static PyMethodDef methods[] = {
     {"load_plugin", load_plugin, METH_VARARGS,
      "load_plugin(path)\n--\n\nRegisters the devices, generators and kinds of targets of a "
      "plugin."},
+    {"_cache_entries", qn__py_cache_entries, METH_VARARGS, NULL},
     {"_device_name", qn__py_device_name, METH_VARARGS, NULL},
     {"_active_device", qn__py_active_device, METH_NOARGS, NULL},
     {"_active_stream", qn__py_active_stream, METH_VARARGS, NULL},

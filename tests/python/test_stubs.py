@@ -69,8 +69,8 @@ class Stubs(unittest.TestCase):
 
     def test_tuples(self):
         stated = {one.name: one for one in stub_of("_helpers.pyi") if isinstance(one, ast.ClassDef)}
-        for name, kind in (("_Diagnostic", quern.Diagnostic), ("LookupInfo", quern.LookupInfo), ("Explanation", quern.Explanation),
-                           ("WarmItem", quern.WarmItem), ("WarmResult", quern.WarmResult)):
+        for name, kind in (("_Diagnostic", quern.Diagnostic), ("LookupInfo", quern.LookupInfo),
+                           ("CacheEntry", quern.CacheEntry), ("Explanation", quern.Explanation), ("WarmItem", quern.WarmItem), ("WarmResult", quern.WarmResult)):
             self.assertEqual([one.target.id for one in stated[name].body], list(kind._fields))
 
     def test_typed(self):
