@@ -138,6 +138,19 @@ class Engine(_quern.Engine):
         path = self.config()["cache_dir"][0]
         return [CacheEntry(*one) for one in _quern._cache_entries(path)] if path else []
 
+    def write_bundle(self, path, *, keys=None, sign=None, append=False):
+        """Writes a bundle of the entries of the cache directory (those of `keys` alone), and returns how many it wrote.
+
+        `sign` is the file of a secret key. `append` adds to the bundle that is at the path. Waits for entries that are not
+        written yet.
+        """
+        self.flush()
+        directory = self.config()["cache_dir"][0]
+        if not directory:
+            raise ValueError("write_bundle: the engine has no cache directory")
+        keys = None if keys is None else tuple(keys)
+        return _quern._write_bundle(directory, _os.fspath(path), keys, None if sign is None else _os.fspath(sign), append)
+
     def warm(self, items, *, targets=None, tier=None, jobs=0, time_limit=60.0, on_progress=None, dry_run=False, command=None):
         """Compiles ahead, in worker processes that may crash, what the cache does not have. Returns a `WarmResult`.
 

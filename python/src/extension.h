@@ -207,8 +207,9 @@ extern PyType_Spec qn__py_function_spec;
 qn__py_stream_t* qn__py_stream_active(qn_device_t device);
 extern PyType_Spec qn__py_stream_spec;
 
-// Functions of the extension; the first is in cache.c.
+// Functions of the extension; the first two are in cache.c.
 PyObject* qn__py_cache_entries(PyObject* self, PyObject* args);
+PyObject* qn__py_write_bundle(PyObject* self, PyObject* args);
 PyObject* qn__py_device_name(PyObject* self, PyObject* args);
 PyObject* qn__py_active_device(PyObject* self, PyObject* unused);
 PyObject* qn__py_active_stream(PyObject* self, PyObject* args);

@@ -55,6 +55,7 @@ static PyMethodDef methods[] = {
      "load_plugin(path)\n--\n\nRegisters the devices, generators and kinds of targets of a "
      "plugin."},
     {"_cache_entries", qn__py_cache_entries, METH_VARARGS, NULL},
+    {"_write_bundle", qn__py_write_bundle, METH_VARARGS, NULL},
     {"_device_name", qn__py_device_name, METH_VARARGS, NULL},
     {"_active_device", qn__py_active_device, METH_NOARGS, NULL},
     {"_active_stream", qn__py_active_stream, METH_VARARGS, NULL},
