@@ -18,16 +18,25 @@ import weakref as _weakref
 
 from . import _quern
 from ._helpers import Diagnostic, Explanation, LookupInfo, WarmItem, WarmResult
-from ._quern import Function, Request, load_plugin
+from ._quern import Function, Request, load_plugin, write_bundle
 from .errors import *  # noqa: F401,F403
 from . import errors
 
 __version__ = _quern.version()[0]
-__all__ = ["Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Request", "WarmItem", "WarmResult",
-           "build_info", "default_engine", "load_plugin"] + errors.__all__
+__all__ = ["Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Program", "Request", "WarmItem",
+           "WarmResult", "build_info", "default_engine", "load_plugin", "load_program", "write_bundle"] + errors.__all__
 
 _TIERS = {None: 0, "full": 1, "fast": 2}
 _MISSES = {"block": 0, "fallback": 1, "fail": 2}
+
+
+def __getattr__(name):
+    # Programs need json and others, which an import of the package should not pay for.
+    if name in ("Program", "load_program"):
+        from . import _program
+
+        return getattr(_program, name)
+    raise AttributeError(f"module 'quern' has no attribute {name!r}")
 
 
 def build_info():

@@ -159,6 +159,10 @@ PyObject* qn__py_engine_metrics(PyObject* self, PyObject* unused);
 PyObject* qn__py_engine_config(PyObject* self, PyObject* unused);
 PyObject* qn__py_engine_warm(PyObject* self, PyObject* args);
 
+// ---------------------------------------------------------------------------------- bundle.c
+
+PyObject* qn__py_write_bundle(PyObject* self, PyObject* args);
+
 // ---------------------------------------------------------------------------------- lookup.c
 
 // Looks up a function without the GIL. Signals end the wait. False: raises.

@@ -54,6 +54,9 @@ static PyMethodDef methods[] = {
     {"load_plugin", load_plugin, METH_VARARGS,
      "load_plugin(path)\n--\n\nRegisters the devices, generators and kinds of targets of a "
      "plugin."},
+    {"write_bundle", qn__py_write_bundle, METH_VARARGS,
+     "write_bundle(path, cache_dir)\n--\n\nWrites the entries of a cache directory into a bundle. "
+     "Returns how many there are."},
     {NULL, NULL, 0, NULL},
 };
 
