@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from ._helpers import LookupInfo, WarmItem, WarmResult
