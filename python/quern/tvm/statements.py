@@ -124,7 +124,7 @@ class Statements:
         if predicate is None:
             self.ctx.out.add(line)
         else:
-            with self.ctx.out.block(f"if {self.expressions.value(predicate).text}"):
+            with self.ctx.out.block(f"if {self.expressions.condition(predicate).text}"):
                 self.ctx.out.add(line)
         buffer.note_store(at)
 
@@ -205,12 +205,12 @@ class Statements:
 
     def _while(self, node: Any) -> None:
         with self.ctx.lazily():
-            condition = self.expressions.value(node.condition)
+            condition = self.expressions.condition(node.condition)
         with self.ctx.out.block(f"while {condition.text}"):
             self._inside(node.body, "while")
 
     def _if(self, node: Any) -> None:
-        condition = self.expressions.value(node.condition)
+        condition = self.expressions.condition(node.condition)
         with self.ctx.out.block(f"if {condition.text}"):
             self.emit(node.then_case)
         if node.else_case is not None:
@@ -279,7 +279,7 @@ class Statements:
         view.source = source
 
     def _assert(self, node: Any) -> None:
-        condition = self.expressions.value(node.condition)
+        condition = self.expressions.condition(node.condition)
         parts = getattr(node, "message_parts", None)
         parts = [node.message] if parts is None else parts
         message = "".join(str(getattr(part, "value", part)) for part in parts)
