@@ -149,6 +149,11 @@ class Emit(unittest.TestCase):
         wraps = binary("Add", lit(127, "int8"), lit(1, "int8"))
         self.assertEqual(self.body(func([y], store(y, wraps, lit(0)))), ["y[0] = i8(127) + 1;"])
 
+    def test_vectors_that_store_one_element_are_loops(self) -> None:
+        i, x, y = var("i"), buffer("x", [4]), buffer("y", [1])
+        nest = loop(i, 4, store(y, load(x, i), lit(0)), kind=2)
+        self.assertEqual(self.body(func([x, y], nest))[0], "for i in 0..4 {")
+
     def test_indices_are_wide_and_values_exact(self) -> None:
         i, y, x = var("i", "int32"), buffer("y", [8], "int32"), buffer("x", [9], "int32")
         sum_ = binary("Add", load(x, binary("Add", i, lit(1, "int32"))), i)

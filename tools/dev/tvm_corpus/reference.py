@@ -33,7 +33,7 @@ from quern.tvm.adapter import find
 from quern.tvm.stages import has_threads
 from quern.tvm.walk import expressions
 
-#: Seconds for one function; tests of schedules have matrices that TVM's serial code takes minutes for.
+#: Seconds for one function: TVM's serial code takes minutes for matrices in tests of schedules.
 TIMEOUT_S = int(os.environ.get("QUERN_TVM_TIMEOUT", "20"))
 SYMBOL_VALUES = ([6, 4, 10, 8, 12, 14], [8] * 6, [16, 32, 64, 8, 4, 2], [8] * 6)
 SCALARS = (1, 2, 0, 1)
@@ -102,7 +102,9 @@ def random_array(
 
 def other_than(array: np.ndarray) -> np.ndarray:
     """Returns an array that differs in every element."""
-    return ~array if array.dtype == bool else (array + np.ones((), array.dtype)).astype(array.dtype)
+    if array.dtype == bool:
+        return np.asarray(~array)
+    return np.asarray(array + np.ones((), array.dtype)).astype(array.dtype)
 
 
 def save(path: pathlib.Path, array: np.ndarray, dtype: str) -> None:
@@ -122,13 +124,14 @@ def arguments(func: Any, variant: int, seed: int) -> list[tuple[str, Any]]:
     for var, buffer in parameters:
         if buffer is None:
             dtype = dtype_of(var)
-            result.append((dtype, scalar if "int" in dtype else 0.5))
+            number = bool(scalar) if dtype == "bool" else scalar if "int" in dtype else 0.5
+            result.append((dtype, number))
             continue
         shape = [extent_of(extent, symbols) for extent in buffer.shape]
         if np.prod(shape, dtype=float) > 1 << 24:
             raise OverflowError(f"array of {shape}")
         dtype = adapter.elements(buffer)
-        result.append((dtype, random_array(shape, dtype, variant, rng)))
+        result.append((dtype, np.asarray(random_array(shape, dtype, variant, rng))))
     return result
 
 
@@ -202,7 +205,7 @@ def record(func: Any, kernel: Any, folder: pathlib.Path, variant: int, seed: int
                 save(folder / f"{name}.after.npy", after[at], dtype)
                 save(folder / f"{name}.again.npy", again[at], dtype)
         else:
-            entry["value"] = saved[at]
+            entry["value"] = int(saved[at]) if dtype == "bool" else saved[at]
         entries.append(entry)
     return entries
 

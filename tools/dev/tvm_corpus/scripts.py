@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of TVM as TVMScript, which each release can read; their JSON differs from release to release.
+"""Functions of TVM as TVMScript, which each release reads; their JSON differs by release.
 
 Usage: scripts.py OUTPUT_FOLDER FILE.json...    (with a Python that has the TVM of these files)
 """
@@ -64,6 +64,8 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:]:
         path = pathlib.Path(name)
+        if (folder / f"{path.stem}.py").exists():  # Files are named by content.
+            continue
         try:
             text = read(path).script()
         except Exception as error:
