@@ -77,6 +77,13 @@ int qn__py_dlpack_read(const qn__py_signature_t* signature, size_t index, PyObje
 void qn__py_wrong_argument(const qn__py_signature_t* signature, size_t index, qn_status_code_t code,
                            const char* format, ...) QN_PRINTF(4, 5);
 
+// ---------------------------------------------------------------------------------- stream.c
+
+// Lets a stream keep the arguments of a call that it is about to get, until it has passed the call.
+// Arguments that are kept have nothing to give back any more. False: raises.
+bool qn__py_stream_hold(qn__py_stream_t* stream, PyObject* const* objects, qn__py_arg_t* args,
+                        const qn_value_t* values, size_t count);
+
 // Whether the function writes to the parameter.
 static inline bool qn__py_is_written(const qn__py_param_t* param) {
   return param->access == QN_ACCESS_OUT || param->access == QN_ACCESS_INOUT;

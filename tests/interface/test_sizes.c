@@ -21,6 +21,7 @@
 #include "quern/read.h"
 #include "quern/tvm_ffi.h"
 #include "quern/warm.h"
+#include "tests/interface/support_plan.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
@@ -377,7 +378,22 @@ static qn_status_t fill_warm_cache(fixture_t* f, void* out) {
   return qn_warm_list_add_cache(f->list, f->engine, NULL, out);
 }
 
-// The bytes before `changing` are the same in each call: after them come times.
+static qn_status_t fill_plan_kernel(fixture_t* f, void* out) {
+  (void)f;
+  qn_gpu_plan_t* plan = plan_loaded();
+  qn_status_t status = qn_gpu_plan_kernel(plan, 0, out);
+  qn_gpu_plan_destroy(plan);
+  return status;
+}
+static qn_status_t fill_plan_function(fixture_t* f, void* out) {
+  (void)f;
+  qn_gpu_plan_t* plan = plan_loaded();
+  qn_status_t status = qn_gpu_plan_function(plan, 0, out);
+  qn_gpu_plan_destroy(plan);
+  return status;
+}
+
+// The bytes before `changing` are the same in each call: after them come times, or addresses.
 static const struct {
   const char* name;
   size_t size;
@@ -401,6 +417,8 @@ static const struct {
     OUT(qn_pass_info_t, fill_pass),
     OUT(qn_pipeline_info_t, fill_pipeline),
     OUT(qn_machine_t, fill_machine),
+    TIMED(qn_gpu_kernel_info_t, name, fill_plan_kernel),
+    OUT(qn_gpu_function_info_t, fill_plan_function),
     OUT(qn_work_t, fill_work),
     OUT(qn_cache_usage_t, fill_usage),
     TIMED(qn_cache_place_t, free_bytes, fill_place),
