@@ -212,7 +212,7 @@ int qn_tvm_ffi_library_call(const void* function, const void* args, int32_t coun
   // The state lies in a part of the library that can be written to.
   _Atomic(library_t*)* state =
       (void*)(uintptr_t)((const char*)description + description->state_distance);
-  if (QN_NEVER(!is_sound(description) || described->index >= description->function_count)) {
+  if (!is_sound(description) || described->index >= description->function_count) {
     return qn__tvm_raise(
         qn_status_make(QN_STATUS_DATA_LOSS, "the description of a library for tvm-ffi is damaged"));
   }
