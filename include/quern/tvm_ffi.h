@@ -57,8 +57,8 @@ typedef struct qn_tvm_ffi_library_options {
   // other engine.
   const void* bundle;
   size_t bundle_size;  // of `bundle`
-  // Where the loader looks for libquern before its usual places, as in DT_RUNPATH. NULL: "$ORIGIN",
-  // the folder of the library.
+  // Where the loader looks for libquern before the system's folders, as in DT_RUNPATH. NULL:
+  // "$ORIGIN", the folder of the library.
   const char* run_path;
 } qn_tvm_ffi_library_options_t;
 

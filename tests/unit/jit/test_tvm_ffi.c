@@ -4,8 +4,10 @@
 // program: the symbols below, which quern binds as it binds the real ones. tests/python has the
 // real one.
 #define _XOPEN_SOURCE 700
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -105,7 +107,8 @@ typedef struct fixture {
   qn_module_t* module;
   qn_target_t* target;
   const char* name;  // of the function
-  int found, released;
+  atomic_int found;
+  int released;
   qn_status_code_t refuses;
 } fixture_t;
 
@@ -116,6 +119,12 @@ static int set_up(void** state) {
   const qn_engine_options_t options = {
       .struct_size = sizeof options, .cache_dir = f->directory, .ignores_environment = true};
   must(qn_engine_create(&options, &f->engine));
+  // The engine of a library takes its options from the environment: the code must be in the bundle
+  // alone.
+  char empty[QN_TEST_PATH_SIZE + 16];
+  (void)snprintf(empty, sizeof empty, "%s/empty", f->directory);
+  assert_int_equal(setenv("QUERN_CACHE_DIR", empty, 1), 0);
+  assert_int_equal(setenv("QUERN_JIT", "forbid", 1), 0);
   f->module = must_parse(text);
   must(qn_target_parse("interp", &f->target));
   f->name = "saxpy";
@@ -387,12 +396,6 @@ static void libraries_are_called(void** state) {
   char path[QN_TEST_PATH_SIZE + 16];
   (void)snprintf(path, sizeof path, "%s/library.so", f->directory);
   const size_t size = write_library(f, path);
-  // The engine of a library takes its options from the environment: the code is in the bundle
-  // alone.
-  char empty[QN_TEST_PATH_SIZE + 16];
-  (void)snprintf(empty, sizeof empty, "%s/empty", f->directory);
-  assert_int_equal(setenv("QUERN_CACHE_DIR", empty, 1), 0);
-  assert_int_equal(setenv("QUERN_JIT", "forbid", 1), 0);
   qn__tvm_library_t* library;
   uint8_t* bytes = map_library(path, size, &library);
   assert_int_equal(library->function_count, 2);
@@ -451,6 +454,55 @@ static void libraries_that_are_damaged(void** state) {
   (void)munmap(bytes, size);
 }
 
+// A function of the table, or one of a library, on memory of a thread's own.
+typedef struct caller {
+  pthread_t thread;
+  const void* function;  // of a library; NULL: that of the table
+  tensor_t x, y;
+  int failures;
+} caller_t;
+
+static void* call_often(void* self) {
+  caller_t* c = self;
+  const qn_value_t args[3] = {qn_value_float(1), tensor_object(&c->x, 1, 2),
+                              tensor_object(&c->y, 0, 0)};
+  for (int i = 0; i < 50; i++) {
+    c->failures += c->function ? qn_tvm_ffi_library_call(c->function, args, 3, NULL) != 0
+                               : table->call(table->self, args, 3, NULL) != 0;
+  }
+  return NULL;
+}
+
+static void call_by_threads(const void* function) {
+  static caller_t callers[4];
+  for (size_t i = 0; i < QN_COUNT_OF(callers); i++) {
+    callers[i] = (caller_t){.function = function};
+    assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
+  }
+  for (size_t i = 0; i < QN_COUNT_OF(callers); i++) {
+    assert_int_equal(pthread_join(callers[i].thread, NULL), 0);
+    assert_int_equal(callers[i].failures, 0);
+    assert_true(callers[i].y.data[0] == 50 && callers[i].y.data[1] == 100);
+  }
+}
+
+// The first calls come at once.
+static void threads_call(void** state) {
+  fixture_t* f = *state;
+  const qn_tvm_ffi_source_t source = source_of(f);
+  must(qn_tvm_ffi_register("f", false, &source));
+  call_by_threads(NULL);
+  assert_true(f->found >= 1 && f->found <= 4);
+  char path[QN_TEST_PATH_SIZE + 16];
+  (void)snprintf(path, sizeof path, "%s/library.so", f->directory);
+  const size_t size = write_library(f, path);
+  qn__tvm_library_t* library;
+  uint8_t* bytes = map_library(path, size, &library);
+  call_by_threads(library + 1);
+  forget(library);
+  (void)munmap(bytes, size);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -462,6 +514,7 @@ int main(void) {
       TEST(lookups_fail_and_are_tried_again),
       TEST(libraries_are_called),
       TEST(libraries_that_are_damaged),
+      TEST(threads_call),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

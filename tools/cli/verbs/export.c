@@ -136,17 +136,17 @@ const verb_t verb_export = {
     .operands = "FILE.qn",
     .min_operands = 1,
     .max_operands = 1,
-    VERB_OPTIONS(
-        FLAG("tvm-ffi", "a shared object for tvm_ffi.load_module"),
-        {"output", 'o', "FILE", "the library", false},
-        {"target", 't', "T",
-         "what to compile for (default cpu), several times in the order of preference; "
-         "see 'quern help target'",
-         true},
-        OPTION_SET, OPTION_TIER, OPTION_CHECKED,
-        OPTION("run-path", "PATHS",
-               "where to look for libquern first (default '$ORIGIN', the library's folder)"),
-        OPTION_PLUGIN, OPTION_JSON),
+    VERB_OPTIONS(FLAG("tvm-ffi", "a shared object for tvm_ffi.load_module"),
+                 {"output", 'o', "FILE", "the library", false},
+                 {"target", 't', "T",
+                  "what to compile for (default cpu), several times in the order of preference; "
+                  "see 'quern help target'",
+                  true},
+                 OPTION_SET, OPTION_TIER, OPTION_CHECKED,
+                 OPTION("run-path", "PATHS",
+                        "where to look for libquern before the system's folders (default "
+                        "'$ORIGIN', the library's folder)"),
+                 OPTION_PLUGIN, OPTION_JSON),
     .help =
         "The library has each function of the module as one of tvm-ffi, and a bundle of their "
         "code\n"
