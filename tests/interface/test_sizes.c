@@ -142,6 +142,10 @@ static qn_status_t give_machine(fixture_t* f, const void* machine) {
   qn_lower_options_t options = {.struct_size = sizeof options, .machine = machine};
   return give_lower(f, &options);
 }
+static qn_status_t swallow(void* self, const void* data, size_t size_bytes) {
+  (void)self, (void)data, (void)size_bytes;
+  return QN_OK;
+}
 static qn_status_t find_nothing(void* self, qn_device_t device, qn_function_t** out_function) {
   (void)self, (void)device;
   *out_function = NULL;
@@ -177,6 +181,9 @@ static qn_status_t give_code(fixture_t* f, const void* code) {
   qn_gpu_program_destroy(program);
   return status;
 }
+static qn_status_t give_library(fixture_t* f, const void* options) {
+  return qn_tvm_ffi_library_write(f->module, options, (qn_sink_t){NULL, swallow});
+}
 static qn_status_t give_copy(fixture_t* f, const void* copy) {
   (void)f;
   return qn_device_copy(copy, NULL);
@@ -206,6 +213,8 @@ static const struct {
     {"qn_warm_read_options_t", sizeof(qn_warm_read_options_t), sizeof(size_t), give_warm_read},
     {"qn_tvm_ffi_source_t", sizeof(qn_tvm_ffi_source_t), offsetof(qn_tvm_ffi_source_t, release),
      give_source},
+    {"qn_tvm_ffi_library_options_t", sizeof(qn_tvm_ffi_library_options_t),
+     offsetof(qn_tvm_ffi_library_options_t, run_path), give_library},
     {"qn_copy_t", sizeof(qn_copy_t), offsetof(qn_copy_t, from), give_copy},
 };
 
@@ -221,6 +230,11 @@ static qn_status_t give(fixture_t* f, size_t i, size_t size, size_t stated, uint
   if (structs[i].give == give_adaptive) {
     qn_adaptive_options_t adaptive = {.names = &n, .name_count = 1};
     memcpy(bytes, &adaptive, size < sizeof adaptive ? size : sizeof adaptive);
+  }
+  if (structs[i].give == give_library) {
+    qn_tvm_ffi_library_options_t library = {
+        .targets = &f->target, .target_count = 1, .bundle = "bundle", .bundle_size = 6};
+    memcpy(bytes, &library, size < sizeof library ? size : sizeof library);
   }
   if (structs[i].give == give_source) {
     qn_tvm_ffi_source_t source = {.find = find_nothing};
