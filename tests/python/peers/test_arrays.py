@@ -65,8 +65,15 @@ class Arrays(unittest.TestCase):
         found = program(jax.numpy.arange(3.0))
         self.assertIsInstance(found, numpy.ndarray)
         self.assertEqual(found.tolist(), [0, 2, 4])
-        with self.assertRaises(quern.ArgumentTypeError):
-            program(torch.ones(3, requires_grad=True))
+        for bad in (torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.bfloat16), torch.ones(2, 2)):
+            with self.assertRaises(quern.ArgumentTypeError):
+                program(bad)
+        same = {"kind": "input", "name": "x", "dtype": "bf16", "shape": ["n"]}
+        copy = quern.Program("", dict(plan, values=[same], calls=[], results=[0, [0]]), {})
+        given = torch.arange(4.0).to(torch.bfloat16)
+        found, (again,) = copy(given)
+        self.assertEqual((found.dtype, found.tolist()), (torch.bfloat16, given.tolist()))
+        self.assertTrue(torch.equal(again, given))
 
 
 if __name__ == "__main__":
