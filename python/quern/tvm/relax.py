@@ -52,7 +52,7 @@ def from_relax(
     prepared = _prepare(module, function, params)
     calls = _Calls(adapter, prepared, function)
     calls.read()
-    imported = _import(calls.kernels, door)
+    imported = _import({name: _joined(func) for name, func in calls.kernels.items()}, door)
     for name, refused in imported.refused.items():
         raise Refused(refused.reason, f"{name}: {refused.detail}" if refused.detail else name)
     return quern.Program(imported.text, calls.plan(imported.kernels), calls.weights, **options)
@@ -128,6 +128,39 @@ def _run(passes: list[Any], module: Any) -> Any:
     except Exception as error:  # TVM raises many types.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise Refused("TVM does not lower the model", lines[-1][:160] if lines else "") from error
+
+
+def _joined(func: Any) -> Any:
+    """Returns a function whose chains of elementwise blocks are one block each.
+
+    ``FuseTIR`` puts blocks side by side. One that is read by a single block with the same loops is
+    computed there, so that no memory lies between them and nothing is computed twice.
+    """
+    import tvm
+    from tvm.s_tir import Schedule
+
+    try:
+        schedule = Schedule(tvm.IRModule({"main": func}))
+        blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    except Exception:  # TVM raises many types where a body is not of blocks.
+        return func
+    for block in blocks:
+        readers = schedule.get_consumers(block)
+        domain = _domain(schedule, block)
+        if domain is None or len(readers) != 1 or domain != _domain(schedule, readers[0]):
+            continue
+        try:
+            schedule.compute_inline(block)
+        except tvm.s_tir.ScheduleError:
+            continue  # A store that is no function of the loops, or that other rules keep apart.
+    return schedule.mod["main"]
+
+
+def _domain(schedule: Any, block: Any) -> Optional[list[str]]:
+    """Returns the extents of a block's loops, or None for a reduction."""
+    if any(int(axis.iter_type) != 0 for axis in schedule.get(block).iter_vars):
+        return None
+    return [str(schedule.get(loop).extent) for loop in schedule.get_loops(block)]
 
 
 class _Calls:
