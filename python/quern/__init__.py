@@ -24,18 +24,23 @@ from .errors import *  # noqa: F401,F403
 from . import errors
 
 __version__ = _quern.version()[0]
-__all__ = ["Builder", "CacheEntry", "Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Request", "Stream",
-           "WarmItem", "WarmResult", "build_info", "current_device", "current_stream", "default_engine", "device", "load_plugin"] + errors.__all__
+__all__ = ["Builder", "CacheEntry", "Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Program", "Request",
+           "Stream", "WarmItem", "WarmResult", "build_info", "current_device", "current_stream", "default_engine", "device",
+           "load_plugin", "load_program"] + errors.__all__
 
 
 def __getattr__(name):
-    if name != "Builder":
-        raise AttributeError(f"module 'quern' has no attribute {name!r}")
-    # Most programs have no use for it, and `import quern` is quick.
-    from ._builder import Builder
+    # Builders and programs need what an import of the package should not pay for.
+    if name == "Builder":
+        from ._builder import Builder as value
+    elif name in ("Program", "load_program"):
+        from . import _program
 
-    globals()[name] = Builder
-    return Builder
+        value = getattr(_program, name)
+    else:
+        raise AttributeError(f"module 'quern' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 _TIERS = {None: 0, "full": 1, "fast": 2}

@@ -14,6 +14,8 @@ from ._helpers import Explanation as Explanation
 from ._helpers import LookupInfo as LookupInfo
 from ._helpers import WarmItem as WarmItem
 from ._helpers import WarmResult as WarmResult
+from ._program import Program as Program
+from ._program import load_program as load_program
 from ._quern import Function as Function
 from ._quern import Request as Request
 from ._quern import Stream as Stream

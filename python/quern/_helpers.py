@@ -75,3 +75,9 @@ def call_new(function, args, names):
     from ._allocate import call
 
     return call(function, args, names or {})
+
+
+def as_tvm_ffi(function, name, override):
+    from ._tvm_ffi import function_of
+
+    return function_of(function, name, override)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from ._helpers import LookupInfo, WarmItem, WarmResult
@@ -19,6 +20,7 @@ class Function:
     def is_fallback(self) -> bool: ...
     def __call__(self, *args: Any, **names: Any) -> None: ...
     def new(self, *args: Any, **names: Any) -> Any: ...
+    def as_tvm_ffi(self, name: Optional[str] = ..., *, override: bool = ...) -> Any: ...
 
 class Request:
     @property

@@ -61,6 +61,13 @@ bool qn__py_numpy_learn(PyTypeObject* type);
 // Reads an array of a plain dtype in row-major order. False, without an exception, for others.
 bool qn__py_numpy_read(const qn__py_param_t* param, PyObject* object, qn__py_arg_t* out);
 
+// ---------------------------------------------------------------------------------- tvm_ffi.c
+
+// Returns an exchange interface for tvm_ffi.Tensor. NULL, without an exception: the object is of
+// another type, or of a version whose tensors must be read by __dlpack__. NULL with an exception:
+// the object has no tensor any more.
+const qn__dl_exchange_t* qn__py_tvm_exchange(PyObject* object);
+
 // ---------------------------------------------------------------------------------- dlpack.c
 
 // Reads a tensor by __dlpack__. Results as those of qn__py_buffer_read.
