@@ -24,6 +24,7 @@
 #include "quern/ir.h"
 #include "quern/lower.h"
 #include "quern/observe.h"
+#include "quern/tvm_ffi.h"
 #include "quern/warm.h"
 #include "tests/interface/support_plan.h"
 #include "tests/support/must.h"

@@ -19,6 +19,7 @@
 #include "quern/lower.h"
 #include "quern/observe.h"
 #include "quern/read.h"
+#include "quern/tvm_ffi.h"
 #include "quern/warm.h"
 #include "tests/interface/support_plan.h"
 #include "tests/support/must.h"
@@ -163,6 +164,19 @@ static qn_status_t give_code(fixture_t* f, const void* code) {
   qn_gpu_program_destroy(program);
   return status;
 }
+static qn_status_t find_nothing(void* self, qn_device_t device, qn_function_t** out_function) {
+  (void)self, (void)device;
+  *out_function = NULL;
+  return qn_status_make(QN_STATUS_INTERNAL, "called");
+}
+// tvm-ffi is not in this process, which is asked after the struct was read.
+static qn_status_t give_source(fixture_t* f, const void* source) {
+  (void)f;
+  qn_status_t status = qn_tvm_ffi_register("f", false, source);
+  if (qn_status_code(status) != QN_STATUS_UNAVAILABLE) return status;
+  qn_status_free(status);
+  return QN_OK;
+}
 static qn_status_t give_copy(fixture_t* f, const void* copy) {
   (void)f;
   return qn_device_copy(copy, NULL);
@@ -190,6 +204,8 @@ static const struct {
     {"qn_recompile_options_t", sizeof(qn_recompile_options_t), sizeof(size_t), give_recompile},
     {"qn_warm_options_t", sizeof(qn_warm_options_t), sizeof(size_t), give_warm},
     {"qn_warm_read_options_t", sizeof(qn_warm_read_options_t), sizeof(size_t), give_warm_read},
+    {"qn_tvm_ffi_source_t", sizeof(qn_tvm_ffi_source_t), offsetof(qn_tvm_ffi_source_t, release),
+     give_source},
     {"qn_copy_t", sizeof(qn_copy_t), offsetof(qn_copy_t, from), give_copy},
 };
 
@@ -205,6 +221,10 @@ static qn_status_t give(fixture_t* f, size_t i, size_t size, size_t stated, uint
   if (structs[i].give == give_adaptive) {
     qn_adaptive_options_t adaptive = {.names = &n, .name_count = 1};
     memcpy(bytes, &adaptive, size < sizeof adaptive ? size : sizeof adaptive);
+  }
+  if (structs[i].give == give_source) {
+    qn_tvm_ffi_source_t source = {.find = find_nothing};
+    memcpy(bytes, &source, size < sizeof source ? size : sizeof source);
   }
   memcpy(bytes, &stated, sizeof stated < size ? sizeof stated : size);
   if (last) bytes[size - 1] = last;
