@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#define _GNU_SOURCE  // SYS_gettid
+#define _GNU_SOURCE  // SYS_gettid, on_exit
 // base/fork.c: one pthread_atfork registration for all objects of the library.
 //
 // Requirements:
@@ -10,6 +10,7 @@
 #include "base/fork.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -155,6 +156,26 @@ bool qn__exit_prolong(int64_t* inout_deadline_ns) {
   return true;
 }
 
+// glibc gives the status of the exit to such handlers; another C library has none.
+extern int on_exit(void (*handler)(int status, void* self), void* self) __attribute__((weak));
+
+static void end_at_once(int status, void* unused) {
+  (void)unused;
+  (void)fflush(NULL);
+  _exit(status);
+}
+
+static void give_up(const patience_t* patience) {
+  const int64_t cpu_ns = others_cpu_ns() - patience->start_cpu_ns;
+  if (cpu_ns <= (qn__now_ns() - patience->start_ns) / 1000 || !on_exit) return;
+  // A handler that is registered during an exit is the next one.
+  (void)on_exit(end_at_once, NULL);
+}
+
+void qn__exit_give_up(void) {
+  if (exit_patience.start_ns != 0) give_up(&exit_patience);
+}
+
 void qn__fork_watch_exit(void) {
   static _Atomic unsigned count;
   if (atomic_load_explicit(&count, memory_order_relaxed) >= MAX_EXIT_HANDLERS) return;
@@ -186,6 +207,7 @@ static void on_end_of_main_thread(void* unused) {
          (qn__now_ns() < patience.deadline_ns || prolong(&patience))) {
     (void)nanosleep(&pause, NULL);
   }
+  if (atomic_load(&hold_count) > 0) give_up(&patience);
 }
 
 void qn__exit_watch_caller(void) {

@@ -37,14 +37,19 @@ void qn__fork_watch_exit(void);
 
 // Brackets the first use of a library. Objects that a library creates then are destroyed before
 // exit handlers that were registered earlier run. So the main thread, if qn__exit_watch_caller has
-// seen it, waits for such uses before the first exit handler: for 5 s, or longer on a busy machine.
-// An exit on another thread does not wait for them.
+// seen it, waits for such uses before the first exit handler: for 5 s, or longer on a busy machine,
+// and then gives up as below. An exit on another thread does not wait for them.
 void qn__exit_hold(void);
 void qn__exit_release(void);
 // For an `at_exit` whose deadline has passed: true, with a later deadline, while other threads
 // still compute but have had less than 5 s of processor time on a busy machine; for a minute at
 // most.
 bool qn__exit_prolong(int64_t* inout_deadline_ns);
+// For an `at_exit` that has waited in vain for a thread inside a library. If other threads still
+// compute, the process ends with its status when this handler returns: the exit handlers that
+// remain are left out, because the destructors of the library are among them, and streams are
+// flushed. Threads that hang do no harm: with them the exit goes on.
+void qn__exit_give_up(void);
 // Call it on the threads of callers. After the first time it costs a test of a flag.
 void qn__exit_watch_caller(void);
 

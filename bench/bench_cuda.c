@@ -23,6 +23,7 @@
 #if QN_HAVE_CUDA
 #include "devices/cuda/cuda.h"
 #include "devices/device.h"
+#include "devices/gpu/plan.h"
 #include "jit/call/executable.h"
 #include "quern/device.h"
 #include "quern/quern.h"
@@ -60,7 +61,7 @@ typedef struct subject {
   CUdeviceptr pointers[2];
   float factor;
   int64_t count;
-  void* params[QN__GPU_MAX_ARGS];
+  void* params[QN_GPU_MAX_ARGS];
   CUstream native;
   size_t size_bytes;
   qn_graph_t* graph;
@@ -75,15 +76,15 @@ static void make_tensor(subject_t* s, int which, void* data, int32_t rank, int64
 static void find_bare(subject_t* s) {
   const qn__variant_t* variant = atomic_load(&s->function->variant);
   const qn__cuda_executable_t* executable = variant->executable->inner;
-  const qn__gpu_function_t* function = &executable->plan.functions[variant->index];
+  const qn__gpu_function_t* function = &executable->plan->decoded.functions[variant->index];
   const uint32_t index = function->steps[function->step_count - 1].kernel;
-  const qn__gpu_kernel_t* kernel = &executable->plan.kernels[index];
+  const qn_gpu_kernel_info_t* kernel = &executable->kernels[index].info;
   s->bare = executable->kernels[index].function;
   s->threads = kernel->thread_count ? kernel->thread_count : 256;
   s->shared_bytes = kernel->dynamic_shared_bytes;
   for (uint32_t i = 0; i < kernel->arg_count; i++) {
-    const qn__gpu_arg_t* arg = &kernel->args[i];
-    if (arg->kind == QN__GPU_ARG_BUFFER) {
+    const qn_gpu_arg_t* arg = &kernel->args[i];
+    if (arg->kind == QN_GPU_ARG_BUFFER) {
       s->params[i] = &s->pointers[arg->index - 1];
     } else if (arg->size_bytes == 4) {
       s->params[i] = &s->factor;

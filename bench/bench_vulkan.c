@@ -19,6 +19,7 @@
 #include "quern/config.h"
 
 #if QN_HAVE_VULKAN
+#include "devices/gpu/plan.h"
 #include "devices/vulkan/command_allocator.h"
 #include "devices/vulkan/executable.h"
 #include "devices/vulkan/stream.h"
@@ -110,7 +111,7 @@ static void make_loop(subject_t* s) {
   s->table = variant->executable->device_table;
   s->executable = variant->executable->inner;
   qn__vk_executable_t* executable = s->executable;
-  const qn__gpu_function_t* function = &executable->plan.functions[variant->index];
+  const qn__gpu_function_t* function = &executable->plan->decoded.functions[variant->index];
   uint32_t index = 0;
   for (uint32_t i = 0; i < function->step_count; i++) {
     if (function->steps[i].kind == QN__GPU_STEP_LAUNCH) index = function->steps[i].kernel;
@@ -132,9 +133,9 @@ static void make_loop(subject_t* s) {
                                           .pSetLayouts = &kernel->layout->set};
   must_vk(device->vk.AllocateDescriptorSets(device->handle, &allocate, &s->set));
   uint32_t buffer = 0;
-  for (uint32_t i = 0; i < kernel->plan->arg_count; i++) {
-    const qn__gpu_arg_t* arg = &kernel->plan->args[i];
-    if (arg->kind == QN__GPU_ARG_BUFFER) {
+  for (uint32_t i = 0; i < kernel->info.arg_count; i++) {
+    const qn_gpu_arg_t* arg = &kernel->info.args[i];
+    if (arg->kind == QN_GPU_ARG_BUFFER) {
       qn__vk_place_t place;
       uint64_t address = (uintptr_t)s->data[buffer++];
       if (!qn__vk_decode(device, address, COUNT * sizeof(float), &place)) exit(1);
@@ -151,7 +152,7 @@ static void make_loop(subject_t* s) {
     } else {
       float a = 2.0f;
       uint64_t word = COUNT;
-      if (arg->kind == QN__GPU_ARG_WORD && arg->index == 0) memcpy(&word, &a, sizeof a);
+      if (arg->kind == QN_GPU_ARG_WORD && arg->index == 0) memcpy(&word, &a, sizeof a);
       memcpy(s->push + kernel->offsets[i], &word, arg->size_bytes);
     }
   }

@@ -48,6 +48,12 @@ def rows(quern, numpy):
         tx, ty = tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(y)
         yield "quern, tvm-ffi tensors", lambda: saxpy(2.0, tx, ty)
         yield "tvm-ffi, a function of Python", lambda: function(2.0, tx, ty)
+        of_ffi = saxpy.as_tvm_ffi()
+        yield "quern by tvm-ffi, its tensors", lambda: of_ffi(2.0, tx, ty)
+        yield "quern by tvm-ffi, NumPy", lambda: of_ffi(2.0, x, y)
+        echo = tvm_ffi.get_global_func("testing.nop", allow_missing=True)
+        if echo:
+            yield "tvm-ffi, an empty function of C++", lambda: echo(2.0, tx, ty)
     torch = optional("torch")
     if torch:
         px, py = torch.ones(4), torch.ones(4)

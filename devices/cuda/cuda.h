@@ -19,13 +19,12 @@
 
 #include <stdatomic.h>
 
-#include "base/base.h"
+#include "base/arena.h"
 #include "base/short_lock.h"
 #include "base/thread.h"
 #include "devices/cuda/driver.h"
-#include "devices/gpu/plan.h"
 #include "devices/workspace.h"
-#include "quern/backend.h"
+#include "quern/gpu.h"
 
 #define QN__CUDA_MAX_DEVICES 64
 // The most blocks of a launch, for each multiprocessor. Kernels stride over larger grids.
@@ -129,9 +128,9 @@ enum { QN__CUDA_BATCHES = 256, QN__CUDA_MARKS = 8, QN__CUDA_SYNCS = 8 };
 
 // Copies of a stream's error records in pinned memory.
 typedef struct qn__cuda_readback {
-  qn__gpu_record_t marks[QN__CUDA_MARKS];     // of the stream's record, before each mark
-  qn__gpu_record_t syncs[QN__CUDA_SYNCS];     // of the stream's record, one for each waiting thread
-  qn__gpu_record_t graphs[QN__CUDA_BATCHES];  // of a graph's record, after each launch
+  qn_gpu_record_t marks[QN__CUDA_MARKS];     // of the stream's record, before each mark
+  qn_gpu_record_t syncs[QN__CUDA_SYNCS];     // of the stream's record, one for each waiting thread
+  qn_gpu_record_t graphs[QN__CUDA_BATCHES];  // of a graph's record, after each launch
 } qn__cuda_readback_t;
 
 // Allocates, in the context and with the device's lock held. The contents are undefined.
@@ -145,7 +144,7 @@ void qn__cuda_readback_free(qn__cuda_device_t* device, qn__cuda_readback_t* read
 qn_status_t qn__cuda_error_record_clear(qn__cuda_device_t* device, CUdeviceptr record,
                                         CUstream native);
 qn_status_t qn__cuda_error_record_copy(qn__cuda_device_t* device, CUdeviceptr record,
-                                       CUstream native, qn__gpu_record_t* to);
+                                       CUstream native, qn_gpu_record_t* to);
 // Enqueues a change of the tag in a graph's record to one that no kernel has, so that every kernel
 // is skipped, also the one that failed. A record without a tag stays empty.
 qn_status_t qn__cuda_error_record_poison(qn__cuda_device_t* device, CUdeviceptr record,
@@ -329,17 +328,20 @@ qn_status_t qn__cuda_copy(int32_t id, void* stream, const qn_copy_t* copy);
 typedef struct qn__cuda_kernel {
   CUfunction function;
   uint32_t max_threads;
-  uint32_t dynamic_shared_bytes;
+  qn_gpu_kernel_info_t info;
 } qn__cuda_kernel_t;
 
 struct qn__cuda_executable {
   qn__cuda_device_t* device;
   qn__arena_t arena;
-  qn__gpu_plan_t plan;
+  qn_gpu_plan_t* plan;
   CUmodule module;  // NULL without kernels
   qn__cuda_kernel_t* kernels;
   qn__cuda_executable_t* next_deferred;
 };
+
+// How plans launch kernels; `self` of a run is launch.c's.
+extern const qn_gpu_runner_t qn__cuda_runner;
 
 bool qn__cuda_accepts(const char* format);
 qn_status_t qn__cuda_load(int32_t id, const qn_artifact_t* artifact,
@@ -381,7 +383,7 @@ void qn__cuda_graph_retain(qn__cuda_graph_t* graph);
 void qn__cuda_graph_release(qn__cuda_graph_t* graph);
 // Converts a copy of the graph's record to a status: the failure, or ok if there is none or if it
 // has been reported since `report_count` was read before the launch.
-qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record_t* record,
+qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn_gpu_record_t* record,
                                    uint32_t report_count);
 
 // ---- attributes.c

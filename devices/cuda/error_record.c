@@ -65,8 +65,8 @@ static CUresult allocate_readbacks(const qn__cuda_device_t* device, size_t size_
 static const kind_t records = {"error records", 64, 64, allocate_records};
 static const kind_t readbacks = {"copies of error records", sizeof(qn__cuda_readback_t), 8,
                                  allocate_readbacks};
-_Static_assert(sizeof(qn__gpu_record_t) <= 64, "a record fits its slot");
-_Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
+_Static_assert(sizeof(qn_gpu_record_t) <= 64, "a record fits its slot");
+_Static_assert(sizeof(qn_gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
 
 static qn_status_t add_page(qn__cuda_device_t* device, const kind_t* kind,
                             qn__cuda_page_t** pages) {
@@ -141,13 +141,12 @@ void qn__cuda_error_record_free(qn__cuda_device_t* device, CUdeviceptr record) {
 qn_status_t qn__cuda_error_record_clear(qn__cuda_device_t* device, CUdeviceptr record,
                                         CUstream native) {
   return qn__cuda_check(
-      device,
-      qn__cuda()->memset_d32(record, 0, sizeof(qn__gpu_record_t) / sizeof(uint32_t), native),
+      device, qn__cuda()->memset_d32(record, 0, sizeof(qn_gpu_record_t) / sizeof(uint32_t), native),
       "clearing an error record");
 }
 
 qn_status_t qn__cuda_error_record_copy(qn__cuda_device_t* device, CUdeviceptr record,
-                                       CUstream native, qn__gpu_record_t* to) {
+                                       CUstream native, qn_gpu_record_t* to) {
   return qn__cuda_check(device, qn__cuda()->memcpy_device_to_host(to, record, sizeof *to, native),
                         "reading an error record");
 }
@@ -156,7 +155,7 @@ qn_status_t qn__cuda_error_record_copy(qn__cuda_device_t* device, CUdeviceptr re
 // 1 afterwards. A record without a tag stays empty.
 qn_status_t qn__cuda_error_record_poison(qn__cuda_device_t* device, CUdeviceptr record,
                                          CUstream native) {
-  const CUdeviceptr lowest = record + offsetof(qn__gpu_record_t, tag);
+  const CUdeviceptr lowest = record + offsetof(qn_gpu_record_t, tag);
   return qn__cuda_check(device, qn__cuda()->memcpy_device_to_device(lowest, lowest + 3, 1, native),
                         "closing an error record");
 }

@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "devices/cuda/cuda.h"
-#include "devices/gpu/run.h"
+#include "devices/gpu/isa.h"
 
 #define FORMAT "cuda-cubin-1"
 // The shared memory of a block without an opt-in.
@@ -42,14 +42,16 @@ static bool is_whole_elf(const uint8_t* data, size_t size) {
 }
 
 // Finds the one cubin of all kernels, aligned. The caller frees `out_copy` unless it is NULL.
-static qn_status_t find_image(const qn_artifact_t* artifact, const qn__gpu_plan_t* plan,
-                              const void** out_image, void** out_copy, size_t* out_size) {
-  const qn__gpu_kernel_t* first = &plan->kernels[0];
+static qn_status_t find_image(const qn_artifact_t* artifact,
+                              const qn__cuda_executable_t* executable, const void** out_image,
+                              void** out_copy, size_t* out_size) {
+  const qn_gpu_kernel_info_t* first = &executable->kernels[0].info;
   bool is_one = first->code_offset <= artifact->payload_size &&
                 first->code_size_bytes <= artifact->payload_size - first->code_offset;
-  for (uint32_t i = 1; i < plan->kernel_count; i++) {
-    is_one &= plan->kernels[i].code_offset == first->code_offset &&
-              plan->kernels[i].code_size_bytes == first->code_size_bytes;
+  for (uint32_t i = 1; i < qn_gpu_plan_kernel_count(executable->plan); i++) {
+    const qn_gpu_kernel_info_t* info = &executable->kernels[i].info;
+    is_one &=
+        info->code_offset == first->code_offset && info->code_size_bytes == first->code_size_bytes;
   }
   const uint8_t* data = (const uint8_t*)artifact->payload + (is_one ? first->code_offset : 0);
   if (!is_one || !is_whole_elf(data, (size_t)first->code_size_bytes)) {
@@ -67,7 +69,8 @@ static qn_status_t find_image(const qn_artifact_t* artifact, const qn__gpu_plan_
 }
 
 static qn_status_t load_kernel(qn__cuda_device_t* device, CUmodule module,
-                               const qn__gpu_kernel_t* plan, qn__cuda_kernel_t* kernel) {
+                               qn__cuda_kernel_t* kernel) {
+  const qn_gpu_kernel_info_t* plan = &kernel->info;
   const qn__cuda_driver_t* cu = qn__cuda();
   int max_threads = 0, shared_bytes = 0;
   QN_TRY(qn__cuda_check(device, cu->module_get_function(&kernel->function, module, plan->name),
@@ -85,7 +88,6 @@ static qn_status_t load_kernel(qn__cuda_device_t* device, CUmodule module,
         qn__cuda_check(device, cu->func_load(kernel->function), "loading kernel '%s'", plan->name));
   }
   kernel->max_threads = (uint32_t)max_threads;
-  kernel->dynamic_shared_bytes = plan->dynamic_shared_bytes;
   if (plan->thread_count > kernel->max_threads) {
     return qn_status_make(QN_STATUS_INCOMPATIBLE,
                           "cuda:%d: kernel '%s' has blocks of %u threads, and with its registers "
@@ -110,11 +112,10 @@ static qn_status_t load_kernel(qn__cuda_device_t* device, CUmodule module,
 
 static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* artifact,
                                 qn__cuda_executable_t* executable) {
-  const qn__gpu_plan_t* plan = &executable->plan;
   const void* image = NULL;
   void* copy = NULL;
   size_t size = 0;
-  QN_TRY(find_image(artifact, plan, &image, &copy, &size));
+  QN_TRY(find_image(artifact, executable, &image, &copy, &size));
   const CUresult result = qn__cuda()->module_load(&executable->module, image);
   qn__free(qn_allocator_default(), copy, size);
   qn_status_t status = qn__cuda_check(device, result, "loading a cubin");
@@ -128,27 +129,34 @@ static qn_status_t load_kernels(qn__cuda_device_t* device, const qn_artifact_t* 
                             "newer driver, or name another NVRTC with QUERN_NVRTC_LIBRARY",
                             device->id, version / 1000, version % 1000 / 10, version / 1000);
   }
-  for (uint32_t i = 0; qn_ok(status) && i < plan->kernel_count; i++) {
-    status = load_kernel(device, executable->module, &plan->kernels[i], &executable->kernels[i]);
+  for (uint32_t i = 0; qn_ok(status) && i < qn_gpu_plan_kernel_count(executable->plan); i++) {
+    status = load_kernel(device, executable->module, &executable->kernels[i]);
   }
   return status;
 }
 
 static void destroy(qn__cuda_executable_t* executable) {
   if (executable->module) (void)qn__cuda()->module_unload(executable->module);
+  qn_gpu_plan_destroy(executable->plan);
   qn__arena_deinit(&executable->arena);
   qn__free(qn_allocator_default(), executable, sizeof *executable);
 }
 
 static qn_status_t load(qn__cuda_device_t* device, const qn_artifact_t* artifact,
                         qn__cuda_executable_t* executable) {
-  qn__gpu_plan_t* plan = &executable->plan;
   QN_TRY(qn__gpu_isa_check(artifact->isa, device->id, qn__cuda_target_property));
-  QN_TRY(qn__gpu_plan_of_artifact(artifact, &executable->arena, plan));
-  executable->kernels = qn__arena_alloc_array(&executable->arena, (size_t)plan->kernel_count + 1,
-                                              sizeof *executable->kernels);
+  QN_TRY(qn_gpu_plan_load(artifact, &qn__cuda_runner, (uint32_t)device->max_threads,
+                          &executable->plan));
+  const uint32_t count = qn_gpu_plan_kernel_count(executable->plan);
+  executable->kernels =
+      qn__arena_alloc_array(&executable->arena, (size_t)count + 1, sizeof *executable->kernels);
   if (!executable->kernels) return qn__out_of_memory("an executable");
-  return plan->kernel_count == 0 ? QN_OK : load_kernels(device, artifact, executable);
+  for (uint32_t i = 0; i < count; i++) {
+    qn_gpu_kernel_info_t* info = &executable->kernels[i].info;
+    info->struct_size = sizeof *info;
+    QN_TRY(qn_gpu_plan_kernel(executable->plan, i, info));
+  }
+  return count == 0 ? QN_OK : load_kernels(device, artifact, executable);
 }
 
 qn_status_t qn__cuda_load(int32_t id, const qn_artifact_t* artifact,

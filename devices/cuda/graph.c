@@ -108,7 +108,7 @@ void qn__cuda_graph_may_fail(qn__cuda_graph_t* graph) {
   atomic_store_explicit(&graph->may_fail, true, memory_order_relaxed);
 }
 
-qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn__gpu_record_t* record,
+qn_status_t qn__cuda_graph_failure(qn__cuda_graph_t* graph, const qn_gpu_record_t* record,
                                    uint32_t report_count) {
   assert(atomic_load(&graph->unread_count) > 0);
   atomic_fetch_sub(&graph->unread_count, 1);

@@ -151,7 +151,7 @@ static bool find_tag(qn__cuda_stream_t* stream, uint32_t tag, qn__cuda_owner_t* 
 // Converts a copy of the record to the stream's error. The copy was queued in epoch `record_epoch`,
 // when all batches below `position` were complete. With `retire_mutex` held.
 static void read_record(qn__cuda_stream_t* stream, uint64_t position, uint32_t record_epoch,
-                        const qn__gpu_record_t* record) {
+                        const qn_gpu_record_t* record) {
   qn__cuda_owner_t owner;
   const bool is_stale =
       stream->is_failed || stream->is_clear_due || stream->record_epoch != record_epoch;
@@ -173,7 +173,7 @@ static void read_record(qn__cuda_stream_t* stream, uint64_t position, uint32_t r
 // A batch that was removed from the ring, with the copy of its graph's record.
 typedef struct retired {
   qn__cuda_batch_t batch;
-  qn__gpu_record_t record;
+  qn_gpu_record_t record;
 } retired_t;
 
 // Releases the owner or the graph of a batch, and reports a failure of the graph.

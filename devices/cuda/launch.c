@@ -6,7 +6,6 @@
 //
 // Read next: in_flight.c, graph.c.
 #include "devices/cuda/cuda.h"
-#include "devices/gpu/run.h"
 
 typedef struct run {
   const qn__cuda_executable_t* executable;
@@ -78,10 +77,10 @@ static qn_status_t next_tag(run_t* run, uint32_t* out_tag) {
   }
 }
 
-static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
+static qn_status_t launch_kernel(void* self, const qn_gpu_launch_t* launch) {
   run_t* run = self;
-  const qn__gpu_kernel_t* plan = &run->executable->plan.kernels[launch->kernel];
   const qn__cuda_kernel_t* kernel = &run->executable->kernels[launch->kernel];
+  const qn_gpu_kernel_info_t* plan = &kernel->info;
   if (__builtin_expect(launch->thread_count > kernel->max_threads, 0)) {
     return qn_status_make(QN_STATUS_VALUE_ERROR,
                           "kernel '%s' with blocks of %u threads: with its registers the device "
@@ -89,8 +88,8 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
                           plan->name, launch->thread_count, kernel->max_threads);
   }
   // The order: buffers, the record, scalars, the tag.
-  uint64_t values[QN__GPU_MAX_ARGS + 2];
-  void* params[QN__GPU_MAX_ARGS + 2];
+  uint64_t values[QN_GPU_MAX_ARGS + 2];
+  void* params[QN_GPU_MAX_ARGS + 2];
   size_t count = 0;
   if (plan->has_record) QN_TRY(prepare_record(run));
   for (uint32_t i = 0; i < plan->buffer_count; i++) values[count++] = launch->values[i];
@@ -110,21 +109,29 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   return qn__cuda_check(
       run->stream->device,
       qn__cuda()->launch_kernel(kernel->function, (unsigned)blocks, 1, 1, launch->thread_count, 1,
-                                1, kernel->dynamic_shared_bytes, run->stream->native, params, NULL),
+                                1, plan->dynamic_shared_bytes, run->stream->native, params, NULL),
       "launching kernel '%s'", plan->name);
 }
+
+const qn_gpu_runner_t qn__cuda_runner = {.abi_version = QN_GPU_ABI_VERSION,
+                                         .struct_size = sizeof qn__cuda_runner,
+                                         .workspace_allocate = allocate,
+                                         .workspace_free = release,
+                                         .launch = launch_kernel};
 
 // Retains the owner in a graph of the host. Refuses functions that can fail, whose error record
 // could not be read, and workspace that would not belong to the graph.
 static qn_status_t prepare_host_graph(const run_t* run, uint32_t index, const qn_launch_t* launch) {
   const qn__cuda_device_t* device = run->stream->device;
-  if (run->executable->plan.functions[index].has_record) {
+  qn_gpu_function_info_t info = {.struct_size = sizeof info};
+  QN_TRY(qn_gpu_plan_function(run->executable->plan, index, &info));
+  if (info.has_record) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
                           "cuda:%d: a function that can fail on the device cannot be recorded into "
                           "a graph of the host: record it with qn_stream_capture_begin",
                           device->id);
   }
-  if (run->executable->plan.functions[index].workspace_count > 0 && !device->pool) {
+  if (info.workspace_count > 0 && !device->pool) {
     return qn_status_make(QN_STATUS_UNSUPPORTED,
                           "cuda:%d: a function with workspace cannot be recorded into a graph of "
                           "the host where the driver has no memory pools: record it with "
@@ -134,32 +141,23 @@ static qn_status_t prepare_host_graph(const run_t* run, uint32_t index, const qn
   return qn__cuda_host_graph_retain_owner(run->stream, launch);
 }
 
-static qn_status_t run_plan(run_t* run, uint32_t index, const qn_launch_t* launch) {
-  const qn__gpu_backend_t backend = {.self = run,
-                                     .max_threads = (uint32_t)run->stream->device->max_threads,
-                                     .workspace_allocate = allocate,
-                                     .workspace_free = release,
-                                     .launch = launch_kernel};
-  return qn__gpu_run(&run->executable->plan, index, launch, &backend);
-}
-
 static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch) {
   qn__cuda_stream_t* stream = run->stream;
   qn__cuda_graph_t* graph = atomic_load_explicit(&stream->capture, memory_order_acquire);
   if (graph) {
     QN_TRY(qn__cuda_graph_retain_owner(graph, launch, &run->tags));
     run->graph = graph;
-    return run_plan(run, index, launch);
+    return qn_gpu_plan_run(run->executable->plan, index, launch, run);
   }
   bool is_recorded;
   QN_TRY(qn__cuda_is_recorded_by_host(stream, &is_recorded));
   if (is_recorded) {
     QN_TRY(prepare_host_graph(run, index, launch));
-    return run_plan(run, index, launch);
+    return qn_gpu_plan_run(run->executable->plan, index, launch, run);
   }
   QN_TRY(qn__cuda_batch_begin(stream, launch, NULL, NULL, &run->position, &run->tags));
   run->has_batch = true;
-  qn_status_t status = run_plan(run, index, launch);
+  qn_status_t status = qn_gpu_plan_run(run->executable->plan, index, launch, run);
   if (run->stream_record) qn__cuda_error_record_release(run->stream_record);
   if (run->has_batch) qn__cuda_batch_end(stream, run->position);
   return status;
@@ -168,10 +166,6 @@ static qn_status_t run_on(run_t* run, uint32_t index, const qn_launch_t* launch)
 qn_status_t qn__cuda_launch(int32_t id, void* self, uint32_t index, void* inner,
                             const qn_launch_t* launch) {
   const qn__cuda_executable_t* executable = self;
-  if (QN_NEVER(index >= executable->plan.function_count)) {
-    return qn_status_make(QN_STATUS_INTERNAL, "the executable has %u functions, not one %u",
-                          executable->plan.function_count, index);
-  }
   qn__cuda_device_t* device;
   qn__cuda_scope_t scope;
   QN_TRY(qn__cuda_enter_fast(id, &device, &scope));

@@ -5,7 +5,7 @@
 // how each is compared.
 //
 // Read next: target/devices.c.
-#include "devices/gpu/run.h"
+#include "devices/gpu/isa.h"
 #include "target/target.h"
 
 // Finds the value of "kind" in canonical JSON, which selects the table for the other options.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// devices/gpu/plan.c: encodes and decodes launch plans, and lays out push constants.
+// devices/gpu/plan.c: encodes and decodes launch plans.
 //
 // The bytes: a version, the kernels, the functions with their steps; strings as runs, numbers as
 // varints, in the order of plan.h. Decoding checks all bytes. A decoded plan is safe to run:
@@ -60,7 +60,7 @@ static void put_kernel(qn__buffer_t* out, const qn__gpu_kernel_t* kernel) {
   qn__buffer_u8(out, kernel->has_record);
   qn__buffer_varint(out, kernel->arg_count);
   for (uint32_t i = 0; i < kernel->arg_count; i++) {
-    const qn__gpu_arg_t* arg = &kernel->args[i];
+    const qn_gpu_arg_t* arg = &kernel->args[i];
     qn__buffer_u8(out, (uint8_t)arg->kind);
     qn__buffer_varint(out, arg->index);
     qn__buffer_varint(out, arg->size_bytes);
@@ -242,19 +242,19 @@ static bool get_expr(state_t* state, const qn__gpu_function_t* function, const k
 
 static bool get_args(state_t* state, qn__gpu_kernel_t* kernel) {
   kernel->arg_count = get_count(state, 4, "a count of arguments");
-  if (kernel->arg_count > QN__GPU_MAX_ARGS) return wrong(state, "a count of arguments");
-  qn__gpu_arg_t* args = qn__arena_alloc_array(state->arena, kernel->arg_count + 1, sizeof *args);
+  if (kernel->arg_count > QN_GPU_MAX_ARGS) return wrong(state, "a count of arguments");
+  qn_gpu_arg_t* args = qn__arena_alloc_array(state->arena, kernel->arg_count + 1, sizeof *args);
   if (!args) return false;
   bool has_scalar = false;
   kernel->takes_words_only = true;
   for (uint32_t i = 0; i < kernel->arg_count; i++) {
-    qn__gpu_arg_t* arg = &args[i];
-    arg->kind = (qn__gpu_arg_kind_t)qn__read_u8(&state->reader);
+    qn_gpu_arg_t* arg = &args[i];
+    arg->kind = (qn_gpu_arg_kind_t)qn__read_u8(&state->reader);
     arg->index = get_u32(state, "an argument's index");
     arg->size_bytes = get_u32(state, "an argument's size");
     arg->is_written = get_bool(state);
-    bool is_buffer = arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORKSPACE;
-    if (arg->kind < QN__GPU_ARG_BUFFER || arg->kind > QN__GPU_ARG_LOCAL) {
+    bool is_buffer = arg->kind == QN_GPU_ARG_BUFFER || arg->kind == QN_GPU_ARG_WORKSPACE;
+    if (arg->kind < QN_GPU_ARG_BUFFER || arg->kind > QN_GPU_ARG_LOCAL) {
       return wrong(state, "the kind of an argument");
     }
     if (is_buffer && has_scalar) return wrong(state, "a buffer behind a scalar");
@@ -262,7 +262,7 @@ static bool get_args(state_t* state, qn__gpu_kernel_t* kernel) {
     if (!is_scalar_size(arg->size_bytes)) return wrong(state, "an argument's size");
     has_scalar |= !is_buffer;
     kernel->buffer_count += is_buffer;
-    kernel->takes_words_only &= arg->kind == QN__GPU_ARG_BUFFER || arg->kind == QN__GPU_ARG_WORD;
+    kernel->takes_words_only &= arg->kind == QN_GPU_ARG_BUFFER || arg->kind == QN_GPU_ARG_WORD;
   }
   kernel->args = args;
   return !state->fault;
@@ -291,19 +291,19 @@ static bool check_kernel(state_t* state, const qn__gpu_function_t* function, con
   if (index >= state->plan->kernel_count) return wrong(state, "a kernel's index");
   const qn__gpu_kernel_t* kernel = &state->plan->kernels[index];
   for (uint32_t i = 0; i < kernel->arg_count; i++) {
-    const qn__gpu_arg_t* arg = &kernel->args[i];
+    const qn_gpu_arg_t* arg = &kernel->args[i];
     bool is_there = false;
     switch (arg->kind) {
-      case QN__GPU_ARG_BUFFER:
+      case QN_GPU_ARG_BUFFER:
         is_there = arg->index < function->param_count;
         break;
-      case QN__GPU_ARG_WORKSPACE:
+      case QN_GPU_ARG_WORKSPACE:
         is_there = knows_workspace(known, arg->index);
         break;
-      case QN__GPU_ARG_WORD:
+      case QN_GPU_ARG_WORD:
         is_there = arg->index < function->word_count;
         break;
-      case QN__GPU_ARG_LOCAL:
+      case QN_GPU_ARG_LOCAL:
         is_there = knows_local(known, arg->index);
         break;
     }
@@ -448,33 +448,4 @@ qn_status_t qn__gpu_plan_decode(qn_span_t bytes, size_t payload_size, qn__arena_
   }
   *out_plan = plan;
   return QN_OK;
-}
-
-qn_status_t qn__gpu_plan_of_artifact(const qn_artifact_t* artifact, qn__arena_t* arena,
-                                     qn__gpu_plan_t* out_plan) {
-  const qn_span_t metadata = {artifact->metadata, artifact->metadata_size};
-  QN_TRY(qn__gpu_plan_decode(metadata, artifact->payload_size, arena, out_plan));
-  if (out_plan->function_count == artifact->function_count) return QN_OK;
-  return qn_status_make(QN_STATUS_DATA_LOSS,
-                        "artifact: its plan has another number of functions: %u, not %zu",
-                        out_plan->function_count, artifact->function_count);
-}
-
-// --------------------------------------------------------------------------------- push constants
-
-static uint32_t place(uint32_t* end, uint32_t size) {
-  uint32_t offset = (*end + size - 1) / size * size;
-  *end = offset + size;
-  return offset;
-}
-
-uint32_t qn__gpu_push_layout(const qn__gpu_kernel_t* kernel, uint32_t* offsets) {
-  uint32_t end = 0, i = 0;
-  for (; i < kernel->arg_count && kernel->args[i].kind <= QN__GPU_ARG_WORKSPACE; i++) {
-    offsets[i] = place(&end, 4);
-  }
-  offsets[kernel->arg_count] = kernel->has_record ? place(&end, 4) : UINT32_MAX;
-  for (; i < kernel->arg_count; i++) offsets[i] = place(&end, kernel->args[i].size_bytes);
-  offsets[kernel->arg_count + 1] = kernel->has_record ? place(&end, 4) : UINT32_MAX;
-  return (end + 3) / 4 * 4;
 }

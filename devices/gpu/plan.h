@@ -5,24 +5,20 @@
 // A function becomes kernels and a short host program (evaluate, allocate workspace, launch, loop,
 // test) over the words of the call. A code generator (jit/gpu) creates the plan and stores it,
 // encoded, as the artifact's private metadata. A device decodes it on load and runs it at each call
-// (run.h). The plan has everything that a launch of a kernel needs; the code is the artifact's
-// payload.
-//
-// Grids and blocks have one dimension. A kernel gets a number of blocks, over which it strides (a
-// device launches any number), and a number of threads. Kernels compute block.y, thread.z and the
-// like themselves.
+// (quern/gpu.h, which says what steps and kernels mean to a device). The plan has everything that a
+// launch of a kernel needs; the code is the artifact's payload.
 //
 // Expressions are postfix over i64. All arithmetic wraps as in the IR; evaluation also reports
 // whether a step overflowed or divided by zero.
 //
-// Thread rule: immutable after decoding, except the launch caches. Read next: run.h.
+// Thread rule: immutable after decoding, except the launch caches. Read next: plan.c, run.c.
 #ifndef QUERN_DEVICES_GPU_PLAN_H_
 #define QUERN_DEVICES_GPU_PLAN_H_
 
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/reader.h"
-#include "quern/backend.h"
+#include "quern/gpu.h"
 #include "quern/ir.h"
 
 #define QN__GPU_PLAN_VERSION 2u
@@ -30,7 +26,6 @@
 #define QN__GPU_NO_SITE UINT32_MAX
 // Limits that decoding enforces, so that a run may use fixed arrays.
 enum {
-  QN__GPU_MAX_ARGS = 256,
   QN__GPU_MAX_LOCALS = 256,
   QN__GPU_MAX_WORKSPACES = 64,
   QN__GPU_MAX_EXPR_DEPTH = 64,
@@ -55,21 +50,6 @@ typedef struct qn__gpu_expr {
   const qn__gpu_op_t* ops;
 } qn__gpu_expr_t;
 
-typedef enum qn__gpu_arg_kind {
-  QN__GPU_ARG_BUFFER = 1,  // the buffer behind word `index`
-  QN__GPU_ARG_WORKSPACE,   // workspace `index`
-  QN__GPU_ARG_WORD,        // the scalar of word `index`: the low bytes of the word
-  QN__GPU_ARG_LOCAL,       // local `index`: its low bytes
-} qn__gpu_arg_kind_t;
-// One argument of a kernel, in the order of the kernel's parameters: first all buffers and
-// workspaces, then all scalars.
-typedef struct qn__gpu_arg {
-  qn__gpu_arg_kind_t kind;
-  uint32_t index;
-  uint32_t size_bytes;  // BUFFER, WORKSPACE: of an element; WORD, LOCAL: 1, 2, 4 or 8
-  bool is_written;      // BUFFER, WORKSPACE
-} qn__gpu_arg_t;
-
 typedef struct qn__gpu_kernel {
   const char* name;  // its symbol in a cubin; "main" in SPIR-V; unique in the artifact for CUDA
   // The code in the payload. CUDA: the cubin, the same for all kernels.
@@ -81,25 +61,15 @@ typedef struct qn__gpu_kernel {
   uint32_t shared_bytes;          // static, as the code declares it
   uint32_t dynamic_shared_bytes;  // CUDA: `extern __shared__`
   // The kernel or its function has sites: it takes the error record (a buffer
-  // after the buffers of `args`, see qn__gpu_record_t) and, after the scalars, a 32-bit tag.
+  // after the buffers of `args`, see qn_gpu_record_t) and, after the scalars, a 32-bit tag.
   bool has_record;
   uint32_t arg_count;
-  const qn__gpu_arg_t* args;
+  const qn_gpu_arg_t* args;
   // Set by decoding.
   uint32_t buffer_count;  // BUFFER and WORKSPACE arguments
   bool takes_words_only;  // every argument is a BUFFER or a WORD
   bool is_first_choice;   // a launch uses it unless it needs its wide kernel
 } qn__gpu_kernel_t;
-
-// The error record in device memory: the first thread that fails writes it. `tag` is swapped from
-// 0 to the launch's tag (never 0) by an atomic; the rest is then written by that thread. A kernel
-// that finds a tag when it begins does nothing, so that work after a failure is skipped.
-typedef struct qn__gpu_record {
-  uint32_t tag;
-  uint32_t site;
-  int64_t index;
-  int64_t extent;
-} qn__gpu_record_t;
 
 typedef struct qn__gpu_launch_cache qn__gpu_launch_cache_t;
 
@@ -153,15 +123,22 @@ typedef struct qn__gpu_plan {
   const qn__gpu_kernel_t* kernels;
 } qn__gpu_plan_t;
 
+// A plan that a device loaded (load.c).
+struct qn_gpu_plan {
+  qn__gpu_plan_t decoded;
+  qn_gpu_runner_t runner;
+  uint32_t max_threads;  // of a block: larger launches fail with a clear status
+  qn__arena_t arena;     // of `decoded`
+};
+
 // Encodes a plan. A failure stays in `out`.
 void qn__gpu_plan_encode(const qn__gpu_plan_t* plan, qn__buffer_t* out);
 // Decodes a plan into `arena`. Any bytes are safe: it checks indices, slots, depths, counts, code
 // ranges (within `payload_size`) and expressions. Errors: DATA_LOSS, OUT_OF_MEMORY.
 qn_status_t qn__gpu_plan_decode(qn_span_t bytes, size_t payload_size, qn__arena_t* arena,
                                 qn__gpu_plan_t* out_plan);
-// Decodes the plan of an artifact, and checks that it has as many functions.
-qn_status_t qn__gpu_plan_of_artifact(const qn_artifact_t* artifact, qn__arena_t* arena,
-                                     qn__gpu_plan_t* out_plan);
+// Appends the steps of a function as text, a line each (plan_text.c). A failure stays in `out`.
+void qn__gpu_plan_text(const qn__gpu_plan_t* plan, uint32_t function, qn__buffer_t* out);
 
 // Returns the number of operands of an operator that expressions may apply; 0 for any other.
 uint32_t qn__gpu_op_arity(qn_op_t op);
@@ -174,20 +151,5 @@ bool qn__gpu_eval(const qn__gpu_expr_t* expr, const uint64_t* words, const int64
 // purpose.
 bool qn__gpu_eval_count(const qn__gpu_expr_t* expr, const uint64_t* words, const int64_t* locals,
                         int64_t* out_value);
-
-// ---- the push constants of a Vulkan kernel, with one layout for generator and device
-
-// Lays out the push constants, each at the next multiple of its size, in this order:
-//  1. for each BUFFER and WORKSPACE argument, then for the record if there is one, a u32: the index
-//  of
-//     the buffer's first element in the bound range (for the record in bytes / 4);
-//  2. the scalars;
-//  3. the u32 tag if there is a record.
-// The number of launched blocks (the stride) is gl_NumWorkGroups.x. `offsets` has arg_count + 2
-// entries: those of the arguments (for buffers, of their u32), of the record's u32 and of the tag
-// (UINT32_MAX without a record). Returns the total size in bytes, a multiple of 4. If it exceeds
-// the target's max_push_constants_bytes the same bytes lie in a storage buffer, at the last
-// binding.
-uint32_t qn__gpu_push_layout(const qn__gpu_kernel_t* kernel, uint32_t* offsets);
 
 #endif  // QUERN_DEVICES_GPU_PLAN_H_

@@ -8,14 +8,14 @@
 // before its slot is reused.
 //
 // All state lies on the stack: a call allocates nothing.
-#include "devices/gpu/run.h"
-
+#include "base/argument.h"
 #include "devices/gpu/launch_cache.h"
+#include "devices/gpu/plan.h"
 
 typedef struct plan_run {
-  const qn__gpu_plan_t* plan;
+  const qn_gpu_plan_t* plan;
   const qn_launch_t* launch;
-  const qn__gpu_backend_t* backend;
+  void* self;     // of the runner
   uint64_t held;  // a bit for each allocated workspace
   int64_t locals[QN__GPU_MAX_LOCALS];
   uint64_t workspaces[QN__GPU_MAX_WORKSPACES];
@@ -43,7 +43,7 @@ static qn_status_t describe(const plan_run_t* run, uint32_t site, int64_t extent
 static void free_workspace(plan_run_t* run, uint32_t slot) {
   if ((run->held >> slot & 1) == 0) return;
   run->held &= ~(UINT64_C(1) << slot);
-  run->backend->workspace_free(run->backend->self, run->workspaces[slot]);
+  run->plan->runner.workspace_free(run->self, run->workspaces[slot]);
 }
 
 static qn_status_t run_workspace(plan_run_t* run, const qn__gpu_step_t* step) {
@@ -58,8 +58,7 @@ static qn_status_t run_workspace(plan_run_t* run, const qn__gpu_step_t* step) {
   assert(step->slot < QN__GPU_MAX_WORKSPACES);
   free_workspace(run, step->slot);
   uint64_t address = 0;
-  qn_status_t status =
-      run->backend->workspace_allocate(run->backend->self, (uint64_t)size, &address);
+  qn_status_t status = run->plan->runner.workspace_allocate(run->self, (uint64_t)size, &address);
   if (!qn_ok(status)) {
     if (qn_status_code(status) != QN_STATUS_OUT_OF_MEMORY || step->memory_site == QN__GPU_NO_SITE) {
       return status;
@@ -79,7 +78,7 @@ static qn_status_t run_workspace(plan_run_t* run, const qn__gpu_step_t* step) {
 static void gather(const plan_run_t* run, const qn__gpu_kernel_t* kernel, uint64_t* values,
                    uint64_t* ends) {
   const uint64_t* words = run->launch->words;
-  const qn__gpu_arg_t* args = kernel->args;
+  const qn_gpu_arg_t* args = kernel->args;
   if (kernel->takes_words_only) {
     uint32_t i = 0;
     for (; i < kernel->buffer_count; i++) {
@@ -92,19 +91,19 @@ static void gather(const plan_run_t* run, const qn__gpu_kernel_t* kernel, uint64
   for (uint32_t i = 0; i < kernel->arg_count; i++) {
     uint32_t index = args[i].index;
     switch (args[i].kind) {
-      case QN__GPU_ARG_BUFFER:
+      case QN_GPU_ARG_BUFFER:
         values[i] = words[index];
         ends[i] = run->launch->ends[index];
         break;
-      case QN__GPU_ARG_WORKSPACE:
+      case QN_GPU_ARG_WORKSPACE:
         assert((run->held >> index & 1) != 0);
         values[i] = run->workspaces[index];
         ends[i] = values[i] + run->workspace_bytes[index];
         break;
-      case QN__GPU_ARG_WORD:
+      case QN_GPU_ARG_WORD:
         values[i] = words[index];
         break;
-      case QN__GPU_ARG_LOCAL:
+      case QN_GPU_ARG_LOCAL:
         values[i] = (uint64_t)run->locals[index];
         break;
     }
@@ -118,7 +117,7 @@ static qn_status_t choose(const plan_run_t* run, const qn__gpu_step_t* step,
   *out_grid = (qn__gpu_grid_t){.kernel = step->kernel};
   if (!qn__gpu_eval_count(&step->a, run->launch->words, run->locals, &out_grid->block_count)) {
     return qn_status_make(QN_STATUS_VALUE_ERROR, "kernel '%s': too many blocks to count",
-                          run->plan->kernels[step->kernel].name);
+                          run->plan->decoded.kernels[step->kernel].name);
   }
   if (out_grid->block_count <= 0) return QN_OK;
   if (step->guard.op_count != 0 && (!evaluate(run, &step->guard, &guard) || guard == 0)) {
@@ -127,17 +126,17 @@ static qn_status_t choose(const plan_run_t* run, const qn__gpu_step_t* step,
       return qn_status_make(QN_STATUS_VALUE_ERROR,
                             "kernel '%s': indices of this call need more than 32 bits; compile "
                             "for index_bits 0 or 64",
-                            run->plan->kernels[step->kernel].name);
+                            run->plan->decoded.kernels[step->kernel].name);
     }
   }
-  assert(out_grid->kernel < run->plan->kernel_count);
-  const qn__gpu_kernel_t* kernel = &run->plan->kernels[out_grid->kernel];
+  assert(out_grid->kernel < run->plan->decoded.kernel_count);
+  const qn__gpu_kernel_t* kernel = &run->plan->decoded.kernels[out_grid->kernel];
   int64_t threads =
       kernel->thread_count != 0 ? (int64_t)kernel->thread_count : value_of(run, &step->b);
-  if (threads > run->backend->max_threads) {
+  if (threads > run->plan->max_threads) {
     return qn_status_make(QN_STATUS_VALUE_ERROR,
                           "kernel '%s': a block of %" PRId64 " threads; the device allows %u",
-                          kernel->name, threads, run->backend->max_threads);
+                          kernel->name, threads, run->plan->max_threads);
   }
   out_grid->thread_count = threads > 0 ? (uint32_t)threads : 0;
   return QN_OK;
@@ -151,14 +150,14 @@ static inline __attribute__((always_inline)) qn_status_t run_launch(const plan_r
     if (step->cache) qn__gpu_launch_cache_note(step->cache, run->launch->words, &grid);
   }
   if (grid.block_count <= 0 || grid.thread_count == 0) return QN_OK;
-  uint64_t values[QN__GPU_MAX_ARGS], ends[QN__GPU_MAX_ARGS];
-  gather(run, &run->plan->kernels[grid.kernel], values, ends);
-  qn__gpu_launch_t launch = {.kernel = grid.kernel,
-                             .block_count = grid.block_count,
-                             .thread_count = grid.thread_count,
-                             .values = values,
-                             .ends = ends};
-  return run->backend->launch(run->backend->self, &launch);
+  uint64_t values[QN_GPU_MAX_ARGS], ends[QN_GPU_MAX_ARGS];
+  gather(run, &run->plan->decoded.kernels[grid.kernel], values, ends);
+  qn_gpu_launch_t launch = {.kernel = grid.kernel,
+                            .block_count = grid.block_count,
+                            .thread_count = grid.thread_count,
+                            .values = values,
+                            .ends = ends};
+  return run->plan->runner.launch(run->self, &launch);
 }
 
 // ---- steps
@@ -222,27 +221,35 @@ static qn_status_t run_steps(plan_run_t* run, const qn__gpu_step_t* steps, uint3
   return QN_OK;
 }
 
-static qn_status_t run_all(const qn__gpu_plan_t* plan, const qn__gpu_function_t* function,
-                           const qn_launch_t* launch, const qn__gpu_backend_t* backend) {
+static qn_status_t run_all(const qn_gpu_plan_t* plan, const qn__gpu_function_t* function,
+                           const qn_launch_t* launch, void* self) {
   // Only `held` needs a value: locals and workspaces are written before they are read.
   plan_run_t run;
   run.plan = plan;
   run.launch = launch;
-  run.backend = backend;
+  run.self = self;
   run.held = 0;
   qn_status_t status = run_steps(&run, function->steps, function->step_count);
   for (uint32_t slot = 0; run.held != 0; slot++) free_workspace(&run, slot);
   return status;
 }
-qn_status_t qn__gpu_run(const qn__gpu_plan_t* plan, uint32_t index, const qn_launch_t* launch,
-                        const qn__gpu_backend_t* backend) {
-  if (index >= plan->function_count) {
-    return qn_status_make(QN_STATUS_INTERNAL, "a launch plan has no function %u", index);
+
+static __attribute__((noinline, cold)) qn_status_t misfit(const qn_gpu_plan_t* plan, uint32_t index,
+                                                          const qn_launch_t* launch) {
+  if (index >= plan->decoded.function_count) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "function %u of a launch plan that has %u",
+                          index, plan->decoded.function_count);
   }
-  const qn__gpu_function_t* function = &plan->functions[index];
-  if (launch->word_count < function->word_count) {
-    return qn_status_make(QN_STATUS_INTERNAL, "a launch plan wants %u words, the call has %u",
-                          function->word_count, launch->word_count);
+  return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "a launch plan needs %u words, the call has %u",
+                        plan->decoded.functions[index].word_count, launch->word_count);
+}
+
+qn_status_t qn_gpu_plan_run(const qn_gpu_plan_t* plan, uint32_t index, const qn_launch_t* launch,
+                            void* self) {
+  QN_REQUIRE(plan, launch);
+  const qn__gpu_function_t* function = plan->decoded.functions + index;
+  if (index >= plan->decoded.function_count || launch->word_count < function->word_count) {
+    return misfit(plan, index, launch);
   }
   // Most functions are one launch, without locals and workspaces.
   const qn__gpu_step_t* first = function->steps;
@@ -250,8 +257,8 @@ qn_status_t qn__gpu_run(const qn__gpu_plan_t* plan, uint32_t index, const qn_lau
     plan_run_t run;
     run.plan = plan;
     run.launch = launch;
-    run.backend = backend;
+    run.self = self;
     return run_launch(&run, first);
   }
-  return run_all(plan, function, launch, backend);
+  return run_all(plan, function, launch, self);
 }

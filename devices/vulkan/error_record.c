@@ -21,19 +21,19 @@
 // Thread rule: functions need the stream's mutex, except init and deinit.
 #include "devices/vulkan/stream.h"
 
-_Static_assert(sizeof(qn__gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
+_Static_assert(sizeof(qn_gpu_record_t) % sizeof(uint32_t) == 0, "a record is cleared by words");
 
 // ---------------------------------------------------------------------------------- life
 
 qn_status_t qn__vk_error_record_init(qn__vk_stream_t* stream) {
   qn__vk_device_t* device = stream->device;
-  QN_TRY(qn__vk_memory_allocate(device, QN__VK_POOL_DEVICE, sizeof(qn__gpu_record_t), 0,
+  QN_TRY(qn__vk_memory_allocate(device, QN__VK_POOL_DEVICE, sizeof(qn_gpu_record_t), 0,
                                 &stream->error_record));
   // Fresh memory has undefined contents.
   stream->is_clear_pending = true;
   if (stream->error_record.block->mapped) return QN_OK;
   return qn__vk_memory_allocate(device, QN__VK_POOL_HOST,
-                                QN__VK_MAX_BATCHES * sizeof(qn__gpu_record_t), 0,
+                                QN__VK_MAX_BATCHES * sizeof(qn_gpu_record_t), 0,
                                 &stream->record_copies);
 }
 
@@ -49,21 +49,21 @@ void qn__vk_error_record_deinit(qn__vk_stream_t* stream) {
 
 static qn__vk_access_t access_of(qn__vk_place_t place, bool is_written) {
   return (qn__vk_access_t){atomic_load_explicit(&place.block->uid, memory_order_relaxed),
-                           place.offset, place.offset + sizeof(qn__gpu_record_t), is_written};
+                           place.offset, place.offset + sizeof(qn_gpu_record_t), is_written};
 }
 
 // Returns the place of the batch's copy of the record.
 static qn__vk_place_t copy_of(const qn__vk_stream_t* stream, const qn__vk_batch_t* batch) {
   assert(batch->number < QN__VK_MAX_BATCHES && !stream->error_record.block->mapped);
   return (qn__vk_place_t){stream->record_copies.block,
-                          stream->record_copies.offset + batch->number * sizeof(qn__gpu_record_t)};
+                          stream->record_copies.offset + batch->number * sizeof(qn_gpu_record_t)};
 }
 
 void qn__vk_error_record_clear(qn__vk_stream_t* stream) {
   const qn__vk_access_t access = access_of(stream->error_record, true);
   qn__vk_stream_order(stream, VK_PIPELINE_STAGE_TRANSFER_BIT, &access, 1);
   stream->device->vk.CmdFillBuffer(stream->open->commands, stream->error_record.block->buffer,
-                                   stream->error_record.offset, sizeof(qn__gpu_record_t), 0);
+                                   stream->error_record.offset, sizeof(qn_gpu_record_t), 0);
   stream->open->has_clearing = true;
   stream->is_clear_pending = false;
 }
@@ -75,7 +75,7 @@ void qn__vk_error_record_copy(qn__vk_stream_t* stream) {
   qn__vk_stream_order(stream, VK_PIPELINE_STAGE_TRANSFER_BIT, accesses, QN_COUNT_OF(accesses));
   VkBufferCopy region = {.srcOffset = stream->error_record.offset,
                          .dstOffset = to.offset,
-                         .size = sizeof(qn__gpu_record_t)};
+                         .size = sizeof(qn_gpu_record_t)};
   stream->device->vk.CmdCopyBuffer(stream->open->commands, stream->error_record.block->buffer,
                                    to.block->buffer, 1, &region);
 }
@@ -86,8 +86,8 @@ void qn__vk_error_record_check(qn__vk_stream_t* stream, const qn__vk_batch_t* ba
   if (!batch->has_tags || stream->is_failed || atomic_load(&stream->device->is_lost)) return;
   qn__vk_place_t place = stream->error_record;
   if (!place.block->mapped) place = copy_of(stream, batch);
-  const volatile qn__gpu_record_t* record =
-      (const volatile qn__gpu_record_t*)(void*)(place.block->mapped + place.offset);
+  const volatile qn_gpu_record_t* record =
+      (const volatile qn_gpu_record_t*)(void*)(place.block->mapped + place.offset);
   const uint32_t tag = record->tag;
   if (tag == 0) return;
   for (size_t i = 0; i < batch->owner_count; i++) {

@@ -13,6 +13,8 @@
 
 #include "base/alloc.h"
 #include "base/digest.h"
+#include "devices/gpu/isa.h"
+#include "devices/gpu/push.h"
 #include "devices/vulkan/stream.h"
 
 #define FORMAT "vulkan-spirv-1"
@@ -159,7 +161,7 @@ static qn_status_t make_pipeline(qn__vk_executable_t* self, qn__vk_kernel_t* ker
                 .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                 .module = kernel->module,
                 .pName = "main",
-                .pSpecializationInfo = kernel->plan->thread_count == 0 ? &specialization : NULL},
+                .pSpecializationInfo = kernel->info.thread_count == 0 ? &specialization : NULL},
       .layout = kernel->layout->pipeline,
       .basePipelineIndex = -1};
   VkResult result = device->vk.CreateComputePipelines(device->handle, self->cache, 1, &create, NULL,
@@ -167,7 +169,7 @@ static qn_status_t make_pipeline(qn__vk_executable_t* self, qn__vk_kernel_t* ker
   if (result != VK_SUCCESS) {
     qn__free(device->allocator, pipeline, sizeof *pipeline);
     return qn_status_annotate(qn__vk_status(device, result, "vkCreateComputePipelines"),
-                              "kernel '%s'", kernel->plan->name);
+                              "kernel '%s'", kernel->info.name);
   }
   atomic_fetch_add_explicit(&device->pipeline_count, 1, memory_order_relaxed);
   *out_pipeline = pipeline;
@@ -218,7 +220,7 @@ static qn_status_t damaged(const qn__vk_executable_t* self, const char* what) {
 static qn_status_t make_module(qn__vk_executable_t* self, qn__vk_kernel_t* kernel,
                                const qn_artifact_t* artifact) {
   qn__vk_device_t* device = self->device;
-  const qn__gpu_kernel_t* plan = kernel->plan;
+  const qn_gpu_kernel_info_t* plan = &kernel->info;
   const uint8_t* code = (const uint8_t*)artifact->payload + plan->code_offset;
   size_t size = (size_t)plan->code_size_bytes;
   if (size < 20 || size % 4 != 0 || read_u32(code) != SPIRV_MAGIC) {
@@ -235,16 +237,16 @@ static qn_status_t make_module(qn__vk_executable_t* self, qn__vk_kernel_t* kerne
   return qn__vk_status(device, result, "vkCreateShaderModule");
 }
 
-static qn_status_t make_kernel(qn__vk_executable_t* self, qn__vk_kernel_t* kernel,
-                               const qn__gpu_kernel_t* plan, uint32_t limit,
+static qn_status_t make_kernel(qn__vk_executable_t* self, qn__vk_kernel_t* kernel, uint32_t limit,
                                const qn_artifact_t* artifact) {
-  kernel->plan = plan;
+  const qn_gpu_kernel_info_t* plan = &kernel->info;
   kernel->uid =
       atomic_fetch_add_explicit(&self->device->last_kernel_uid, 1, memory_order_relaxed) + 1;
   kernel->offsets =
       qn__arena_alloc_array(&self->arena, plan->arg_count + 2u, sizeof *kernel->offsets);
   if (!kernel->offsets) return qn__out_of_memory("a kernel");
-  kernel->push_bytes = qn__gpu_push_layout(plan, kernel->offsets);
+  kernel->push_bytes =
+      qn__gpu_push_layout(plan->args, plan->arg_count, plan->has_record, kernel->offsets);
   kernel->binding_count = plan->buffer_count + (plan->has_record ? 1 : 0);
   kernel->has_parameters = kernel->push_bytes > limit;
   if (kernel->push_bytes > QN__VK_MAX_PARAMETER_BYTES) {
@@ -261,18 +263,21 @@ static qn_status_t make_kernel(qn__vk_executable_t* self, qn__vk_kernel_t* kerne
 }
 
 static qn_status_t load_into(qn__vk_executable_t* self, const qn_artifact_t* artifact) {
-  QN_TRY(qn__gpu_plan_of_artifact(artifact, &self->arena, &self->plan));
-  self->kernels =
-      qn__arena_alloc_array(&self->arena, self->plan.kernel_count, sizeof *self->kernels);
+  QN_TRY(qn_gpu_plan_load(artifact, &qn__vk_runner, self->device->info.max_threads, &self->plan));
+  const uint32_t count = qn_gpu_plan_kernel_count(self->plan);
+  self->kernels = qn__arena_alloc_array(&self->arena, count, sizeof *self->kernels);
   if (!self->kernels) return qn__out_of_memory("kernels");
   uint32_t limit = push_limit(artifact->isa);
-  for (uint32_t i = 0; i < self->plan.kernel_count; i++) {
+  for (uint32_t i = 0; i < count; i++) {
+    qn__vk_kernel_t* kernel = &self->kernels[i];
     self->kernel_count = i + 1;
-    QN_TRY(make_kernel(self, &self->kernels[i], &self->plan.kernels[i], limit, artifact));
+    kernel->info.struct_size = sizeof kernel->info;
+    QN_TRY(qn_gpu_plan_kernel(self->plan, i, &kernel->info));
+    QN_TRY(make_kernel(self, kernel, limit, artifact));
   }
   QN_TRY(make_cache(self));
   for (uint32_t i = 0; i < self->kernel_count; i++) {
-    const qn__gpu_kernel_t* plan = &self->plan.kernels[i];
+    const qn_gpu_kernel_info_t* plan = &self->kernels[i].info;
     qn__vk_pipeline_t* pipeline;
     if (plan->is_first_choice && plan->thread_count != 0) {
       QN_TRY(qn__vk_pipeline_find(self, &self->kernels[i], plan->thread_count, &pipeline));
@@ -302,6 +307,7 @@ static void destroy(qn__vk_executable_t* self) {
     device->vk.DestroyPipelineCache(device->handle, self->cache, NULL);
   }
   if (self->store.release) self->store.release(self->store.self);
+  qn_gpu_plan_destroy(self->plan);
   qn__arena_deinit(&self->arena);
   qn__mutex_deinit(&self->mutex);
   qn__free(device->allocator, self, sizeof *self);

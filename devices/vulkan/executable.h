@@ -7,11 +7,10 @@
 #define QUERN_DEVICES_VULKAN_EXECUTABLE_H_
 
 #include "base/arena.h"
-#include "devices/gpu/plan.h"
-#include "devices/gpu/run.h"
 #include "devices/vulkan/context.h"
+#include "quern/gpu.h"
 
-enum { QN__VK_MAX_PARAMETER_BYTES = 8 * QN__GPU_MAX_ARGS + 16 };
+enum { QN__VK_MAX_PARAMETER_BYTES = 8 * QN_GPU_MAX_ARGS + 16 };
 
 // One pipeline of a kernel.
 typedef struct qn__vk_pipeline {
@@ -22,7 +21,7 @@ typedef struct qn__vk_pipeline {
 } qn__vk_pipeline_t;
 
 typedef struct qn__vk_kernel {
-  const qn__gpu_kernel_t* plan;
+  qn_gpu_kernel_info_t info;
   uint64_t uid;            // among the device's kernels; never used twice
   uint32_t binding_count;  // the buffers, and the error record if there is one
   bool has_parameters;     // the last binding holds the parameters, not push constants
@@ -36,7 +35,7 @@ typedef struct qn__vk_kernel {
 typedef struct qn__vk_executable {
   qn__vk_device_t* device;
   qn__arena_t arena;
-  qn__gpu_plan_t plan;
+  qn_gpu_plan_t* plan;
   uint32_t kernel_count;
   qn__vk_kernel_t* kernels;
   qn__mutex_t mutex;  // held while pipelines are created or saved
@@ -47,6 +46,9 @@ typedef struct qn__vk_executable {
   size_t saved_bytes;
   qn_hash128_t saved_digest;
 } qn__vk_executable_t;
+
+// How plans launch kernels; `self` of a run is launch.c's.
+extern const qn_gpu_runner_t qn__vk_runner;
 
 // Finds or creates the pipeline of a kernel for a thread count. Errors: OUT_OF_MEMORY,
 // DEVICE_ERROR.

@@ -79,7 +79,7 @@ static __attribute__((noinline, cold)) qn_status_t unaligned(const call_t* call,
 
 // Binds the memory at [address, end), and pushes the index of its first element in the binding.
 static inline qn_status_t bind(const call_t* call, qn__vk_bound_t* bound, uint32_t index,
-                               uint64_t address, uint64_t end, const qn__gpu_arg_t* arg,
+                               uint64_t address, uint64_t end, const qn_gpu_arg_t* arg,
                                uint32_t push_offset) {
   qn__vk_device_t* device = call->executable->device;
   if (__builtin_expect(end <= address, 0)) {
@@ -147,21 +147,21 @@ static uint32_t place_parameters(qn__vk_batch_t* batch, const uint8_t* bytes, ui
 // Locked, with a batch open. Records a launch. `is_same`: kernel and buffers are those of the last
 // launch.
 static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pipeline_t* pipeline,
-                          const qn__gpu_launch_t* launch, qn__vk_bound_t* bound, bool is_same) {
+                          const qn_gpu_launch_t* launch, qn__vk_bound_t* bound, bool is_same) {
   qn__vk_stream_t* stream = call->stream;
   qn__vk_device_t* device = stream->device;
   qn__vk_batch_t* batch = stream->open;
   const qn__vk_functions_t* vk = &device->vk;
   bool is_first = !atomic_load_explicit(&pipeline->was_launched, memory_order_relaxed) &&
                   !atomic_exchange_explicit(&pipeline->was_launched, true, memory_order_relaxed);
-  bool has_record = kernel->plan->has_record;
+  bool has_record = kernel->info.has_record;
   uint32_t tag;
   if (has_record || is_first || !qn__vk_stream_owns(stream, call->launch)) {
     if (!qn__vk_stream_own(stream, call->launch, has_record, is_first ? call->executable : NULL,
                            &tag)) {
       return qn__out_of_memory("a launch");
     }
-    if (has_record) put(bound, kernel->offsets[kernel->plan->arg_count + 1], tag);
+    if (has_record) put(bound, kernel->offsets[kernel->info.arg_count + 1], tag);
   }
   uint32_t count = kernel->binding_count;
   uint32_t dynamic_offset = 0;
@@ -211,13 +211,13 @@ static qn_status_t record(const call_t* call, qn__vk_kernel_t* kernel, qn__vk_pi
 // Locked. Returns whether kernel and buffers are those of the last launch, and no block was
 // destroyed since.
 static inline bool is_bound(const qn__vk_device_t* device, const qn__vk_bound_t* bound,
-                            const qn__vk_kernel_t* kernel, const qn__gpu_launch_t* launch) {
+                            const qn__vk_kernel_t* kernel, const qn_gpu_launch_t* launch) {
   if (bound->kernel_uid != kernel->uid ||
       bound->generation != atomic_load_explicit(&device->memory.generation, memory_order_acquire)) {
     return false;
   }
   uint64_t difference = 0;
-  for (uint32_t i = 0; i < kernel->plan->buffer_count; i++) {
+  for (uint32_t i = 0; i < kernel->info.buffer_count; i++) {
     difference |= (bound->values[i] ^ launch->values[i]) | (bound->ends[i] ^ launch->ends[i]);
   }
   return difference == 0;
@@ -225,8 +225,8 @@ static inline bool is_bound(const qn__vk_device_t* device, const qn__vk_bound_t*
 
 // Locked. Finds the bindings and accesses of a launch: its buffers and the error record.
 static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
-                            const qn__vk_kernel_t* kernel, const qn__gpu_launch_t* launch) {
-  const qn__gpu_kernel_t* plan = kernel->plan;
+                            const qn__vk_kernel_t* kernel, const qn_gpu_launch_t* launch) {
+  const qn_gpu_kernel_info_t* plan = &kernel->info;
   const qn__vk_stream_t* stream = call->stream;
   // Read before the blocks: if one is destroyed meanwhile, the generation no longer matches.
   bound->kernel_uid = 0;
@@ -245,7 +245,7 @@ static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
     uint64_t start = stream->error_record.offset;
     bind_whole(bound, i, stream->error_record.block);
     bound->accesses[bound->access_count++] =
-        (qn__vk_access_t){bound->keys[i].uid, start, start + sizeof(qn__gpu_record_t), true};
+        (qn__vk_access_t){bound->keys[i].uid, start, start + sizeof(qn_gpu_record_t), true};
     put(bound, kernel->offsets[plan->arg_count], stream->error_record.offset / 4);
   }
   return QN_OK;
@@ -253,8 +253,8 @@ static qn_status_t bind_all(const call_t* call, qn__vk_bound_t* bound,
 
 // Locked, with a batch open. Prepares bindings and push constants. `*out_is_same`: as in `record`.
 static qn_status_t prepare(const call_t* call, const qn__vk_kernel_t* kernel,
-                           const qn__gpu_launch_t* launch, bool* out_is_same) {
-  const qn__gpu_kernel_t* plan = kernel->plan;
+                           const qn_gpu_launch_t* launch, bool* out_is_same) {
+  const qn_gpu_kernel_info_t* plan = &kernel->info;
   qn__vk_bound_t* bound = &call->stream->bound;
   *out_is_same = is_bound(call->stream->device, bound, kernel, launch);
   if (!*out_is_same) QN_TRY(bind_all(call, bound, kernel, launch));
@@ -264,7 +264,7 @@ static qn_status_t prepare(const call_t* call, const qn__vk_kernel_t* kernel,
   return QN_OK;
 }
 
-static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
+static qn_status_t launch_kernel(void* self, const qn_gpu_launch_t* launch) {
   const call_t* call = self;
   qn__vk_stream_t* stream = call->stream;
   qn__vk_kernel_t* kernel = &call->executable->kernels[launch->kernel];
@@ -287,6 +287,12 @@ static qn_status_t launch_kernel(void* self, const qn__gpu_launch_t* launch) {
   return status;
 }
 
+const qn_gpu_runner_t qn__vk_runner = {.abi_version = QN_GPU_ABI_VERSION,
+                                       .struct_size = sizeof qn__vk_runner,
+                                       .workspace_allocate = workspace_allocate,
+                                       .workspace_free = workspace_free,
+                                       .launch = launch_kernel};
+
 qn_status_t qn__vk_launch(int32_t id, void* executable, uint32_t index, void* stream,
                           const qn_launch_t* launch) {
   qn__vk_device_t* device;
@@ -294,10 +300,5 @@ qn_status_t qn__vk_launch(int32_t id, void* executable, uint32_t index, void* st
   call_t call = {.executable = executable, .launch = launch};
   QN_TRY(qn__vk_stream_of(device, stream, &call.stream));
   call.epoch = qn__vk_stream_epoch(call.stream);
-  qn__gpu_backend_t backend = {.self = &call,
-                               .max_threads = device->info.max_threads,
-                               .workspace_allocate = workspace_allocate,
-                               .workspace_free = workspace_free,
-                               .launch = launch_kernel};
-  return qn__gpu_run(&call.executable->plan, index, launch, &backend);
+  return qn_gpu_plan_run(call.executable->plan, index, launch, &call);
 }

@@ -234,7 +234,14 @@ static bool hoist_reductions(void* context, qn__ir_expr_t** slot) {
   return true;
 }
 
-// `is_top`: at the level of the launches, whose values stay.
+// Returns true if a statement at the level of the launches may have more of them within it.
+static bool may_launch(qn__ir_stmt_t* stmt) {
+  if (stmt->kind == QN__STMT_IF) return true;
+  return stmt->kind == QN__STMT_LOOP && qn__block_any(&stmt->loop.body, qn__is_block_loop);
+}
+
+// `is_top`: at the level of the launches, whose values stay: the host may not be able to compute
+// them.
 static void hoist_block(hoist_t* hoist, qn__ir_block_t* block, bool is_top) {
   qn__ir_block_t rest = qn__block_take(block);
   for (qn__ir_stmt_t* stmt; (stmt = qn__block_pop(&rest)) && !qn__pb_stopped(hoist->pb);) {
@@ -242,7 +249,8 @@ static void hoist_block(hoist_t* hoist, qn__ir_block_t* block, bool is_top) {
     if (stmt->kind != QN__STMT_ALLOC) {
       (void)qn__stmt_each_expr(stmt, hoist_reductions, &reductions);
     }
-    QN__EACH_BLOCK(stmt, nested) hoist_block(hoist, nested, is_top && stmt->kind == QN__STMT_IF);
+    bool is_top_within = is_top && may_launch(stmt);
+    QN__EACH_BLOCK(stmt, nested) hoist_block(hoist, nested, is_top_within);
     if (stmt->kind == QN__STMT_LOOP && !is_top && !qn__is_block_loop(stmt) &&
         !qn__is_thread_loop(stmt)) {
       hoist_loop(hoist, stmt, block);

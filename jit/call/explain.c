@@ -20,6 +20,10 @@
 #include "jit/call/plan.h"
 #include "quern/backend.h"
 
+// Tags of tvm-ffi.
+#define FIRST_OBJECT 64
+#define BIG_INT 78
+
 typedef struct explain {
   const qn__plan_t* plan;
   const qn_value_t* args;
@@ -35,7 +39,15 @@ typedef struct explain {
 static const char* type_text(int32_t type) {
   static const char* const names[] = {"nothing", "an int",   "a bool",   "a float", "a pointer",
                                       "a dtype", "a device", "a tensor", "a string"};
+  // The objects of tvm-ffi that its calls did not make a value of.
+  static const char* const objects[] = {
+      "an object",       "a string", "bytes",    "an error",     "a function",
+      "a shape",         "a tensor", "an array", "a map",        "a module",
+      "a Python object", "a list",   "a dict",   "an interrupt", "an integer beyond 64 bits"};
   if (type == QN_VALUE_UINT) return "an unsigned int";
+  if (type >= FIRST_OBJECT && (size_t)type - FIRST_OBJECT < QN_COUNT_OF(objects)) {
+    return objects[type - FIRST_OBJECT];
+  }
   return type >= 0 && (size_t)type < QN_COUNT_OF(names) ? names[type] : "a value of unknown type";
 }
 
@@ -260,11 +272,12 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
   const qn_value_t* value = &e->args[index];
   bool is_uint = value->type == QN_VALUE_UINT;
   bool is_int = value->type == QN_VALUE_INT || value->type == QN_VALUE_BOOL || is_uint;
+  const qn_status_code_t code =
+      value->type == BIG_INT ? QN_STATUS_VALUE_ERROR : QN_STATUS_TYPE_ERROR;
   if (arg->form == QN__FORM_INT) {
     if (!is_int) {
-      return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
-                                "expected an integer (%s), got %s", qn_dtype_text(arg->dtype),
-                                type_text(value->type));
+      return qn__wrong_argument(e->plan->function, index, code, "expected an integer (%s), got %s",
+                                qn_dtype_text(arg->dtype), type_text(value->type));
     }
     bool is_above = is_uint && value->int_value < 0;  // 2^63 and more
     if (arg->is_fixed && (is_above || value->int_value != arg->min_value)) {
@@ -293,9 +306,8 @@ static qn_status_t check_scalar(explain_t* e, uint32_t index) {
     return QN_OK;
   }
   if (value->type != QN_VALUE_FLOAT && value->type != QN_VALUE_INT && !is_uint) {
-    return qn__wrong_argument(e->plan->function, index, QN_STATUS_TYPE_ERROR,
-                              "expected a float (%s), got %s", qn_dtype_text(arg->dtype),
-                              type_text(value->type));
+    return qn__wrong_argument(e->plan->function, index, code, "expected a float (%s), got %s",
+                              qn_dtype_text(arg->dtype), type_text(value->type));
   }
   double v = value->type == QN_VALUE_FLOAT ? value->float_value
              : is_uint                     ? (double)(uint64_t)value->int_value

@@ -48,6 +48,7 @@ static void at_exit(void* self, int64_t deadline_ns) {
     is_in_time = qn__cond_wait_until(&background->changed, &background->mutex, deadline_ns) ||
                  qn__exit_prolong(&deadline_ns);
   }
+  if (background->is_working && !is_own) qn__exit_give_up();
   qn__mutex_unlock(&background->mutex);
 }
 

@@ -79,6 +79,7 @@ static void at_exit(void* self, int64_t deadline_ns) {
     is_in_time = qn__cond_wait_until(&pool->ended, &pool->mutex, deadline_ns) ||
                  qn__exit_prolong(&deadline_ns);
   }
+  if (count_at_work(pool) > own_count) qn__exit_give_up();
   qn__mutex_unlock(&pool->mutex);
 }
 

@@ -135,13 +135,13 @@ static void declare_shared(qn__gpu_printer_t* p) {
 
 // ---- the kernel's head
 
-// Returns the parameter list: buffers, the record, scalars, the tag (devices/gpu/plan.h).
+// Returns the parameter list: buffers, the record, scalars, the tag (quern/gpu.h).
 static const char* parameters(qn__gpu_printer_t* p) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   const char* text = "";
   const char* comma = "";
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
-    const qn__gpu_arg_t* arg = &plan->args[i];
+    const qn_gpu_arg_t* arg = &plan->args[i];
     const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];
     if (!node->buffer) continue;
     bool is_shared = arg->is_written && p->is_ordered;

@@ -10,9 +10,11 @@
 // A buffer that a kernel with barriers or fences writes is `coherent`; otherwise the threads of a
 // block would not see each other's stores. A text requires the extensions that the target has and
 // no others. Naming an unused extension costs nothing, since SPIR-V's capabilities follow from use.
+#include "jit/gpu/glsl.h"
+
 #include <assert.h>
 
-#include "jit/gpu/glsl.h"
+#include "devices/gpu/push.h"
 
 bool qn__glsl_has(const qn__gpu_printer_t* p, const char* option) {
   bool value = false;
@@ -82,14 +84,14 @@ typedef struct bindings {
   uint32_t overflow;  // where the push constants are a storage buffer
   bool is_overflow;
   uint32_t push_bytes;
-  uint32_t offsets[QN__GPU_MAX_ARGS + 2];
+  uint32_t offsets[QN_GPU_MAX_ARGS + 2];
 } bindings_t;
 
 static bool lay_out(qn__gpu_printer_t* p, bindings_t* out) {
   const qn__gpu_kernel_t* plan = p->kernel->plan;
-  if (plan->arg_count > QN__GPU_MAX_ARGS) {
+  if (plan->arg_count > QN_GPU_MAX_ARGS) {
     qn__kprint_unsupported(p, "a kernel has %u arguments; the most is %u", plan->arg_count,
-                           (uint32_t)QN__GPU_MAX_ARGS);
+                           (uint32_t)QN_GPU_MAX_ARGS);
     return false;
   }
   *out = (bindings_t){0};
@@ -97,7 +99,8 @@ static bool lay_out(qn__gpu_printer_t* p, bindings_t* out) {
     out->buffer_count += p->kernel->nodes[i].buffer != NULL;
   out->record = out->buffer_count;
   out->overflow = out->buffer_count + (plan->has_record ? 1 : 0);
-  out->push_bytes = qn__gpu_push_layout(plan, out->offsets);
+  out->push_bytes =
+      qn__gpu_push_layout(plan->args, plan->arg_count, plan->has_record, out->offsets);
   out->is_overflow = out->push_bytes > qn__glsl_number(p, "max_push_constants_bytes");
   return true;
 }

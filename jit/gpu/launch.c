@@ -155,17 +155,17 @@ static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) 
 // The launch that is being made. Its kernels share all of it.
 typedef struct launch {
   uint32_t arg_count;
-  qn__gpu_arg_t args[QN__GPU_MAX_ARGS];
-  qn__gpu_arg_node_t nodes[QN__GPU_MAX_ARGS];
+  qn_gpu_arg_t args[QN_GPU_MAX_ARGS];
+  qn__gpu_arg_node_t nodes[QN_GPU_MAX_ARGS];
   uint32_t thread_count;
   bool has_record;
 } launch_t;
 
-static bool add_arg(qn__gpu_split_t* split, launch_t* launch, qn__gpu_arg_t arg,
+static bool add_arg(qn__gpu_split_t* split, launch_t* launch, qn_gpu_arg_t arg,
                     qn__gpu_arg_node_t node) {
-  if (launch->arg_count == QN__GPU_MAX_ARGS) {
+  if (launch->arg_count == QN_GPU_MAX_ARGS) {
     return qn__gpu_split_unsupported(split, "a launch uses more than %d buffers and values",
-                                     (int)QN__GPU_MAX_ARGS);
+                                     (int)QN_GPU_MAX_ARGS);
   }
   // Buffers come first.
   assert(!node.buffer || launch->arg_count == 0 || launch->nodes[launch->arg_count - 1].buffer);
@@ -181,10 +181,10 @@ static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, 
     return true;
   }
   bool is_param = buffer->scope == QN__SCOPE_PARAM;
-  qn__gpu_arg_t arg = {.kind = is_param ? QN__GPU_ARG_BUFFER : QN__GPU_ARG_WORKSPACE,
-                       .index = is_param ? split->params[id] : split->slots[id],
-                       .size_bytes = (uint32_t)qn_dtype_size_bytes(buffer->dtype),
-                       .is_written = (uses->buffers[id] & WRITTEN) != 0};
+  qn_gpu_arg_t arg = {.kind = is_param ? QN_GPU_ARG_BUFFER : QN_GPU_ARG_WORKSPACE,
+                      .index = is_param ? split->params[id] : split->slots[id],
+                      .size_bytes = (uint32_t)qn_dtype_size_bytes(buffer->dtype),
+                      .is_written = (uses->buffers[id] & WRITTEN) != 0};
   if (arg.index == QN__GPU_NO_PLACE) {
     return qn__gpu_split_fail(
         split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': buffer '%s' is not the host's",
@@ -198,9 +198,9 @@ static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, lau
   qn__ir_var_t* var = uses->var_nodes[id];
   if (!var || (uses->vars[id] & INSIDE) != 0) return true;
   bool is_local = split->locals[id] != QN__GPU_NO_PLACE;
-  qn__gpu_arg_t arg = {.kind = is_local ? QN__GPU_ARG_LOCAL : QN__GPU_ARG_WORD,
-                       .index = is_local ? split->locals[id] : split->words[id],
-                       .size_bytes = (uint32_t)qn_dtype_size_bytes(var->dtype)};
+  qn_gpu_arg_t arg = {.kind = is_local ? QN_GPU_ARG_LOCAL : QN_GPU_ARG_WORD,
+                      .index = is_local ? split->locals[id] : split->words[id],
+                      .size_bytes = (uint32_t)qn_dtype_size_bytes(var->dtype)};
   if (arg.index == QN__GPU_NO_PLACE) {
     return qn__gpu_split_fail(
         split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': '%s' is not the host's",

@@ -17,14 +17,31 @@ import time as _time
 import weakref as _weakref
 
 from . import _quern
-from ._helpers import Diagnostic, Explanation, LookupInfo, WarmItem, WarmResult
-from ._quern import Function, Request, load_plugin
+from ._helpers import CacheEntry, Diagnostic, Explanation, LookupInfo, WarmItem, WarmResult
+from ._device import current_device, current_stream, device, target_of_current as _target_of_current
+from ._quern import Function, Request, Stream, load_plugin
 from .errors import *  # noqa: F401,F403
 from . import errors
 
 __version__ = _quern.version()[0]
-__all__ = ["Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Request", "WarmItem", "WarmResult",
-           "build_info", "default_engine", "load_plugin"] + errors.__all__
+__all__ = ["Builder", "CacheEntry", "Diagnostic", "Engine", "Explanation", "Function", "LookupInfo", "Module", "Program", "Request",
+           "Stream", "WarmItem", "WarmResult", "build_info", "current_device", "current_stream", "default_engine", "device",
+           "load_plugin", "load_program"] + errors.__all__
+
+
+def __getattr__(name):
+    # Builders and programs need what an import of the package should not pay for.
+    if name == "Builder":
+        from ._builder import Builder as value
+    elif name in ("Program", "load_program"):
+        from . import _program
+
+        value = getattr(_program, name)
+    else:
+        raise AttributeError(f"module 'quern' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
 
 _TIERS = {None: 0, "full": 1, "fast": 2}
 _MISSES = {"block": 0, "fallback": 1, "fail": 2}
@@ -72,24 +89,30 @@ class Module(_quern.Module):
         """The signatures of the functions, by name."""
         return {name: self[name].signature for name in self}
 
-    def compile(self, name, target="cpu", *, tier=None, checked=False, miss="block", timeout=None, priority=0, generic=None):
-        """Looks up the code of a function for one target, and returns the function bound to it.
+    def compile(self, name, target=None, *, tier=None, checked=False, miss="block", timeout=None, priority=0, generic=None):
+        """Looks up the code of a function for one target (None: the current device), and returns the function bound to it.
 
         `miss` says what to do if no tier of the cache has it: "block" compiles, "fallback" takes a ready variant and compiles
         in the background, "fail" raises `CompileForbidden`. `timeout` is in seconds: `DeadlineExceeded` then, and the compile
         goes on into the cache.
         """
-        return self._lookup_engine()._lookup(self, name, target, _options(tier, checked, miss, timeout, priority, generic))
+        return self._lookup_engine()._lookup(self, name, target or _target_of_current(), _options(tier, checked, miss, timeout, priority, generic))
 
-    def request(self, name, target="cpu", *, tier=None, checked=False, timeout=None, priority=0):
+    def request(self, name, target=None, *, tier=None, checked=False, timeout=None, priority=0):
         """Starts a lookup in the background. Await the result, or ask it for its `result()`."""
-        return self._lookup_engine()._request(self, name, target, _options(tier, checked, "block", timeout, priority))
+        options = _options(tier, checked, "block", timeout, priority)
+        return self._lookup_engine()._request(self, name, target or _target_of_current(), options)
 
     def _lookup_engine(self):
         return self.engine if self.engine is not None else default_engine()
 
     def __repr__(self):
         return f"<quern.Module {self.digest[:12]} of {', '.join(self)}>"
+
+    def _repr_html_(self):
+        from ._notebook import of_text
+
+        return of_text(self.text)
 
 
 class Engine(_quern.Engine):
@@ -111,9 +134,27 @@ class Engine(_quern.Engine):
             self.close()
         return self
 
-    def why(self, module, target="cpu", *, tier=None, checked=False):
+    def why(self, module, target=None, *, tier=None, checked=False):
         """Explains whether a lookup would hit, and how the nearest entry differs. Compiles nothing."""
-        return Explanation(*self._why(module, target, _options(tier, checked)))
+        return Explanation(*self._why(module, target or _target_of_current(), _options(tier, checked)))
+
+    def entries(self):
+        """The entries of the cache directory, as a list of `CacheEntry`, in no order. [] without a directory."""
+        path = self.config()["cache_dir"][0]
+        return [CacheEntry(*one) for one in _quern._cache_entries(path)] if path else []
+
+    def write_bundle(self, path, *, keys=None, sign=None, append=False):
+        """Writes a bundle of the entries of the cache directory (those of `keys` alone), and returns how many it wrote.
+
+        `sign` is the file of a secret key. `append` adds to the bundle that is at the path. Waits for entries that are not
+        written yet.
+        """
+        self.flush()
+        directory = self.config()["cache_dir"][0]
+        if not directory:
+            raise ValueError("write_bundle: the engine has no cache directory")
+        keys = None if keys is None else tuple(keys)
+        return _quern._write_bundle(directory, _os.fspath(path), keys, None if sign is None else _os.fspath(sign), append)
 
     def warm(self, items, *, targets=None, tier=None, jobs=0, time_limit=60.0, on_progress=None, dry_run=False, command=None):
         """Compiles ahead, in worker processes that may crash, what the cache does not have. Returns a `WarmResult`.
@@ -140,6 +181,11 @@ class Engine(_quern.Engine):
 
     def __exit__(self, *unused):
         self.close()
+
+    def _repr_html_(self):
+        from ._notebook import of_engine
+
+        return of_engine(self)
 
 
 def _setting(name, value):

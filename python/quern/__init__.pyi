@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from . import _quern as _quern
 from . import errors as errors
+from ._builder import Builder as Builder
+from ._device import current_device as current_device
+from ._device import current_stream as current_stream
+from ._device import device as device
+from ._helpers import CacheEntry as CacheEntry
 from ._helpers import Diagnostic as Diagnostic
 from ._helpers import Explanation as Explanation
 from ._helpers import LookupInfo as LookupInfo
 from ._helpers import WarmItem as WarmItem
 from ._helpers import WarmResult as WarmResult
+from ._program import Program as Program
+from ._program import load_program as load_program
 from ._quern import Function as Function
 from ._quern import Request as Request
+from ._quern import Stream as Stream
 from ._quern import load_plugin as load_plugin
 from .errors import *
 
@@ -29,7 +37,7 @@ class Module(_quern.Module):
     def compile(
         self,
         name: str,
-        target: str = ...,
+        target: Optional[str] = ...,
         *,
         tier: Optional[str] = ...,
         checked: bool = ...,
@@ -41,7 +49,7 @@ class Module(_quern.Module):
     def request(
         self,
         name: str,
-        target: str = ...,
+        target: Optional[str] = ...,
         *,
         tier: Optional[str] = ...,
         checked: bool = ...,
@@ -61,7 +69,11 @@ class Engine(_quern.Engine):
         ignores_environment: bool = ...,
         **settings: Any,
     ) -> "Engine": ...
-    def why(self, module: _quern.Module, target: str = ..., *, tier: Optional[str] = ..., checked: bool = ...) -> Explanation: ...
+    def why(self, module: _quern.Module, target: Optional[str] = ..., *, tier: Optional[str] = ..., checked: bool = ...) -> Explanation: ...
+    def entries(self) -> List[CacheEntry]: ...
+    def write_bundle(
+        self, path: _Path, *, keys: Optional[Iterable[str]] = ..., sign: Optional[_Path] = ..., append: bool = ...
+    ) -> int: ...
     def warm(
         self,
         items: Iterable[Union[_quern.Module, Tuple[_quern.Module, str], _Path]],

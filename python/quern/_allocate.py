@@ -55,6 +55,19 @@ def _array_api(like, shape, dtype):
     return space.empty(shape, dtype=kind, device=like.device)
 
 
+def _on_current_device():
+    """The allocator of a call without tensors."""
+    from ._device import current_device
+
+    device = current_device()
+    torch = sys.modules.get("torch")
+    if device.type == "cpu":
+        return _numpy
+    if device.type == "cuda" and torch:
+        return lambda shape, dtype: torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=device.name)
+    raise TypeError(f"no framework here allocates on {device}; pass the outputs")
+
+
 def _allocator(like):
     """A function of shape and dtype."""
     package = type(like).__module__.partition(".")[0]
@@ -90,7 +103,7 @@ def call(function, args, names):
             continue
         if allocate is None:
             tensors = [given[0] for given in plan if len(given) == 1 and _is_tensor(given[0])]
-            allocate = _allocator(tensors[0]) if tensors else _numpy
+            allocate = _allocator(tensors[0]) if tensors else _on_current_device()
         name, shape, dtype = one
         if dtype not in _NAMES:
             raise TypeError(f"{function.signature}: '{name}' has dtype {dtype}, which no framework allocates; pass it")

@@ -26,6 +26,8 @@ class Diagnostic(namedtuple("Diagnostic", "severity code message help file line 
 
 LookupInfo = namedtuple("LookupInfo", "source key lookup_s compile_s load_s is_fallback tier")
 LookupInfo.__doc__ = "Where the code of a function came from, and how long that took, in seconds."
+CacheEntry = namedtuple("CacheEntry", "key target options size_bytes code_bytes compile_s created used generator")
+CacheEntry.__doc__ = "One entry of a cache directory. `created` and `used` are Unix times, the latter to the day; texts are \"\" if it is damaged."
 Explanation = namedtuple("Explanation", "text key found_in nearest_key section wanted cached")
 Explanation.__doc__ = "Why a lookup would hit or miss."
 Explanation.__str__ = lambda self: self.text
@@ -73,3 +75,9 @@ def call_new(function, args, names):
     from ._allocate import call
 
     return call(function, args, names or {})
+
+
+def as_tvm_ffi(function, name, override):
+    from ._tvm_ffi import function_of
+
+    return function_of(function, name, override)

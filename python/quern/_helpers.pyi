@@ -25,6 +25,17 @@ class LookupInfo(NamedTuple):
     is_fallback: bool
     tier: str
 
+class CacheEntry(NamedTuple):
+    key: str
+    target: str
+    options: str
+    size_bytes: int
+    code_bytes: int
+    compile_s: float
+    created: int
+    used: int
+    generator: str
+
 class Explanation(NamedTuple):
     text: str
     key: str

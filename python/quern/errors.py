@@ -24,6 +24,11 @@ class ModuleError(Error, ValueError):
 
     diagnostics = ()
 
+    def _repr_html_(self):
+        from ._notebook import of_error
+
+        return of_error(self)
+
 
 class InvalidArgument(Error, ValueError):
     code = "invalid argument"

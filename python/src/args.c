@@ -43,6 +43,11 @@ static bool classify(PyObject* object, qn__py_type_entry_t* entry) {
   const qn__dl_exchange_t* exchange = NULL;
   int has_exchange = find_exchange(type, &exchange);
   if (has_exchange < 0) return false;
+  if (!has_exchange) {
+    exchange = qn__py_tvm_exchange(object);
+    if (PyErr_Occurred()) return false;
+    has_exchange = exchange != NULL;
+  }
   qn__py_way_t way = QN__PY_NONE;
   if (has_exchange) {
     way = QN__PY_EXCHANGE;

@@ -61,6 +61,13 @@ bool qn__py_numpy_learn(PyTypeObject* type);
 // Reads an array of a plain dtype in row-major order. False, without an exception, for others.
 bool qn__py_numpy_read(const qn__py_param_t* param, PyObject* object, qn__py_arg_t* out);
 
+// ---------------------------------------------------------------------------------- tvm_ffi.c
+
+// Returns an exchange interface for tvm_ffi.Tensor. NULL, without an exception: the object is of
+// another type, or of a version whose tensors must be read by __dlpack__. NULL with an exception:
+// the object has no tensor any more.
+const qn__dl_exchange_t* qn__py_tvm_exchange(PyObject* object);
+
 // ---------------------------------------------------------------------------------- dlpack.c
 
 // Reads a tensor by __dlpack__. Results as those of qn__py_buffer_read.
@@ -69,6 +76,13 @@ int qn__py_dlpack_read(const qn__py_signature_t* signature, size_t index, PyObje
 // Raises `type` with the message of a wrong argument: "SIGNATURE: argument 1 'x': ...".
 void qn__py_wrong_argument(const qn__py_signature_t* signature, size_t index, qn_status_code_t code,
                            const char* format, ...) QN_PRINTF(4, 5);
+
+// ---------------------------------------------------------------------------------- stream.c
+
+// Lets a stream keep the arguments of a call that it is about to get, until it has passed the call.
+// Arguments that are kept have nothing to give back any more. False: raises.
+bool qn__py_stream_hold(qn__py_stream_t* stream, PyObject* const* objects, qn__py_arg_t* args,
+                        const qn_value_t* values, size_t count);
 
 // Whether the function writes to the parameter.
 static inline bool qn__py_is_written(const qn__py_param_t* param) {

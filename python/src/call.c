@@ -113,7 +113,7 @@ static __attribute__((noinline)) bool find_stream(qn_device_t device, const qn__
 }
 
 // Calls with values that are read.
-static inline bool run(qn__py_function_t* function, const qn__py_arg_t* args,
+static inline bool run(qn__py_function_t* function, PyObject* const* objects, qn__py_arg_t* args,
                        const qn_value_t* values, size_t count) {
   int64_t size = 0;
   qn_device_t device = {0, 0};
@@ -121,9 +121,8 @@ static inline bool run(qn__py_function_t* function, const qn__py_arg_t* args,
     size = add_saturated(size, size_of(&values[i]));
     if (device.type == 0 && values[i].type == QN_VALUE_TENSOR) device = args[i].tensor.device;
   }
-  if (device.type == 0 || device.type == QN_DEVICE_CUDA_HOST) {
-    device = (qn_device_t){QN_DEVICE_CPU, 0};
-  }
+  if (device.type == QN_DEVICE_CUDA_HOST) device = (qn_device_t){QN_DEVICE_CPU, 0};
+  if (device.type == 0) device = qn_active_device();
   qn__py_slot_t* slot = function->slot;
   if (!slot ||
       (!function->is_bound && (slot->device.type != device.type || slot->device.id != device.id))) {
@@ -135,6 +134,8 @@ static inline bool run(qn__py_function_t* function, const qn__py_arg_t* args,
       !find_stream(slot->device, args, values, count, &stream)) {
     return false;
   }
+  qn__py_stream_t* own = stream ? NULL : qn__py_stream_active(slot->device);
+  if (own && !qn__py_stream_hold(own, objects, args, values, count)) return false;
   qn_status_t status;
   if (!stream && size <= function->short_size && --function->until_timed != 0) {
     status = qn_function_call(slot->function, values, count, NULL);
@@ -152,7 +153,7 @@ static bool read_and_run(qn__py_function_t* function, PyObject* const* objects, 
          qn__py_arg_read(signature, read, objects[read], &args[read], &values[read])) {
     read++;
   }
-  bool is_done = read == count && run(function, args, values, count);
+  bool is_done = read == count && run(function, objects, args, values, count);
   while (read > 0) qn__py_arg_release(&args[--read]);
   return is_done;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // python/src/extension.h: what the files of the extension share: its state, its objects, errors.
 //
-// The extension `quern._quern` has the types Module, Engine, Function and Request. All of it runs
-// with the GIL held, except what stands between Py_BEGIN_ALLOW_THREADS and its end: lookups, waits,
-// long calls, and the end of an engine. The packages' Python files build on these types.
+// The extension `quern._quern` has the types Module, Engine, Function, Request and Stream. All of
+// it runs with the GIL held, except what stands between Py_BEGIN_ALLOW_THREADS and its end:
+// lookups, waits, long calls, and the end of an engine. The packages' Python files build on these
+// types.
 //
 // Read next: function.c (a call), args.h (its arguments), lookup.c.
 #ifndef QUERN_PYTHON_EXTENSION_H_
@@ -37,13 +38,17 @@ typedef struct qn__py_type_entry {
 // Types are found by a part of their address; one that collides takes the place.
 #define QN__PY_TYPE_SLOTS 64u
 
+typedef struct qn__py_stream qn__py_stream_t;
+
 // The state of the extension: one for the process.
 typedef struct qn__py_state {
   PyTypeObject* module_type;
   PyTypeObject* engine_type;
   PyTypeObject* function_type;
   PyTypeObject* request_type;
-  PyObject* helpers;  // the Python module quern._helpers
+  PyTypeObject* stream_type;
+  qn__py_stream_t* streams;  // all but default ones
+  PyObject* helpers;         // the Python module quern._helpers
   // Names of attributes.
   PyObject* name_exchange;
   PyObject* name_dlpack;
@@ -195,5 +200,20 @@ PyObject* qn__py_function_new(qn__py_module_t* module, const qn__py_signature_t*
 // Returns the device of the target of a lookup, as loaded code has it. False: raises.
 bool qn__py_target_device(const char* target, qn_device_t* out_device);
 extern PyType_Spec qn__py_function_spec;
+
+// ---------------------------------------------------------------------------------- stream.c
+
+// Returns the Stream that is active on the device in the calling thread, borrowed; NULL: none.
+qn__py_stream_t* qn__py_stream_active(qn_device_t device);
+extern PyType_Spec qn__py_stream_spec;
+
+// Functions of the extension; the first two are in cache.c.
+PyObject* qn__py_cache_entries(PyObject* self, PyObject* args);
+PyObject* qn__py_write_bundle(PyObject* self, PyObject* args);
+PyObject* qn__py_device_name(PyObject* self, PyObject* args);
+PyObject* qn__py_active_device(PyObject* self, PyObject* unused);
+PyObject* qn__py_active_stream(PyObject* self, PyObject* args);
+PyObject* qn__py_set_active_device(PyObject* self, PyObject* args);
+PyObject* qn__py_set_active_stream(PyObject* self, PyObject* stream);
 
 #endif  // QUERN_PYTHON_EXTENSION_H_

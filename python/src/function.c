@@ -254,6 +254,13 @@ static PyMethodDef methods[] = {
      "new(*args, **names)\n--\n\nCalls the function with new `out` buffers, which the framework of "
      "the first tensor\nallocates. Takes all other arguments. Returns the buffer, or a tuple of "
      "several."},
+    {"as_tvm_ffi", (PyCFunction)(void (*)(void))qn__py_function_as_tvm,
+     METH_VARARGS | METH_KEYWORDS,
+     "as_tvm_ffi(name=None, *, override=False)\n--\n\nReturns the function as a "
+     "tvm_ffi.Function, whose calls run without Python. `name` registers\nit in tvm-ffi's global "
+     "table, where `override` replaces one of this name."},
+    {"_register_tvm_ffi", qn__py_function_register_tvm, METH_VARARGS,
+     "Registers the function in tvm-ffi's global table."},
     {"_outputs", (PyCFunction)(void (*)(void))qn__py_function_outputs,
      METH_FASTCALL | METH_KEYWORDS, "Describes the `out` buffers of a call."},
     {NULL, NULL, 0, NULL},

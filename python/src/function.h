@@ -22,6 +22,10 @@ PyObject* qn__py_function_call(PyObject* self, PyObject* const* objects, size_t 
 PyObject* qn__py_function_outputs(PyObject* self, PyObject* const* objects, Py_ssize_t nargs,
                                   PyObject* names);
 
+// The methods as_tvm_ffi and _register_tvm_ffi (tvm_ffi.c).
+PyObject* qn__py_function_as_tvm(PyObject* self, PyObject* args, PyObject* names);
+PyObject* qn__py_function_register_tvm(PyObject* self, PyObject* args);
+
 // Gives the stream of quern for one of the driver. It stays for the life of the process: frameworks
 // have few. False: raises.
 bool qn__py_stream_of(qn_device_t device, void* native, qn_stream_t** out_stream);

@@ -54,6 +54,13 @@ static PyMethodDef methods[] = {
     {"load_plugin", load_plugin, METH_VARARGS,
      "load_plugin(path)\n--\n\nRegisters the devices, generators and kinds of targets of a "
      "plugin."},
+    {"_cache_entries", qn__py_cache_entries, METH_VARARGS, NULL},
+    {"_write_bundle", qn__py_write_bundle, METH_VARARGS, NULL},
+    {"_device_name", qn__py_device_name, METH_VARARGS, NULL},
+    {"_active_device", qn__py_active_device, METH_NOARGS, NULL},
+    {"_active_stream", qn__py_active_stream, METH_VARARGS, NULL},
+    {"_set_active_device", qn__py_set_active_device, METH_VARARGS, NULL},
+    {"_set_active_stream", qn__py_set_active_stream, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -75,7 +82,10 @@ static int execute(PyObject* extension) {
   state->engine_type = qn__py_add_type(extension, &qn__py_engine_spec);
   state->function_type = qn__py_add_type(extension, &qn__py_function_spec);
   state->request_type = qn__py_add_type(extension, &qn__py_request_spec);
-  if (!state->engine_type || !state->function_type || !state->request_type) return -1;
+  state->stream_type = qn__py_add_type(extension, &qn__py_stream_spec);
+  if (!state->engine_type || !state->function_type || !state->request_type || !state->stream_type) {
+    return -1;
+  }
   state->module_type = qn__py_add_type(extension, &qn__py_module_spec);
   return state->module_type ? 0 : -1;
 }

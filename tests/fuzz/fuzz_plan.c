@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/fuzz/fuzz_plan.c: reads arbitrary bytes as the launch plan of an artifact.
+// tests/fuzz/fuzz_plan.c: reads arbitrary bytes as the launch plan of an artifact, and writes it as
+// text.
 //
 // The first byte is the payload's size. A plan that decodes must encode to the same bytes. Plans
 // without loops run on a backend that checks its arguments.
 #include <stdlib.h>
 
-#include "devices/gpu/run.h"
+#include "devices/gpu/plan.h"
+#include "devices/gpu/push.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -31,14 +33,14 @@ static void give(void* self, uint64_t address) {
   backend_t* backend = self;
   require(address == 64 && backend->live-- > 0);
 }
-static qn_status_t launch_it(void* self, const qn__gpu_launch_t* launch) {
+static qn_status_t launch_it(void* self, const qn_gpu_launch_t* launch) {
   backend_t* backend = self;
   require(launch->kernel < backend->plan->kernel_count && launch->block_count > 0);
   require(launch->thread_count > 0 && launch->thread_count <= 1024);
   uint64_t sum = 0;
   for (uint32_t i = 0; i < backend->plan->kernels[launch->kernel].arg_count; i++) {
     sum += launch->values[i];
-    if (backend->plan->kernels[launch->kernel].args[i].kind <= QN__GPU_ARG_WORKSPACE) {
+    if (backend->plan->kernels[launch->kernel].args[i].kind <= QN_GPU_ARG_WORKSPACE) {
       sum += launch->ends[i];
     }
   }
@@ -64,12 +66,11 @@ static uint64_t call(const qn__gpu_plan_t* plan, uint32_t index, const uint64_t*
                         .retain = keep,
                         .release = keep,
                         .describe = describe};
-  qn__gpu_backend_t table = {.self = &backend,
-                             .max_threads = 1024,
-                             .workspace_allocate = take,
-                             .workspace_free = give,
-                             .launch = launch_it};
-  qn_status_t status = qn__gpu_run(plan, index, &launch, &table);
+  const qn_gpu_plan_t loaded = {
+      .decoded = *plan,
+      .runner = {.workspace_allocate = take, .workspace_free = give, .launch = launch_it},
+      .max_threads = 1024};
+  qn_status_t status = qn_gpu_plan_run(&loaded, index, &launch, &backend);
   uint64_t seen = backend.seen * 64 + (uint64_t)qn_status_code(status);
   qn_status_free(status);
   require(backend.live == 0);
@@ -111,10 +112,16 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     qn__buffer_init(&again, qn_allocator_default());
     qn__gpu_plan_encode(&plan, &again);
     require(again.size == bytes.size && memcmp(again.data, bytes.data, bytes.size) == 0);
+    qn__buffer_clear(&again);
+    for (uint32_t i = 0; i < plan.function_count; i++) qn__gpu_plan_text(&plan, i, &again);
+    require(qn_ok(qn__buffer_status(&again, "a text")));
     qn__buffer_deinit(&again);
-    uint32_t offsets[QN__GPU_MAX_ARGS + 2];
+    uint32_t offsets[QN_GPU_MAX_ARGS + 2];
     for (uint32_t i = 0; i < plan.kernel_count; i++) {
-      require(qn__gpu_push_layout(&plan.kernels[i], offsets) % 4 == 0);
+      const qn__gpu_kernel_t* kernel = &plan.kernels[i];
+      require(qn__gpu_push_layout(kernel->args, kernel->arg_count, kernel->has_record, offsets) %
+                  4 ==
+              0);
     }
     for (uint32_t i = 0; i < plan.function_count; i++) run(&plan, i);
   } else {

@@ -24,7 +24,9 @@
 #include "quern/ir.h"
 #include "quern/lower.h"
 #include "quern/observe.h"
+#include "quern/tvm_ffi.h"
 #include "quern/warm.h"
+#include "tests/interface/support_plan.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
@@ -42,6 +44,7 @@ typedef struct fixture {
   qn_cache_dir_t* dir;
   qn_cache_bundle_t* bundle;
   qn_warm_list_t* list;
+  qn_gpu_plan_t* plan;
   qn_sink_t sink;
   char directory[QN_TEST_PATH_SIZE];
   char path[QN_TEST_PATH_SIZE + 16];
@@ -103,10 +106,12 @@ static void make(fixture_t* f) {
   must(qn_cache_bundle_write(f->path, f->dir, NULL, 0, NULL, NULL));
   must(qn_cache_bundle_open(f->path, NULL, 0, &f->bundle));
   must(qn_warm_list_create(&f->list));
+  f->plan = plan_loaded();
   f->sink.write = swallow;
 }
 
 static void drop(fixture_t* f) {
+  qn_gpu_plan_destroy(f->plan);
   qn_warm_list_destroy(f->list);
   qn_cache_bundle_close(f->bundle);
   qn_cache_dir_close(f->dir);

@@ -19,7 +19,9 @@
 #include "quern/lower.h"
 #include "quern/observe.h"
 #include "quern/read.h"
+#include "quern/tvm_ffi.h"
 #include "quern/warm.h"
+#include "tests/interface/support_plan.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
@@ -140,6 +142,19 @@ static qn_status_t give_machine(fixture_t* f, const void* machine) {
   qn_lower_options_t options = {.struct_size = sizeof options, .machine = machine};
   return give_lower(f, &options);
 }
+static qn_status_t find_nothing(void* self, qn_device_t device, qn_function_t** out_function) {
+  (void)self, (void)device;
+  *out_function = NULL;
+  return qn_status_make(QN_STATUS_INTERNAL, "called");
+}
+// tvm-ffi is not in this process, which is asked after the struct was read.
+static qn_status_t give_source(fixture_t* f, const void* source) {
+  (void)f;
+  qn_status_t status = qn_tvm_ffi_register("f", false, source);
+  if (qn_status_code(status) != QN_STATUS_UNAVAILABLE) return status;
+  qn_status_free(status);
+  return QN_OK;
+}
 static qn_status_t give_copy(fixture_t* f, const void* copy) {
   (void)f;
   return qn_device_copy(copy, NULL);
@@ -165,6 +180,8 @@ static const struct {
     {"qn_recompile_options_t", sizeof(qn_recompile_options_t), sizeof(size_t), give_recompile},
     {"qn_warm_options_t", sizeof(qn_warm_options_t), sizeof(size_t), give_warm},
     {"qn_warm_read_options_t", sizeof(qn_warm_read_options_t), sizeof(size_t), give_warm_read},
+    {"qn_tvm_ffi_source_t", sizeof(qn_tvm_ffi_source_t), offsetof(qn_tvm_ffi_source_t, release),
+     give_source},
     {"qn_copy_t", sizeof(qn_copy_t), offsetof(qn_copy_t, from), give_copy},
 };
 
@@ -180,6 +197,10 @@ static qn_status_t give(fixture_t* f, size_t i, size_t size, size_t stated, uint
   if (structs[i].give == give_adaptive) {
     qn_adaptive_options_t adaptive = {.names = &n, .name_count = 1};
     memcpy(bytes, &adaptive, size < sizeof adaptive ? size : sizeof adaptive);
+  }
+  if (structs[i].give == give_source) {
+    qn_tvm_ffi_source_t source = {.find = find_nothing};
+    memcpy(bytes, &source, size < sizeof source ? size : sizeof source);
   }
   memcpy(bytes, &stated, sizeof stated < size ? sizeof stated : size);
   if (last) bytes[size - 1] = last;
@@ -343,7 +364,22 @@ static qn_status_t fill_warm_cache(fixture_t* f, void* out) {
   return qn_warm_list_add_cache(f->list, f->engine, NULL, out);
 }
 
-// The bytes before `changing` are the same in each call: after them come times.
+static qn_status_t fill_plan_kernel(fixture_t* f, void* out) {
+  (void)f;
+  qn_gpu_plan_t* plan = plan_loaded();
+  qn_status_t status = qn_gpu_plan_kernel(plan, 0, out);
+  qn_gpu_plan_destroy(plan);
+  return status;
+}
+static qn_status_t fill_plan_function(fixture_t* f, void* out) {
+  (void)f;
+  qn_gpu_plan_t* plan = plan_loaded();
+  qn_status_t status = qn_gpu_plan_function(plan, 0, out);
+  qn_gpu_plan_destroy(plan);
+  return status;
+}
+
+// The bytes before `changing` are the same in each call: after them come times, or addresses.
 static const struct {
   const char* name;
   size_t size;
@@ -367,6 +403,8 @@ static const struct {
     OUT(qn_pass_info_t, fill_pass),
     OUT(qn_pipeline_info_t, fill_pipeline),
     OUT(qn_machine_t, fill_machine),
+    TIMED(qn_gpu_kernel_info_t, name, fill_plan_kernel),
+    OUT(qn_gpu_function_info_t, fill_plan_function),
     OUT(qn_work_t, fill_work),
     OUT(qn_cache_usage_t, fill_usage),
     TIMED(qn_cache_place_t, free_bytes, fill_place),

@@ -17,6 +17,7 @@
 #include "jit/codegen/generator_info.h"
 #include "quern/backend.h"
 #include "quern/cache.h"
+#include "tests/interface/support_plan.h"
 #include "tests/support/must.h"
 #include "tests/support/tempdir.h"
 
@@ -95,6 +96,18 @@ static qn_status_t give_info(size_t room, size_t stated, bool has_tail) {
   return status;
 }
 
+static qn_status_t give_runner(size_t room, size_t stated, bool has_tail) {
+  uint8_t* copy =
+      sized(&plan_runner, sizeof plan_runner, room, offsetof(qn_gpu_runner_t, struct_size), stated);
+  if (has_tail) copy[room - 1] = 1;
+  const qn_artifact_t artifact = plan_artifact();
+  qn_gpu_plan_t* plan;
+  qn_status_t status = qn_gpu_plan_load(&artifact, (const qn_gpu_runner_t*)(void*)copy, 1, &plan);
+  qn_gpu_plan_destroy(plan);
+  free(copy);
+  return status;
+}
+
 // A table of `least` bytes has all that is required; one of `lacking` bytes lacks `missing`.
 static const struct {
   const char* name;
@@ -113,6 +126,8 @@ static const struct {
      "code generator", give_kind},
     {"qn_generator_info_t", sizeof(qn_generator_info_t), offsetof(qn_generator_info_t, object),
      offsetof(qn_generator_info_t, name), "name", give_info},
+    {"qn_gpu_runner_t", sizeof(qn_gpu_runner_t), sizeof(qn_gpu_runner_t),
+     offsetof(qn_gpu_runner_t, launch), "launch is missing", give_runner},
     {"qn_plugin_t", sizeof(qn_plugin_t), offsetof(qn_plugin_t, kind_count), 0, NULL, give_plugin},
 };
 

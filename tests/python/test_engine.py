@@ -259,5 +259,27 @@ class Warming(unittest.TestCase):
             self.warm(quern.Engine(""), [module_of(413)])
 
 
+class Bundles(unittest.TestCase):
+    def test_write(self):
+        folder = os.path.join(support.folder, "of-bundles")
+        path = os.path.join(support.folder, "some.qnb")
+        with quern.Engine(folder) as engine:
+            keys = [quern.Module(SAXPY.replace("a * x", f"{i}.0 * x"), engine=engine).compile("saxpy", tier="fast").info.key for i in range(3)]
+            self.assertEqual(engine.write_bundle(path), 3)
+            self.assertEqual(engine.write_bundle(path, keys=keys[:1]), 1)
+            self.assertEqual(engine.write_bundle(path, keys=iter(keys[1:2]), append=True), 1)
+            self.assertRaises(quern.NotFound, engine.write_bundle, path, keys=["0" * 32])
+            self.assertRaises(quern.NotFound, engine.write_bundle, os.path.join(support.folder, "nowhere", "some.qnb"))
+            self.assertRaises(TypeError, engine.write_bundle, path, keys=[3])
+            self.assertRaises(quern.Error, engine.write_bundle, path, sign=os.path.join(support.folder, "no.key"))
+        with quern.Engine("", bundles=[path], jit="forbid") as engine:
+            for i in range(2):
+                module = quern.Module(SAXPY.replace("a * x", f"{i}.0 * x"), engine=engine)
+                self.assertEqual(module.compile("saxpy", tier="fast").info.source, "bundle")
+            with self.assertRaises(ValueError) as caught:
+                engine.write_bundle(path)
+            self.assertIn("no cache directory", str(caught.exception))
+
+
 if __name__ == "__main__":
     support.main()

@@ -14,8 +14,6 @@ import quern
 def slow(seed):
     body = "\\n".join(f"  for at{k} in 0..n {{ y[at{k}] = exp(x[at{k}] * {seed}.5) + tanh(y[at{k}] + {k}.0); }}" for k in range(60))
     return quern.Module(f"func slow(x: f32[n], inout y: f32[n]) {{\\n{body}\\n}}\\n")
-# The first compile of a process that exits meanwhile may crash it (docs/caveats.md): this one is over.
-quern.Module(support.SAXPY).compile("saxpy", tier="fast")
 """
 
 

@@ -57,13 +57,20 @@ class Stubs(unittest.TestCase):
         for name in ("Module", "Engine"):
             self.check_class(getattr(quern, name), stated[name])
 
+    def test_builder(self):
+        self.assertIs(quern.Builder, quern._builder.Builder)
+        self.check_class(quern.Builder, names_of(stub_of("_builder.pyi"))["Builder"])
+        stated = {one.name for one in names_of(stub_of("_builder.pyi"))["Expr"].body}
+        hidden = {"__init__", "__bool__", "__iter__", "__hash__", "__repr__", "__slots__", "__array_ufunc__", "__module__", "__doc__"}
+        self.assertEqual(stated, {name for name in vars(quern._builder.Expr) if name.startswith("__")} - hidden)
+
     def test_errors(self):
         self.assertEqual(set(names_of(stub_of("errors.pyi"))), set(quern.errors.__all__))
 
     def test_tuples(self):
         stated = {one.name: one for one in stub_of("_helpers.pyi") if isinstance(one, ast.ClassDef)}
-        for name, kind in (("_Diagnostic", quern.Diagnostic), ("LookupInfo", quern.LookupInfo), ("Explanation", quern.Explanation),
-                           ("WarmItem", quern.WarmItem), ("WarmResult", quern.WarmResult)):
+        for name, kind in (("_Diagnostic", quern.Diagnostic), ("LookupInfo", quern.LookupInfo),
+                           ("CacheEntry", quern.CacheEntry), ("Explanation", quern.Explanation), ("WarmItem", quern.WarmItem), ("WarmResult", quern.WarmResult)):
             self.assertEqual([one.target.id for one in stated[name].body], list(kind._fields))
 
     def test_typed(self):

@@ -2,13 +2,12 @@
 // examples/plugin/c/device.c: a device whose memory handles are small numbers and whose streams are
 // threads, a kind of targets, and the plugin that has both. generator.c is the code generator, a
 // shared object of its own that only misses open. docs/new-backend.md goes through both.
-#define _GNU_SOURCE  // MAP_ANONYMOUS
+#define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "quern/backend.h"
@@ -23,41 +22,58 @@ static qn_status_t no_memory(void) {
   return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "c: no memory");
 }
 
-// ---- memory: handles are offsets in a range of addresses that is reserved once and of which no
-// part is used again. A block has a page with its size before it.
+// ---- memory: handles are small numbers, each for an allocation of the host's. A new one gets the
+// first gap that is large enough.
 
-enum { PAGE = 4096 };
-static const size_t reserved_bytes = (size_t)1 << 40;
-static char* reserved;
-static size_t next_handle = PAGE;
+typedef struct block {
+  struct block* next;  // with a larger handle
+  uintptr_t handle;
+  size_t size_bytes;
+  char* bytes;
+} block_t;
+static block_t* blocks;
 
-static char* address_of(const void* handle) {
-  return reserved + (uintptr_t)handle;
+// Returns the address of a handle, or of a number within its range. NULL: there is none.
+static char* address_of(uintptr_t number) {
+  (void)pthread_mutex_lock(&lock);
+  const block_t* b = blocks;
+  while (b && number - b->handle >= b->size_bytes) b = b->next;  // a difference below 0 is large
+  char* address = b ? b->bytes + (number - b->handle) : NULL;
+  (void)pthread_mutex_unlock(&lock);
+  return address;
 }
 
 static qn_status_t allocate(int32_t id, size_t size_bytes, size_t alignment_bytes, void** out) {
   (void)id;
-  size_t alignment = alignment_bytes > PAGE ? alignment_bytes : PAGE;
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  size_t alignment = alignment_bytes > 64 ? alignment_bytes : 64;
+  void* bytes = NULL;
+  block_t *b = malloc(sizeof *b), **at = &blocks;
+  if (!b || size_bytes > SIZE_MAX / 4 || posix_memalign(&bytes, alignment, size_bytes + 1) != 0) {
+    free(b);
+    return no_memory();
+  }
+  *b = (block_t){NULL, alignment, size_bytes + 1, bytes};  // 0 bytes have a number as well
   (void)pthread_mutex_lock(&lock);
-  void* range = reserved ? reserved : mmap(NULL, reserved_bytes, PROT_NONE, flags, -1, 0);
-  reserved = range == MAP_FAILED ? NULL : range;
-  size_t begin = (next_handle + PAGE + alignment - 1) / alignment * alignment;
-  bool has_room = reserved && size_bytes < reserved_bytes - begin - PAGE;
-  size_t end = has_room ? (begin + size_bytes + PAGE) / PAGE * PAGE : begin;
-  void* block = reserved + begin - PAGE;
-  has_room = has_room && mprotect(block, end - begin + PAGE, PROT_READ | PROT_WRITE) == 0;
-  if (has_room) next_handle = end, *(size_t*)block = end - begin + PAGE, *out = (void*)begin;
+  for (; *at && (*at)->handle < b->handle + b->size_bytes; at = &(*at)->next) {
+    b->handle = ((*at)->handle + (*at)->size_bytes + alignment - 1) / alignment * alignment;
+  }
+  b->next = *at, *at = b;
+  *out = (void*)b->handle;
   (void)pthread_mutex_unlock(&lock);
-  return has_room ? QN_OK : no_memory();
+  return QN_OK;
 }
 
 static qn_status_t release(int32_t id, void* handle) {
   (void)id;
-  char* block = address_of(handle) - PAGE;
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  void* free_again = mmap(block, *(size_t*)(void*)block, PROT_NONE, flags, -1, 0);
-  return free_again == block ? QN_OK : no_memory();
+  (void)pthread_mutex_lock(&lock);
+  block_t** at = &blocks;
+  while (*at && (*at)->handle != (uintptr_t)handle) at = &(*at)->next;
+  block_t* b = *at;
+  if (b) *at = b->next;
+  (void)pthread_mutex_unlock(&lock);
+  if (!b) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "c: no allocation has this handle");
+  free(b->bytes), free(b);
+  return QN_OK;
 }
 
 // ---- streams: each is a thread that runs tasks in order; the default one is the caller
@@ -215,8 +231,9 @@ static qn_status_t stream_wait(int32_t id, void* from, void* to) {
 static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
   (void)id;
   bool is_from = copy->from_device.type == DEVICE_C, is_to = copy->to_device.type == DEVICE_C;
-  char* from = is_from ? address_of(copy->from) : (char*)(uintptr_t)copy->from;
-  char* to = is_to ? address_of(copy->to) : copy->to;
+  char* from = is_from ? address_of((uintptr_t)copy->from) : (char*)(uintptr_t)copy->from;
+  char* to = is_to ? address_of((uintptr_t)copy->to) : copy->to;
+  if (!from || !to) return qn_status_make(QN_STATUS_INVALID_ARGUMENT, "c: no allocation to copy");
   task_t* task = new_task(0);
   if (!task) return no_memory();
   task->from = from + copy->from_offset_bytes;
@@ -270,7 +287,7 @@ static qn_status_t launch(int32_t id, void* executable, uint32_t index, void* st
   memcpy(&task->kernel, &symbol, sizeof symbol);
   memcpy(task->words, launch->words, launch->word_count * sizeof(uint64_t));
   for (size_t i = 0; params[i]; i++) {
-    if (params[i] == 'b') task->words[i] += (uintptr_t)reserved;
+    if (params[i] == 'b') task->words[i] = (uintptr_t)address_of(task->words[i]);
   }
   task->launch = *launch;
   launch->retain(launch->owner);

@@ -23,6 +23,7 @@ typedef struct writer {
   FILE* out;
   bool is_checked;
   bool can_fail;              // since it was cleared, a place that may fail was written
+  uint64_t reads, writes;     // since then: bit id % 64 of each buffer; of views, all bits
   qn_artifact_site_t* sites;  // of the function
   uint32_t site_count;
   qn_status_t status;  // the first error
@@ -114,8 +115,13 @@ static void put(writer_t* w, const char* format, ...) {
   va_end(list);
 }
 
+static uint64_t bit_of(const qn_buffer_info_t* b) {
+  return b->scope == QN_SCOPE_VIEW ? UINT64_MAX : (uint64_t)1 << b->id % 64;
+}
+
 static void put_element(writer_t* w, const element_t* element) {
   qn_buffer_info_t b = buffer_of(w, element->buffer);
+  w->reads |= bit_of(&b);
   put(w, "b%u[0", (uint64_t)b.id);
   for (uint64_t d = 0; d < b.rank; d++) {
     if (w->is_checked) {
@@ -185,7 +191,7 @@ static void put_cast(writer_t* w, const qn_expr_info_t* e) {
     put(w, "((%t)(%e))", e->dtype, e->args[0]);
 }
 
-static void put_block(writer_t* w, const qn_stmt_t* first);
+static void put_block(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end);
 
 static void put_reduce(writer_t* w, const qn_expr_info_t* e) {
   static const char* const starts[] = {NULL, "0", "1", "TOP", "LOW"};
@@ -202,7 +208,7 @@ static void put_reduce(writer_t* w, const qn_expr_info_t* e) {
     put(w, "_Pragma(\"omp simd reduction(%s: r_%v)\")\n", signs[e->reduce_kind], e->var);
   }
   put(w, "for (int64_t %v = %e; %v < e_%v; %v++) {\n", e->var, e->begin, e->var, e->var, e->var);
-  put_block(w, e->lets);
+  put_block(w, e->lets, NULL);
   put(w, "r_%v = ", e->var);
   if (is_half(e->dtype)) put(w, "rnd_%d(", e->dtype);
   if (is_call)
@@ -310,49 +316,83 @@ static void put_atomic(writer_t* w, const qn_stmt_info_t* s) {
   put(w, "}\n");
 }
 
-// A loop whose iterations may run in lanes says so, unless it can be left.
-static void put_loop(writer_t* w, const qn_stmt_info_t* s) {
-  char* body = NULL;
+// Returns the text of statements, for `free`.
+static char* text_of(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end) {
+  char* text = NULL;
   size_t size = 0;
   FILE* out = w->out;
-  bool could_fail = w->can_fail;
-  w->can_fail = false;
-  w->out = open_memstream(&body, &size);
-  if (w->out) put_block(w, s->body);
+  w->out = open_memstream(&text, &size);
+  if (w->out) put_block(w, first, end);
   if (!w->out || fclose(w->out) != 0)
     (void)is_ok(w, qn_status_make(QN_STATUS_OUT_OF_MEMORY, "c: no memory"));
   w->out = out;
-  put(w, "{ const int64_t e_%v = %e;\n", s->var, s->end);
-  bool has_lanes = (s->lane_count || s->loop_kind == QN_LOOP_VECTOR) && !w->can_fail;
-  if (has_lanes) put(w, "#pragma omp simd\n");
-  put(w, "for (int64_t %v = %e; %v < e_%v; %v++) {\n%s}}\n", s->var, s->begin, s->var, s->var,
-      s->var, body ? body : "");
-  w->can_fail |= could_fail;
-  free(body);
+  return text;
 }
 
-static void put_block(writer_t* w, const qn_stmt_t* first) {
+static void put_for(writer_t* w, const qn_stmt_info_t* s, bool has_lanes, const char* lets,
+                    const char* body) {
+  put(w, "{ const int64_t e_%v = %e;\n%s", s->var, s->end, has_lanes ? "#pragma omp simd\n" : "");
+  put(w, "for (int64_t %v = %e; %v < e_%v; %v++) {\n%s%s}}\n", s->var, s->begin, s->var, s->var,
+      s->var, lets ? lets : "", body ? body : "");
+}
+
+// A loop whose iterations may run in lanes says so, unless it can be left. A short one of lets and
+// stores, such as the innermost loop of a product, becomes one for each store: in one loop,
+// compilers do all stores for the first vector before the second one, and hold the operands of each
+// of them in registers meanwhile. What a let reads must be the same for all stores.
+static void put_loop(writer_t* w, const qn_stmt_info_t* s) {
+  qn_stmt_info_t one = {.struct_size = sizeof one};
+  qn_expr_info_t end = expr_of(w, s->end);
+  const qn_stmt_t* rest = s->body;
+  while (rest && is_ok(w, qn_module_stmt_info(w->module, rest, &one)) && one.kind == QN_STMT_LET) {
+    rest = one.next;
+  }
+  bool could_fail = w->can_fail;
+  w->can_fail = false, w->reads = 0;
+  char* lets = text_of(w, s->body, rest);
+  uint64_t reads = w->reads;
+  w->writes = 0;
+  char* body = text_of(w, rest, NULL);
+  bool has_lanes = (s->lane_count || s->loop_kind == QN_LOOP_VECTOR) && !w->can_fail;
+  bool is_split = has_lanes && end.kind == QN_EXPR_INT && end.int_value <= 64;
+  for (const qn_stmt_t* at = rest; at && is_split; at = one.next) {
+    is_split = is_ok(w, qn_module_stmt_info(w->module, at, &one)) && one.kind == QN_STMT_STORE;
+  }
+  if (!is_split || (reads & w->writes)) put_for(w, s, has_lanes, lets, body), rest = NULL;
+  for (const qn_stmt_t* at = rest; at && qn_ok(w->status); at = one.next) {
+    free(body);
+    (void)is_ok(w, qn_module_stmt_info(w->module, at, &one));
+    put_for(w, s, true, lets, body = text_of(w, at, one.next));
+  }
+  w->can_fail |= could_fail;
+  free(lets), free(body);
+}
+
+// Writes statements until `end`, NULL for all that follow.
+static void put_block(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end) {
   qn_stmt_info_t s = {.struct_size = sizeof s};
-  for (const qn_stmt_t* at = first; at; at = s.next) {
+  for (const qn_stmt_t* at = first; at != end; at = s.next) {
     if (!is_ok(w, qn_module_stmt_info(w->module, at, &s))) return;
     element_t element = {s.buffer, s.indices, s.place};
     if (s.kind == QN_STMT_LET) {
       put(w, "const %t %v = %e;\n", expr_of(w, s.value).dtype, s.var, s.value);
     } else if (s.kind == QN_STMT_STORE) {
-      put(w, "%x = st_%d(%e);\n", &element, buffer_of(w, s.buffer).dtype, s.value);
+      qn_buffer_info_t b = buffer_of(w, s.buffer);
+      put(w, "%x = st_%d(%e);\n", &element, b.dtype, s.value);
+      w->writes |= bit_of(&b);
     } else if (s.kind == QN_STMT_ATOMIC) {
       put_atomic(w, &s);
     } else if (s.kind == QN_STMT_IF) {
       put(w, "if (%e) {\n", s.condition);
-      put_block(w, s.body);
+      put_block(w, s.body, NULL);
       put(w, "} else {\n");
-      put_block(w, s.other_body);
+      put_block(w, s.other_body, NULL);
       put(w, "}\n");
     } else if (s.kind == QN_STMT_LOOP) {
       put_loop(w, &s);
     } else if (s.kind == QN_STMT_WHILE) {
       put(w, "while (%e) {\n", s.condition);
-      put_block(w, s.body);
+      put_block(w, s.body, NULL);
       put(w, "}\n");
     } else if (s.kind == QN_STMT_ALLOC) {
       put_buffer(w, &s);
@@ -391,7 +431,7 @@ static void put_function(writer_t* w, size_t index) {
       put_shape(w, &b);
     }
   }
-  put_block(w, f.body);
+  put_block(w, f.body, NULL);
   put(w, "return 0;\n}\n");
 }
 

@@ -79,6 +79,7 @@ def _import(functions: dict[str, Any], door: str) -> Imported:
     for name in sorted(functions):
         try:
             kernel, text = _emit.function(adapter, functions[name], name, door, names)
+            _verify(text)
         except Refused as reason:
             imported.refused[name] = reason
             continue
@@ -86,6 +87,22 @@ def _import(functions: dict[str, Any], door: str) -> Imported:
         texts.append(text)
     imported.text = "\n".join(texts)
     return imported
+
+
+def _verify(text: str) -> None:
+    """Refuses a function that breaks a rule of the language: it would spoil the text of all.
+
+    TVM allows, for example, that all threads store one shared element.
+    """
+    try:
+        from .. import Module, errors
+    except ImportError:  # Without the extension beside it, the importer writes texts alone.
+        return
+    try:
+        Module(text)
+    except errors.ModuleError as error:
+        first = error.diagnostics[0]
+        raise Refused(f"not valid in quern ({first.code})", first.message) from error
 
 
 def _schedule(module: Any, target: Any) -> Any:

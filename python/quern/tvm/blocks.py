@@ -53,21 +53,46 @@ class Blocks:
                 bound += 1
                 if int(axis.iter_type) != SPATIAL or key(value) != key(loop.loop_var):
                     return False
-        return bound == 1 and self._is_independent(realize)
+        if bound != 1:
+            return False
+        is_single = constant(self.ctx.adapter, loop.extent) == 1
+        return is_single or self._is_independent(realize, key(loop.loop_var))
 
     def _parts(self, expr: Any) -> Iterator[Any]:
         return expressions(self.ctx.adapter, expr)
 
-    def _is_independent(self, realize: Any) -> bool:
-        """Returns whether a block reads what it writes at the written element alone."""
+    def _is_independent(self, realize: Any, loop_var: int) -> bool:
+        """Returns whether iterations of a spatial axis neither write nor read the same elements.
+
+        A block may declare an axis spatial that it does not have in the indices it stores to; TVM
+        runs it in order. Every store must name the axis, by no loaded index, and what the block
+        reads of the buffers that it writes must be the written element.
+        """
         kind, key = self.ctx.adapter.kind, self.ctx.adapter.key
         written: dict[int, list[str]] = {}
         parts = list(statements(realize))
         if sum(kind(part) == "SBlockRealize" for part in parts) > 1:
             return False
+        own = {key(buffer) for buffer in realize.block.alloc_buffers}
+        axes = {
+            key(axis.var)
+            for axis, value in zip(realize.block.iter_vars, realize.iter_values)
+            if key(value) == loop_var
+        } | {loop_var}
         for part in parts:
-            if kind(part) == "BufferStore":
-                written.setdefault(key(part.buffer), []).append(str(list(part.indices)))
+            if kind(part) == "Bind":
+                of = list(self._parts(part.value))
+                is_load = any(kind(expr) == "BufferLoad" for expr in of)
+                if not is_load and any(key(expr) in axes for expr in of):
+                    axes.add(key(part.var))
+            if kind(part) != "BufferStore" or key(part.buffer) in own:
+                continue
+            written.setdefault(key(part.buffer), []).append(str(list(part.indices)))
+            at = [expr for index in part.indices for expr in self._parts(index)]
+            if any(kind(expr) == "BufferLoad" for expr in at):
+                return False
+            if not any(key(expr) in axes for expr in at):
+                return False
         for part in parts:
             for expr in expressions_of(self.ctx.adapter, part):
                 if kind(expr) != "BufferLoad":
@@ -88,7 +113,7 @@ class Blocks:
             raise Refused("matched region of a buffer", str(block.name_hint))
         for axis, value in zip(block.iter_vars, node.iter_values):
             self.owner.let(axis.var, self.owner.expressions.value(value))
-        predicate = self.owner.expressions.value(node.predicate)
+        predicate = self.owner.expressions.condition(node.predicate)
         if predicate.text == "true":
             self._body(block)
             return

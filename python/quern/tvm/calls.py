@@ -68,7 +68,7 @@ def _not(self: "Expressions", call: Any, name: str) -> Value:
 
 
 def _choose(self: "Expressions", call: Any, name: str) -> Value:
-    condition = self.value(call.args[0])
+    condition = self.condition(call.args[0])
     with self.ctx.lazily():
         a, b = self.value(call.args[1]), self.value(call.args[2])
     return values.choose(condition, a, b, is_lazy=True)

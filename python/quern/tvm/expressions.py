@@ -70,6 +70,10 @@ class Expressions:
         """Returns an expression as ``i64``, for bounds of loops and extents."""
         return self.value(node).wide()
 
+    def condition(self, node: Any) -> Value:
+        """Returns an expression as ``bool``: TVM takes a number that is not 0 as true."""
+        return values.truth(self.value(node))
+
     def indices(self, nodes: Sequence[Any], buffer: Buffer) -> str:
         """Returns the text between the brackets of an access."""
         texts = [self.value(node).text for node in nodes]
@@ -93,12 +97,12 @@ class Expressions:
         return values.convert(self.value(node.value), dtype)
 
     def _not(self, node: Any) -> Value:
-        a = self.value(node.a)
+        a = self.condition(node.a)
         return Value("!" + a.at(values.UNARY), "bool", values.UNARY, may_fail=a.may_fail)
 
     def _select(self, node: Any) -> Value:
         """Evaluates one operand where the other could fail, as TVM's RewriteUnsafeSelect does."""
-        condition = self.value(node.condition)
+        condition = self.condition(node.condition)
         with self.ctx.lazily():
             a, b = self.value(node.true_value), self.value(node.false_value)
         return values.choose(condition, a, b, is_lazy=a.may_fail or b.may_fail)
@@ -144,9 +148,9 @@ class Expressions:
 
     def _logic(self, sign: str, level: int) -> Callable[[Any], Value]:
         def handler(node: Any) -> Value:
-            a = self.value(node.a)
+            a = self.condition(node.a)
             with self.ctx.lazily():
-                b = self.value(node.b)
+                b = self.condition(node.b)
             return values.infix(sign, level, a, b, "bool")
 
         return handler

@@ -13,14 +13,16 @@ from .context import Buffer, Context, Lane
 from .expressions import Expressions
 from .refuse import Refused
 from .threads import Threads
-from .walk import statements
+from .walk import expressions, statements
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, THREAD_BINDING = range(5)
 
 #: Attributes that say how to compile, not what to compute.
 _HINTS = frozenset(
-    "volatile_scope double_buffer_scope device_id device_type compute_scope target "
-    "async_scope async_commit_queue_scope async_wait_queue_scope hand_threaded".split()
+    (
+        "volatile_scope double_buffer_scope double_buffer_write device_id device_type target "
+        "compute_scope async_scope async_commit_queue_scope async_wait_queue_scope hand_threaded"
+    ).split()
 )
 _IMPORTS = frozenset(["pragma_import_llvm", "pragma_import_c"])
 
@@ -124,7 +126,7 @@ class Statements:
         if predicate is None:
             self.ctx.out.add(line)
         else:
-            with self.ctx.out.block(f"if {self.expressions.value(predicate).text}"):
+            with self.ctx.out.block(f"if {self.expressions.condition(predicate).text}"):
                 self.ctx.out.add(line)
         buffer.note_store(at)
 
@@ -187,12 +189,29 @@ class Statements:
         if kind == PARALLEL or self.blocks.is_parallel(node):
             return "for" if is_inner else "parallel"
         if kind == VECTORIZED and count is not None and count <= _LARGEST_VECTOR:
-            return "for" if self.ctx.vector_depth > 0 or self._meets(node.body) else "vector"
+            is_vector = self.ctx.vector_depth == 0 and not self._meets(node.body)
+            return "vector" if is_vector and self._names_its_lanes(node) else "for"
         if kind == UNROLLED and count is not None and count <= _LARGEST_UNROLL:
             return "unroll"
         if kind not in (SERIAL, PARALLEL, VECTORIZED, UNROLLED):
             raise Refused("loop kind", str(kind))
         return "for"
+
+    def _names_its_lanes(self, loop: Any) -> bool:
+        """Returns whether each store in a loop is to an element of the iteration's own."""
+        kind, key = self.ctx.adapter.kind, self.ctx.adapter.key
+        names = {key(loop.loop_var)}
+        for node in statements(loop.body):
+            if kind(node) == "Bind" and self._mentions(node.value, names):
+                names.add(key(node.var))
+            if kind(node) == "BufferStore":
+                if not any(self._mentions(index, names) for index in node.indices):
+                    return False
+        return True
+
+    def _mentions(self, expr: Any, names: set[int]) -> bool:
+        adapter = self.ctx.adapter
+        return any(adapter.key(part) in names for part in expressions(adapter, expr))
 
     def _meets(self, body: Any) -> bool:
         """Returns whether threads wait for each other in a statement."""
@@ -205,12 +224,12 @@ class Statements:
 
     def _while(self, node: Any) -> None:
         with self.ctx.lazily():
-            condition = self.expressions.value(node.condition)
+            condition = self.expressions.condition(node.condition)
         with self.ctx.out.block(f"while {condition.text}"):
             self._inside(node.body, "while")
 
     def _if(self, node: Any) -> None:
-        condition = self.expressions.value(node.condition)
+        condition = self.expressions.condition(node.condition)
         with self.ctx.out.block(f"if {condition.text}"):
             self.emit(node.then_case)
         if node.else_case is not None:
@@ -279,7 +298,7 @@ class Statements:
         view.source = source
 
     def _assert(self, node: Any) -> None:
-        condition = self.expressions.value(node.condition)
+        condition = self.expressions.condition(node.condition)
         parts = getattr(node, "message_parts", None)
         parts = [node.message] if parts is None else parts
         message = "".join(str(getattr(part, "value", part)) for part in parts)

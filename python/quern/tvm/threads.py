@@ -165,7 +165,7 @@ class Threads:
 
     def _guarded(self, operand: Any, condition: Any, identity: Any) -> values.Value:
         value = self.owner.expressions.value(operand).exact()
-        cond = self.owner.expressions.value(condition)
+        cond = self.owner.expressions.condition(condition)
         if cond.text == "true":
             return value
         other = self.owner.expressions.value(identity)

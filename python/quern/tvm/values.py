@@ -10,6 +10,7 @@ TVM's index arithmetic may not overflow, so both are the same number.
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from dataclasses import dataclass, replace
 from typing import Optional
@@ -27,6 +28,7 @@ DTYPES = {
 }  # fmt: skip
 
 STORED = frozenset(["f8e4m3fn", "f8e5m2"])
+_FOLDED = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
 INTEGERS = frozenset(["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
 
@@ -124,8 +126,22 @@ def _unify(a: Value, b: Value, is_comparison: bool) -> tuple[Value, Value, Optio
     return a.exact(), b.exact(), None
 
 
+def _fold(sign: str, a: Value, b: Value) -> Optional[Value]:
+    """Returns the sum, difference or product of two integer literals if its dtype holds it."""
+    if not a.is_literal or not b.is_literal or a.dtype != b.dtype or a.dtype not in INTEGERS:
+        return None
+    if sign not in _FOLDED:
+        return None
+    number, width = _FOLDED[sign](int(a.text), int(b.text)), int(a.dtype[1:])
+    low, high = (-1 << width - 1, 1 << width - 1) if a.dtype[0] == "i" else (0, 1 << width)
+    return literal(number, a.dtype) if low <= number < high else None
+
+
 def infix(sign: str, level: int, a: Value, b: Value, result: Optional[str] = None) -> Value:
     """Returns ``a sign b``; ``result`` is the dtype if it is not that of the operands."""
+    folded = _fold(sign, a, b)
+    if folded is not None:
+        return folded
     a, b, narrow = _unify(a, b, result == "bool")
     dtype = b.dtype if a.is_literal else a.dtype
     if result is None and dtype in STORED:
@@ -136,6 +152,15 @@ def infix(sign: str, level: int, a: Value, b: Value, result: Optional[str] = Non
     if result is not None:
         return Value(text, result, level, may_fail=may_fail)
     return Value(text, dtype, level, narrow=narrow, may_fail=may_fail)
+
+
+def truth(a: Value) -> Value:
+    """Returns whether ``a`` is not 0."""
+    if a.dtype == "bool":
+        return a
+    if a.is_literal:
+        return literal(float(a.text) != 0, "bool")
+    return infix("!=", COMPARE, a, literal(0, a.dtype), "bool")
 
 
 def bits(sign: str, level: int, a: Value, b: Value) -> Value:

@@ -117,6 +117,43 @@ class Emit(unittest.TestCase):
         nest = loop(i, 7, block([axis(vi, 7, 0)], [i], store(y, value, vi)), low=1)
         self.assertEqual(self.body(func([y], nest))[0], "for i in 1..8 {")
 
+    def test_axes_that_no_store_names_are_not_parallel(self) -> None:
+        i, j, vi, vj = var("i"), var("j"), var("vi"), var("vj")
+        x, y = buffer("x", [8, 8]), buffer("y", [8])
+        value = binary("Add", load(y, vi), load(x, vi, vj))
+        inner = block([axis(vi, 8, 0), axis(vj, 8, 0)], [i, j], store(y, value, vi))
+        lines = self.body(func([x, y], loop(i, 8, loop(j, 8, inner))))
+        self.assertEqual(lines[:2], ["parallel i in 0..8 {", "for j in 0..8 {"])
+
+    def test_axes_of_loaded_indices_are_not_parallel(self) -> None:
+        i, vi = var("i"), var("vi")
+        at, x, y = buffer("at", [8], "int64"), buffer("x", [8]), buffer("y", [8])
+        where = load(at, vi)
+        nest = loop(i, 8, block([axis(vi, 8, 0)], [i], store(y, load(x, vi), where)))
+        self.assertEqual(self.body(func([at, x, y], nest))[0], "for i in 0..8 {")
+
+    def test_numbers_as_conditions(self) -> None:
+        i, y = var("i"), buffer("y", [8], "int32")
+        text = self.body(func([y], loop(i, 8, make(
+            "IfThenElse", condition=binary("And", load(y, i), binary("LT", i, lit(4))),
+            then_case=store(y, lit(1, "int32"), i), else_case=None))))[1]  # fmt: skip
+        self.assertEqual(text, "if y[i] != 0 && i < 4 {")
+        always = make("IfThenElse", condition=lit(1), then_case=store(y, lit(1, "int32"), lit(0)),
+                      else_case=None)  # fmt: skip
+        self.assertEqual(self.body(func([y], always))[0], "if true {")
+
+    def test_sums_of_literals_are_literals(self) -> None:
+        y = buffer("y", [8], "int8")
+        where = binary("Add", binary("Mul", lit(3), lit(2)), lit(1))
+        self.assertEqual(self.body(func([y], store(y, lit(1, "int8"), where))), ["y[7] = 1;"])
+        wraps = binary("Add", lit(127, "int8"), lit(1, "int8"))
+        self.assertEqual(self.body(func([y], store(y, wraps, lit(0)))), ["y[0] = i8(127) + 1;"])
+
+    def test_vectors_that_store_one_element_are_loops(self) -> None:
+        i, x, y = var("i"), buffer("x", [4]), buffer("y", [1])
+        nest = loop(i, 4, store(y, load(x, i), lit(0)), kind=2)
+        self.assertEqual(self.body(func([x, y], nest))[0], "for i in 0..4 {")
+
     def test_indices_are_wide_and_values_exact(self) -> None:
         i, y, x = var("i", "int32"), buffer("y", [8], "int32"), buffer("x", [9], "int32")
         sum_ = binary("Add", load(x, binary("Add", i, lit(1, "int32"))), i)

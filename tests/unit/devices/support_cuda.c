@@ -149,20 +149,20 @@ static const qn__gpu_op_t word_1[] = {{QN__GPU_WORD, 0, QN_DTYPE_I64, 1}};
 static const qn__gpu_op_t any_threads[] = {{QN__GPU_CONST, 0, QN_DTYPE_I64, 512}};
 
 #define EXPR(array) {QN_COUNT_OF(array), array}
-#define BUFFER(index, written) {QN__GPU_ARG_BUFFER, index, 4, written}
-#define WORD(index, size) {QN__GPU_ARG_WORD, index, size, false}
+#define BUFFER(index, written) {QN_GPU_ARG_BUFFER, index, 4, written}
+#define WORD(index, size) {QN_GPU_ARG_WORD, index, size, false}
 #define ARGS(array) .arg_count = QN_COUNT_OF(array), .args = array
 
-static const qn__gpu_arg_t add_args[] = {BUFFER(0, false), BUFFER(1, false), BUFFER(2, true),
-                                         WORD(3, 8)};
-static const qn__gpu_arg_t check_args[] = {BUFFER(0, true), WORD(1, 8)};
-static const qn__gpu_arg_t count_args[] = {BUFFER(0, true), {QN__GPU_ARG_LOCAL, 0, 8, false}};
-static const qn__gpu_arg_t down_args[] = {
-    BUFFER(0, false), {QN__GPU_ARG_WORKSPACE, 0, 4, true}, WORD(2, 8)};
-static const qn__gpu_arg_t up_args[] = {
-    {QN__GPU_ARG_WORKSPACE, 0, 4, false}, BUFFER(1, true), WORD(2, 8)};
-static const qn__gpu_arg_t simple_args[] = {BUFFER(0, true), WORD(1, 8)};
-static const qn__gpu_arg_t scale_args[] = {BUFFER(0, true), WORD(1, 4), WORD(2, 8)};
+static const qn_gpu_arg_t add_args[] = {BUFFER(0, false), BUFFER(1, false), BUFFER(2, true),
+                                        WORD(3, 8)};
+static const qn_gpu_arg_t check_args[] = {BUFFER(0, true), WORD(1, 8)};
+static const qn_gpu_arg_t count_args[] = {BUFFER(0, true), {QN_GPU_ARG_LOCAL, 0, 8, false}};
+static const qn_gpu_arg_t down_args[] = {
+    BUFFER(0, false), {QN_GPU_ARG_WORKSPACE, 0, 4, true}, WORD(2, 8)};
+static const qn_gpu_arg_t up_args[] = {
+    {QN_GPU_ARG_WORKSPACE, 0, 4, false}, BUFFER(1, true), WORD(2, 8)};
+static const qn_gpu_arg_t simple_args[] = {BUFFER(0, true), WORD(1, 8)};
+static const qn_gpu_arg_t scale_args[] = {BUFFER(0, true), WORD(1, 4), WORD(2, 8)};
 
 #define LAUNCH(kernel_index, blocks) \
   {.kind = QN__GPU_STEP_LAUNCH,      \

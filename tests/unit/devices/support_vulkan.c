@@ -212,19 +212,19 @@ static struct {
   qn_artifact_function_t functions[TEST_FUNCTION_COUNT];
 } made;
 
-static qn__gpu_arg_t arg_of(const test_kernel_t* kernel, uint32_t index) {
+static qn_gpu_arg_t arg_of(const test_kernel_t* kernel, uint32_t index) {
   bool is_buffer = index < kernel->buffer_count;
-  return (qn__gpu_arg_t){.kind = is_buffer ? QN__GPU_ARG_BUFFER : QN__GPU_ARG_WORD,
-                         .index = index,
-                         .size_bytes = is_buffer ? kernel->element_bytes : 4,
-                         .is_written = is_buffer && index + 1 == kernel->buffer_count};
+  return (qn_gpu_arg_t){.kind = is_buffer ? QN_GPU_ARG_BUFFER : QN_GPU_ARG_WORD,
+                        .index = index,
+                        .size_bytes = is_buffer ? kernel->element_bytes : 4,
+                        .is_written = is_buffer && index + 1 == kernel->buffer_count};
 }
 
 // Kernels of the plan: those of the table, then two for TEST_TWICE, of which the one writes
 // workspace and the other reads it, then two for TEST_PAIR.
 static void make_plan(void) {
   static qn__gpu_kernel_t plan_kernels[QN_COUNT_OF(kernels) + 4];
-  static qn__gpu_arg_t args[QN_COUNT_OF(kernels) + 4][48];
+  static qn_gpu_arg_t args[QN_COUNT_OF(kernels) + 4][48];
   static qn__gpu_step_t steps[TEST_FUNCTION_COUNT][3];
   static qn__gpu_op_t counts[QN_COUNT_OF(kernels)];
   static qn__gpu_function_t functions[TEST_FUNCTION_COUNT];
@@ -263,14 +263,14 @@ static void make_plan(void) {
   uint32_t k = QN_COUNT_OF(kernels);
   plan_kernels[k] = plan_kernels[TEST_FILL];
   plan_kernels[k].args = args[k];
-  args[k][0] = (qn__gpu_arg_t){QN__GPU_ARG_WORKSPACE, 0, 4, true};
-  args[k][1] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 1, 4, false};
-  args[k][2] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 2, 4, false};
+  args[k][0] = (qn_gpu_arg_t){QN_GPU_ARG_WORKSPACE, 0, 4, true};
+  args[k][1] = (qn_gpu_arg_t){QN_GPU_ARG_WORD, 1, 4, false};
+  args[k][2] = (qn_gpu_arg_t){QN_GPU_ARG_WORD, 2, 4, false};
   plan_kernels[k + 1] = plan_kernels[TEST_STEP];
   plan_kernels[k + 1].args = args[k + 1];
-  args[k + 1][0] = (qn__gpu_arg_t){QN__GPU_ARG_WORKSPACE, 0, 4, false};
-  args[k + 1][1] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 0, 4, true};
-  args[k + 1][2] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 1, 4, false};
+  args[k + 1][0] = (qn_gpu_arg_t){QN_GPU_ARG_WORKSPACE, 0, 4, false};
+  args[k + 1][1] = (qn_gpu_arg_t){QN_GPU_ARG_BUFFER, 0, 4, true};
+  args[k + 1][2] = (qn_gpu_arg_t){QN_GPU_ARG_WORD, 1, 4, false};
   steps[TEST_TWICE][0] = (qn__gpu_step_t){.kind = QN__GPU_STEP_WORKSPACE,
                                           .a = {3, bytes},
                                           .site = QN__GPU_NO_SITE,
@@ -288,15 +288,15 @@ static void make_plan(void) {
   static const qn__gpu_op_t last = {.kind = QN__GPU_WORD, .dtype = QN_DTYPE_I64, .value = 5};
   plan_kernels[k + 2] = plan_kernels[TEST_CHECK];
   plan_kernels[k + 2].args = args[k + 2];
-  args[k + 2][0] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 0, 4, false};
-  args[k + 2][1] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 1, 4, true};
-  args[k + 2][2] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 3, 4, false};
-  args[k + 2][3] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 4, 4, false};
+  args[k + 2][0] = (qn_gpu_arg_t){QN_GPU_ARG_BUFFER, 0, 4, false};
+  args[k + 2][1] = (qn_gpu_arg_t){QN_GPU_ARG_BUFFER, 1, 4, true};
+  args[k + 2][2] = (qn_gpu_arg_t){QN_GPU_ARG_WORD, 3, 4, false};
+  args[k + 2][3] = (qn_gpu_arg_t){QN_GPU_ARG_WORD, 4, 4, false};
   plan_kernels[k + 3] = plan_kernels[TEST_LATE];
   plan_kernels[k + 3].args = args[k + 3];
-  args[k + 3][0] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 1, 4, false};
-  args[k + 3][1] = (qn__gpu_arg_t){QN__GPU_ARG_BUFFER, 2, 4, true};
-  args[k + 3][2] = (qn__gpu_arg_t){QN__GPU_ARG_WORD, 3, 4, false};
+  args[k + 3][0] = (qn_gpu_arg_t){QN_GPU_ARG_BUFFER, 1, 4, false};
+  args[k + 3][1] = (qn_gpu_arg_t){QN_GPU_ARG_BUFFER, 2, 4, true};
+  args[k + 3][2] = (qn_gpu_arg_t){QN_GPU_ARG_WORD, 3, 4, false};
   steps[TEST_PAIR][0] = steps[TEST_CHECK][0];
   steps[TEST_PAIR][0].kernel = k + 2;
   steps[TEST_PAIR][1] = steps[TEST_LATE][0];

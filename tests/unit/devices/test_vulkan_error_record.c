@@ -36,12 +36,12 @@ static _Atomic int fill_count, copy_count;
 
 static void VKAPI_CALL counting_fill(VkCommandBuffer commands, VkBuffer buffer, VkDeviceSize offset,
                                      VkDeviceSize size, uint32_t value) {
-  if (size == sizeof(qn__gpu_record_t)) fill_count++;
+  if (size == sizeof(qn_gpu_record_t)) fill_count++;
   real.CmdFillBuffer(commands, buffer, offset, size, value);
 }
 static void VKAPI_CALL counting_copy(VkCommandBuffer commands, VkBuffer from, VkBuffer to,
                                      uint32_t count, const VkBufferCopy* regions) {
-  if (regions[0].size == sizeof(qn__gpu_record_t)) copy_count++;
+  if (regions[0].size == sizeof(qn_gpu_record_t)) copy_count++;
   real.CmdCopyBuffer(commands, from, to, count, regions);
 }
 static VkResult VKAPI_CALL failing_end(VkCommandBuffer commands) {
@@ -429,7 +429,7 @@ static void test_clearing_that_is_not_submitted(void** state) {
     const size_t records = has_copies ? QN__VK_MAX_BATCHES : 1;
     for (size_t r = 0; r < records; r++) {
       const uint32_t tag = inner->last_tag + 1;
-      memcpy(seen->block->mapped + seen->offset + r * sizeof(qn__gpu_record_t), &tag, sizeof tag);
+      memcpy(seen->block->mapped + seen->offset + r * sizeof(qn_gpu_record_t), &tag, sizeof tag);
     }
     must(check(stream, &lost, out, 30));
     must_fail(qn_stream_sync(test_vulkan, stream), QN_STATUS_OUT_OF_MEMORY, "vkQueueSubmit");

@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #include "devices/gpu/launch_cache.h"
-#include "devices/gpu/run.h"
+#include "devices/gpu/plan.h"
 #include "tests/unit/gpu/expr.h"
 
 // ceil(n * m / 8) blocks of k threads; 32-bit indices up to n * m = 5000.
@@ -24,9 +24,9 @@ EXPR(many, WORD(0), WORD(1), APPLY(ADD), WORD(2), APPLY(ADD), WORD(3), APPLY(ADD
      APPLY(ADD), WORD(5), APPLY(ADD));
 EXPR(constant, CONST(1), CONST(2), APPLY(ADD), CONST(3), APPLY(ADD));
 
-static const qn__gpu_arg_t args[] = {
-    {.kind = QN__GPU_ARG_BUFFER, .index = 0, .size_bytes = 4, .is_written = true},
-    {.kind = QN__GPU_ARG_WORD, .index = 2, .size_bytes = 8},
+static const qn_gpu_arg_t args[] = {
+    {.kind = QN_GPU_ARG_BUFFER, .index = 0, .size_bytes = 4, .is_written = true},
+    {.kind = QN_GPU_ARG_WORD, .index = 2, .size_bytes = 8},
 };
 static const qn__gpu_kernel_t kernels[] = {
     {.name = "narrow", .arg_count = 2, .args = args},
@@ -67,7 +67,7 @@ typedef struct checker {
   int mistakes;
 } checker_t;
 
-static qn_status_t launch_it(void* self, const qn__gpu_launch_t* launch) {
+static qn_status_t launch_it(void* self, const qn_gpu_launch_t* launch) {
   checker_t* checker = self;
   const uint64_t* words = checker->words;
   uint64_t size = words[1] * words[2];
@@ -86,8 +86,9 @@ static qn_status_t run(const qn__gpu_plan_t* plan, checker_t* checker, uint64_t 
   uint64_t words[6] = {n * 1000 + m, n, m, k, 0, 0}, ends[1] = {words[0] + 1};
   checker->words = words;
   qn_launch_t launch = {.words = words, .word_count = 6, .ends = ends};
-  qn__gpu_backend_t backend = {.self = checker, .max_threads = MAX_THREADS, .launch = launch_it};
-  return qn__gpu_run(plan, 0, &launch, &backend);
+  const qn_gpu_plan_t loaded = {
+      .decoded = *plan, .runner = {.launch = launch_it}, .max_threads = MAX_THREADS};
+  return qn_gpu_plan_run(&loaded, 0, &launch, checker);
 }
 
 static void which_steps_remember(void** state) {

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "devices/gpu/run.h"
+#include "devices/gpu/isa.h"
+#include "devices/gpu/plan.h"
+#include "devices/gpu/push.h"
 #include "quern/target.h"
 #include "tests/support/fault.h"
 
@@ -20,7 +22,7 @@ enum { PAYLOAD = 100 };
 
 typedef struct sample {
   qn__gpu_op_t ops[8];
-  qn__gpu_arg_t args[5];
+  qn_gpu_arg_t args[5];
   qn__gpu_kernel_t kernels[2];
   qn__gpu_step_t steps[8];
   qn__gpu_function_t functions[2];
@@ -34,10 +36,10 @@ static void make_sample(sample_t* s) {
               {.kind = QN__GPU_APPLY, .op = QN_OP_ADD},
               {.kind = QN__GPU_WRAP, .dtype = QN_DTYPE_U8},
               {.kind = QN__GPU_LOCAL, .value = 1}},
-      .args = {{QN__GPU_ARG_BUFFER, 1, 4, true},
-               {QN__GPU_ARG_WORKSPACE, 0, 8, false},
-               {QN__GPU_ARG_WORD, 2, 8, false},
-               {QN__GPU_ARG_LOCAL, 1, 2, false}},
+      .args = {{QN_GPU_ARG_BUFFER, 1, 4, true},
+               {QN_GPU_ARG_WORKSPACE, 0, 8, false},
+               {QN_GPU_ARG_WORD, 2, 8, false},
+               {QN_GPU_ARG_LOCAL, 1, 2, false}},
       .kernels = {{.name = "one",
                    .code_offset = 4,
                    .code_size_bytes = PAYLOAD - 4,
@@ -207,7 +209,7 @@ static void plans_that_reach_outside(void** state) {
   BAD(s.args[0].size_bytes = 3);
   BAD(s.args[2].size_bytes = 16);
   BAD(s.args[2].is_written = true);
-  BAD(s.args[0].kind = QN__GPU_ARG_WORD);  // a buffer behind it
+  BAD(s.args[0].kind = QN_GPU_ARG_WORD);  // a buffer behind it
   BAD(s.kernels[0].name = "");
   BAD(s.kernels[0].code_offset = PAYLOAD + 1);
   BAD(s.kernels[0].code_size_bytes = UINT64_MAX);
@@ -277,22 +279,19 @@ static void memory_runs_out(void** state) {
 
 static void push_constants_are_laid_out(void** state) {
   (void)state;
-  qn__gpu_arg_t args[] = {{QN__GPU_ARG_BUFFER, 0, 8, true},
-                          {QN__GPU_ARG_WORKSPACE, 0, 1, false},
-                          {QN__GPU_ARG_WORD, 1, 1, false},
-                          {QN__GPU_ARG_WORD, 2, 8, false},
-                          {QN__GPU_ARG_LOCAL, 0, 2, false}};
-  qn__gpu_kernel_t kernel = {.arg_count = 5, .args = args, .has_record = true};
+  qn_gpu_arg_t args[] = {{QN_GPU_ARG_BUFFER, 0, 8, true},
+                         {QN_GPU_ARG_WORKSPACE, 0, 1, false},
+                         {QN_GPU_ARG_WORD, 1, 1, false},
+                         {QN_GPU_ARG_WORD, 2, 8, false},
+                         {QN_GPU_ARG_LOCAL, 0, 2, false}};
   uint32_t offsets[7];
-  assert_int_equal(qn__gpu_push_layout(&kernel, offsets), 32);
+  assert_int_equal(qn__gpu_push_layout(args, 5, true, offsets), 32);
   const uint32_t with[] = {0, 4, 12, 16, 24, 8, 28};
   assert_memory_equal(offsets, with, sizeof with);
-  kernel.has_record = false;
-  assert_int_equal(qn__gpu_push_layout(&kernel, offsets), 28);
+  assert_int_equal(qn__gpu_push_layout(args, 5, false, offsets), 28);
   const uint32_t without[] = {0, 4, 8, 16, 24, UINT32_MAX, UINT32_MAX};
   assert_memory_equal(offsets, without, sizeof without);
-  kernel.arg_count = 0;
-  assert_int_equal(qn__gpu_push_layout(&kernel, offsets), 0);
+  assert_int_equal(qn__gpu_push_layout(NULL, 0, false, offsets), 0);
 }
 
 // ---- needs of code

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
-#include "devices/gpu/run.h"
+#include "devices/gpu/plan.h"
 #include "tests/unit/gpu/expr.h"
 
 // ---- a backend that writes down
@@ -55,14 +55,14 @@ static void give(void* self, uint64_t address) {
 
 static const qn__gpu_plan_t* current;
 
-static qn_status_t launch_it(void* self, const qn__gpu_launch_t* launch) {
+static qn_status_t launch_it(void* self, const qn_gpu_launch_t* launch) {
   record_t* record = self;
   if (is_failing(record)) return qn_status_make(record->fail_code, "no launch");
   note(record, "%s %lld x %u", current->kernels[launch->kernel].name,
        (long long)launch->block_count, launch->thread_count);
   for (uint32_t i = 0; i < current->kernels[launch->kernel].arg_count; i++) {
     note(record, " %llx", (unsigned long long)launch->values[i]);
-    if (current->kernels[launch->kernel].args[i].kind <= QN__GPU_ARG_WORKSPACE) {
+    if (current->kernels[launch->kernel].args[i].kind <= QN_GPU_ARG_WORKSPACE) {
       note(record, "-%llx", (unsigned long long)launch->ends[i]);
     }
   }
@@ -92,12 +92,11 @@ static qn_status_t run(const qn__gpu_plan_t* plan, record_t* record, const uint6
                         .retain = keep,
                         .release = keep,
                         .describe = describe};
-  qn__gpu_backend_t backend = {.self = record,
-                               .max_threads = 256,
-                               .workspace_allocate = take,
-                               .workspace_free = give,
-                               .launch = launch_it};
-  return qn__gpu_run(plan, 0, &launch, &backend);
+  const qn_gpu_plan_t loaded = {
+      .decoded = *plan,
+      .runner = {.launch = launch_it, .workspace_allocate = take, .workspace_free = give},
+      .max_threads = 256};
+  return qn_gpu_plan_run(&loaded, 0, &launch, record);
 }
 
 static void expect(qn_status_t status, qn_status_code_t code, const char* part) {
@@ -108,9 +107,9 @@ static void expect(qn_status_t status, qn_status_code_t code, const char* part) 
 
 // ---- expressions and plans
 
-static const qn__gpu_arg_t args[] = {
-    {.kind = QN__GPU_ARG_BUFFER, .index = 0, .size_bytes = 4, .is_written = true},
-    {.kind = QN__GPU_ARG_WORD, .index = 1, .size_bytes = 8},
+static const qn_gpu_arg_t args[] = {
+    {.kind = QN_GPU_ARG_BUFFER, .index = 0, .size_bytes = 4, .is_written = true},
+    {.kind = QN_GPU_ARG_WORD, .index = 1, .size_bytes = 8},
 };
 static const qn__gpu_kernel_t kernels[] = {
     {.name = "narrow", .thread_count = 64, .arg_count = 2, .args = args},
@@ -279,10 +278,10 @@ static void calls_that_do_not_fit_the_plan(void** state) {
   (void)state;
   PLAN(plan, {.kind = QN__GPU_STEP_ASSERT, .a = word, .site = 0});
   record_t record = {.size = 0};
-  expect(run(&plan, &record, (uint64_t[]){0, 1}, 1), QN_STATUS_INTERNAL, "2 words");
-  qn__gpu_backend_t backend = {.self = &record};
+  expect(run(&plan, &record, (uint64_t[]){0, 1}, 1), QN_STATUS_INVALID_ARGUMENT, "2 words");
+  const qn_gpu_plan_t loaded = {.decoded = plan};
   qn_launch_t launch = {.word_count = 2};
-  expect(qn__gpu_run(&plan, 1, &launch, &backend), QN_STATUS_INTERNAL, "no function 1");
+  expect(qn_gpu_plan_run(&loaded, 1, &launch, NULL), QN_STATUS_INVALID_ARGUMENT, "function 1");
 }
 
 // ---- expressions

@@ -54,128 +54,14 @@ void decode_again(const lowered_t* lowered, qn__arena_t* arena, qn__gpu_plan_t* 
   qn__buffer_deinit(&bytes);
 }
 
-// ---- text
-
-static void put_expr(qn__buffer_t* out, const qn__gpu_expr_t* expr) {
-  char stack[QN__GPU_MAX_EXPR_DEPTH + 1][512];
-  size_t depth = 0;
-  for (uint32_t i = 0; i < expr->op_count; i++) {
-    const qn__gpu_op_t* op = &expr->ops[i];
-    char text[512];
-    uint32_t taken = op->kind == QN__GPU_APPLY  ? qn__gpu_op_arity(op->op)
-                     : op->kind == QN__GPU_WRAP ? 1
-                                                : 0;
-    depth -= taken;
-    const char* a = taken > 0 ? stack[depth] : "";
-    const char* b = taken > 1 ? stack[depth + 1] : "";
-    switch (op->kind) {
-      case QN__GPU_CONST:
-        (void)snprintf(text, sizeof text, "%" PRId64, op->value);
-        break;
-      case QN__GPU_WORD:
-        (void)snprintf(text, sizeof text, "w%" PRId64, op->value);
-        break;
-      case QN__GPU_LOCAL:
-        (void)snprintf(text, sizeof text, "l%" PRId64, op->value);
-        break;
-      case QN__GPU_WRAP:
-        (void)snprintf(text, sizeof text, "%s(%.400s)", qn_dtype_text(op->dtype), a);
-        break;
-      case QN__GPU_APPLY: {
-        const qn__ir_op_info_t* info = qn__op_info(op->op);
-        if (taken == 2 && info->syntax == QN__SYNTAX_INFIX) {
-          (void)snprintf(text, sizeof text, "(%.200s %s %.200s)", a, info->text, b);
-        } else if (taken == 1) {
-          (void)snprintf(text, sizeof text, "%s(%.200s)", info->text, a);
-        } else {
-          (void)snprintf(text, sizeof text, "%s(%.160s, %.160s%s%.160s)", info->text, a, b,
-                         taken == 3 ? ", " : "", taken == 3 ? stack[depth + 2] : "");
-        }
-        break;
-      }
-    }
-    memcpy(stack[depth++], text, sizeof text);
-  }
-  qn__buffer_cstr(out, expr->op_count ? stack[0] : "-");
-}
-
-static void put_kernel(qn__buffer_t* out, const qn__gpu_plan_t* plan, uint32_t index) {
-  const qn__gpu_kernel_t* kernel = &plan->kernels[index];
-  qn__buffer_format(out, "%s(", kernel->name);
-  for (uint32_t i = 0; i < kernel->arg_count; i++) {
-    static const char letters[] = "?bxwl";
-    const qn__gpu_arg_t* arg = &kernel->args[i];
-    qn__buffer_format(out, "%s%c%u%s", i ? " " : "", letters[arg->kind], arg->index,
-                      arg->is_written ? "!" : "");
-  }
-  qn__buffer_format(out, ")%s", kernel->has_record ? " record" : "");
-}
-
-static void put_step(qn__buffer_t* out, const qn__gpu_plan_t* plan, const qn__gpu_step_t* step) {
-  switch (step->kind) {
-    case QN__GPU_STEP_LET:
-      qn__buffer_format(out, "l%u = ", step->slot);
-      put_expr(out, &step->a);
-      break;
-    case QN__GPU_STEP_WORKSPACE:
-      qn__buffer_format(out, "x%u = bytes ", step->slot);
-      put_expr(out, &step->a);
-      break;
-    case QN__GPU_STEP_LOOP:
-      qn__buffer_format(out, "for l%u in ", step->slot);
-      put_expr(out, &step->a);
-      qn__buffer_cstr(out, "..");
-      put_expr(out, &step->b);
-      qn__buffer_format(out, " [%u]", step->body_count);
-      break;
-    case QN__GPU_STEP_IF:
-      qn__buffer_cstr(out, "if ");
-      put_expr(out, &step->a);
-      if (step->guard.op_count != 0) {
-        qn__buffer_cstr(out, " guard ");
-        put_expr(out, &step->guard);
-      }
-      qn__buffer_format(out, " [%u, %u]", step->body_count, step->else_count);
-      break;
-    case QN__GPU_STEP_LAUNCH: {
-      uint32_t threads = plan->kernels[step->kernel].thread_count;
-      qn__buffer_cstr(out, "launch ");
-      put_kernel(out, plan, step->kernel);
-      qn__buffer_cstr(out, " blocks ");
-      put_expr(out, &step->a);
-      qn__buffer_cstr(out, " threads ");
-      if (threads) {
-        qn__buffer_format(out, "%u", threads);
-      } else {
-        put_expr(out, &step->b);
-      }
-      qn__buffer_cstr(out, " guard ");
-      put_expr(out, &step->guard);
-      if (step->wide_kernel != QN__GPU_NO_KERNEL) {
-        qn__buffer_format(out, " else %s", plan->kernels[step->wide_kernel].name);
-      }
-      break;
-    }
-    case QN__GPU_STEP_ASSERT:
-      qn__buffer_format(out, "assert %u ", step->site);
-      put_expr(out, &step->a);
-      break;
-  }
-  qn__buffer_char(out, '\n');
-}
-
 char* plan_text(const qn__gpu_plan_t* plan) {
   qn__buffer_t out;
   qn__buffer_init(&out, qn_allocator_default());
   qn__buffer_cstr(&out, "");
-  for (uint32_t f = 0; f < plan->function_count; f++) {
-    const qn__gpu_function_t* function = &plan->functions[f];
-    for (uint32_t i = 0; i < function->step_count; i++) put_step(&out, plan, &function->steps[i]);
-  }
+  for (uint32_t i = 0; i < plan->function_count; i++) qn__gpu_plan_text(plan, i, &out);
   char* text = malloc(out.size + 1);
   if (!text) abort();
-  if (out.size) memcpy(text, out.data, out.size);
-  text[out.size] = '\0';
+  memcpy(text, out.data, out.size + 1);
   qn__buffer_deinit(&out);
   return text;
 }

@@ -365,8 +365,8 @@ static long run_launches(const lowered_t* lowered, const uint64_t* words, bool i
     for (uint32_t a = 0; a < own->arg_count; a++) {
       const qn__ir_var_t* var = kernel->nodes[a].var;
       if (!var) continue;
-      int64_t value = own->args[a].kind == QN__GPU_ARG_LOCAL ? locals[own->args[a].index]
-                                                             : (int64_t)words[own->args[a].index];
+      int64_t value = own->args[a].kind == QN_GPU_ARG_LOCAL ? locals[own->args[a].index]
+                                                            : (int64_t)words[own->args[a].index];
       if (var->dtype == QN_DTYPE_I32) value = (int32_t)value;
       bool is_narrow = qn__gpu_is_narrow_var(kernel->widths, var);
       model.vars[var->id] = (value_t){value, is_narrow ? low(value) : value};

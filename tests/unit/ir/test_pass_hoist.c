@@ -31,6 +31,12 @@ static void lets_and_arithmetic_climb(void** state) {
   // Never out of a launch.
   expect("func f(a: f32, out y: f32[n]) { parallel i in 0..n { y[i] = a * 2.0; } }",
          "func f(a: f32, out y: f32[n]) {\n parallel i in 0..n {\n y[i] = a * 2.0;");
+  // Nor out of loops that launch, which the host runs.
+  expect(
+      "func f(a: f32, out y: f32[4, n, m]) { for q in 0..4 { for i in 0..n {"
+      "  block.x b in 0..m { thread.x t in 0..1 { y[q, i, b] = a * 2.0; } } } } }",
+      "for q in 0..4 {\n for i in 0..n {\n block.x b in 0..m {\n thread.x t in 0..1 {\n"
+      " y[q, i, b] = a * 2.0;");
 }
 
 static void out_of_reductions(void** state) {

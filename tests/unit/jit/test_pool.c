@@ -375,6 +375,55 @@ static void check_exit(qn__queue_id_t queue, bool hangs) {
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+// A task that computes when the time of the exit is over: the process ends with its status and its
+// output, without the handlers that remain.
+static void compute_forever(qn__task_t* task) {
+  bench_t* bench = ((job_t*)task)->bench;
+  qn__mutex_lock(&bench->mutex);
+  bench->run_count++;
+  qn__cond_broadcast(&bench->moved);
+  qn__mutex_unlock(&bench->mutex);
+  for (_Atomic uint64_t i = 0;; i++) {
+  }
+}
+static void not_reached(void) {
+  _exit(9);
+}
+
+static void test_exit_that_gives_up(void** state) {
+  (void)state;
+#if defined(__SANITIZE_THREAD__)
+  skip();
+#endif
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    (void)alarm(600);
+    bench_t bench;
+    begin(&bench, 1);
+    (void)atexit(not_reached);
+    qn__fork_watch_exit();
+    job_t job = make(&bench, 0, QN__QUEUE_COMPUTE, 0, false);
+    job.task.run = compute_forever;
+    FILE* out = fdopen(ends[1], "w");
+    if (!out || !qn__pool_submit(&bench.pool, &job.task)) _exit(2);
+    (void)fputs("flushed", out);
+    await_run(&bench, 1);
+    exit(7);
+  }
+  (void)close(ends[1]);
+  char text[16] = "";
+  assert_int_equal(read(ends[0], text, sizeof text - 1), 7);
+  assert_string_equal(text, "flushed");
+  (void)close(ends[0]);
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 7);
+}
+
 // The same without an exit: a deadline that never comes shows which tasks are waited for.
 static void test_what_an_exit_waits_for(void** state) {
   (void)state;
@@ -422,6 +471,7 @@ int main(void) {
       cmocka_unit_test(test_fork),
       cmocka_unit_test(test_what_an_exit_waits_for),
       cmocka_unit_test(test_exit),
+      cmocka_unit_test(test_exit_that_gives_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 
 #: Tolerance: relative to the element, and to the root mean square of the array. TVM adds in
-#: another order, and its functions have other bounds.
+#: another order, and its functions have other bounds. It adds f16 in f16: a sum of 1280 products
+#: in its tests is wrong by 2.7 % of the size of the array.
 TOLERANCES = {
-    "float64": (1e-9, 1e-11), "float32": (2e-4, 2e-5), "float16": (2e-2, 1e-2),
+    "float64": (1e-9, 1e-11), "float32": (2e-4, 2e-5), "float16": (2e-2, 3e-2),
     "bfloat16": (5e-2, 5e-2), "float8_e4m3fn": (0.13, 0.13), "float8_e5m2": (0.26, 0.26),
 }  # fmt: skip
 TIMEOUT_S = 120
+#: Seconds on the first target where a second one takes the functions that run longer.
+SHORT_TIMEOUT_S = 3
 
 
 def load(path: pathlib.Path, dtype: str) -> np.ndarray:
@@ -70,9 +73,10 @@ def difference(ours: np.ndarray, theirs: np.ndarray, again: np.ndarray, dtype: s
 class Runner:
     """Runs ``quern run`` on the arrays of one function."""
 
-    def __init__(self, quern: str, target: str) -> None:
+    def __init__(self, quern: str, target: str, timeout_s: float = TIMEOUT_S) -> None:
         self.quern = quern
         self.target = target
+        self.timeout_s = timeout_s
 
     def run(
         self, folder: pathlib.Path, meta: dict[str, Any], extra: list[str]
@@ -88,7 +92,9 @@ class Runner:
                 if name in meta["outputs"]:
                     command += ["--out", f"{name}={scratch}/{name}.npy"]
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=self.timeout_s
+                )
             except subprocess.TimeoutExpired:
                 return "timeout", []
             if done.returncode != 0:
@@ -123,10 +129,10 @@ def verify(quern: str, folders: list[pathlib.Path]) -> dict[str, str]:
 
 def judge(runner: Runner, folder: pathlib.Path, meta: dict[str, Any]) -> tuple[str, str]:
     """Returns the outcome for one function: a word and its explanation."""
-    error, _ = runner.run(folder, meta, ["--checked"])
+    error, differences = runner.run(folder, meta, ["--checked"])
     if any(word in error for word in ("out of bounds", "division by zero")):
         return "undefined", error.splitlines()[0]
-    if not error:
+    if not error and not runner.target.startswith("interp"):  # Its code is the same.
         error, differences = runner.run(folder, meta, [])
     if error:
         return "error", error
@@ -134,13 +140,16 @@ def judge(runner: Runner, folder: pathlib.Path, meta: dict[str, Any]) -> tuple[s
 
 
 def compare(
-    quern: str, target: str, root: pathlib.Path, jobs: int, names: set[str]
+    quern: str, target: str, root: pathlib.Path, jobs: int, names: set[str], slow: str | None = None
 ) -> dict[str, Any]:
-    """Returns the outcome of the functions ``names`` under ``root``, by folder name."""
+    """Returns the outcome of the functions ``names`` under ``root``, by folder name.
+
+    ``slow`` is the target for those that run longer than SHORT_TIMEOUT_S on ``target``.
+    """
     metas = {name: json.loads((root / name / "meta.json").read_text()) for name in sorted(names)}
     texts = [root / name for name in metas if (root / name / "module.qn").exists()]
     invalid = verify(quern, texts)
-    runner = Runner(quern, target)
+    runner = Runner(quern, target, SHORT_TIMEOUT_S if slow else TIMEOUT_S)
 
     def one(name: str) -> tuple[str, str]:
         meta = metas[name]
@@ -154,7 +163,10 @@ def compare(
             return "invalid", invalid[name]
         if "arguments" not in meta:
             return "imported", meta.get("no_reference", "")
-        return judge(runner, root / name, meta)
+        found = judge(runner, root / name, meta)
+        if slow and found == ("error", "timeout"):
+            return judge(Runner(quern, slow), root / name, meta)
+        return found
 
     with ThreadPoolExecutor(jobs) as pool:
         outcomes = dict(zip(metas, pool.map(one, metas)))

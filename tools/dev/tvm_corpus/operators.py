@@ -114,6 +114,24 @@ def cases() -> dict[str, Case]:
         "quantize": ([_x(8, 12), _y(12), _z(12, dtype="int8")],
                      lambda x, y, z: R.quantize(x, y, z, axis=1, out_dtype="int8")),
         "tril": ([_x(8, 8)], R.tril),
+        "add_scalars": ([_x(), _y()], R.add),
+        "add_bf16": ([_x(8, 12, dtype="bfloat16"), _y(12, dtype="bfloat16")], R.add),
+        "softmax_f16": ([_x(8, 64, dtype="float16")], NN.softmax),
+        "matvec": ([_x(1, 64), _y(64, 48)], R.matmul),
+        "attention_bias": ([_x(1, 16, 4, 8), _y(1, 16, 4, 8), _z(1, 16, 4, 8),
+                            _tensor("bias", (1, 4, 16, 16))], NN.attention_bias),
+        "batch_norm": ([_x(2, 4, 6, 6), _y(4), _z(4), _tensor("mean", (4,)), _tensor("var", (4,))],
+                       lambda x, y, z, mean, var: NN.batch_norm(x, y, z, mean, var, axis=1)),
+        "instance_norm": ([_x(2, 4, 6, 6), _y(4), _z(4)], lambda x, y, z: NN.instance_norm(
+            x, y, z, channel_axis=1, axes=[2, 3])),
+        "max_pool1d": ([_x(1, 8, 14)], lambda x: NN.max_pool1d(x, pool_size=2, strides=2)),
+        "cumsum": ([_x(8, 32)], lambda x: R.cumsum(x, axis=1)),
+        "cumprod": ([_x(8, 12)], lambda x: R.cumprod(x, axis=1)),
+        "gather_elements": ([_x(4, 6), _y(2, 6, dtype="int64")],
+                            lambda x, y: R.gather_elements(x, y, axis=0)),
+        "scatter_nd": ([_x(8), _y(3, 1, dtype="int64"), _z(3)], R.scatter_nd),
+        "dequantize": ([_x(8, 12, dtype="int8"), _y(12), _z(12, dtype="int8")],
+                       lambda x, y, z: R.dequantize(x, y, z, axis=1, out_dtype="float32")),
         "flip": ([_x(8, 8)], lambda x: R.flip(x, axis=1)),
     }  # fmt: skip
 
@@ -123,7 +141,10 @@ def legalised(params: list[Any], build: Callable[..., Any]) -> list[Any]:
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         builder.emit_func_output(builder.emit(build(*params)))
-    module = relax.transform.LegalizeOps()(builder.get())
+    module = builder.get()
+    with tvm.target.Target("llvm"):  # Scans are no operators of LegalizeOps.
+        module = relax.backend.DispatchSortScan()(module)
+        module = relax.transform.LegalizeOps()(module)
     return [f for f in module.functions.values() if type(f).__name__ == "PrimFunc"]
 
 

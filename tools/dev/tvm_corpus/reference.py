@@ -3,8 +3,8 @@
 
 Usage: reference.py DOOR VARIANT OUTPUT_FOLDER FILE.json...    (with a Python that has TVM)
 
-VARIANT 0, 1 or 2 chooses numbers for symbols, scalars and integers: where a test indexes with
-them, one of the choices stays in bounds.
+VARIANT 0 to 3 chooses numbers for symbols, scalars and integers: where a test indexes with them or
+divides by them, one of the choices stays in bounds.
 
 Each function gets a folder with its text, its arrays before and after, and ``meta.json``. It is
 done in a process of its own, since TVM's code divides by zero or runs away where a test is not
@@ -33,10 +33,11 @@ from quern.tvm.adapter import find
 from quern.tvm.stages import has_threads
 from quern.tvm.walk import expressions
 
-TIMEOUT_S = 60
-SYMBOL_VALUES = ([6, 4, 10, 8, 12, 14], [8] * 6, [16, 32, 64, 8, 4, 2])
-SCALARS = (1, 2, 0)
-INTEGERS_BELOW = (3, 2, 2)
+#: Seconds for one function: TVM's serial code takes minutes for matrices in tests of schedules.
+TIMEOUT_S = int(os.environ.get("QUERN_TVM_TIMEOUT", "20"))
+SYMBOL_VALUES = ([6, 4, 10, 8, 12, 14], [8] * 6, [16, 32, 64, 8, 4, 2], [8] * 6)
+SCALARS = (1, 2, 0, 1)
+INTEGERS = ((0, 3), (0, 2), (0, 2), (1, 2))  # The first, and the one after the last.
 RAW = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8}
 
 
@@ -88,7 +89,7 @@ def random_array(
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     if "int" in dtype:
-        return rng.integers(0, INTEGERS_BELOW[variant], shape).astype(dtype)
+        return rng.integers(*INTEGERS[variant], shape).astype(dtype)
     values = rng.uniform(-1.5, 1.5, shape)
     halves = rng.integers(0, 8, shape) == 0
     values = np.where(halves, np.round(values * 2) / 2, values)
@@ -101,7 +102,9 @@ def random_array(
 
 def other_than(array: np.ndarray) -> np.ndarray:
     """Returns an array that differs in every element."""
-    return ~array if array.dtype == bool else (array + np.ones((), array.dtype)).astype(array.dtype)
+    if array.dtype == bool:
+        return np.asarray(~array)
+    return np.asarray(array + np.ones((), array.dtype)).astype(array.dtype)
 
 
 def save(path: pathlib.Path, array: np.ndarray, dtype: str) -> None:
@@ -121,25 +124,30 @@ def arguments(func: Any, variant: int, seed: int) -> list[tuple[str, Any]]:
     for var, buffer in parameters:
         if buffer is None:
             dtype = dtype_of(var)
-            result.append((dtype, scalar if "int" in dtype else 0.5))
+            number = bool(scalar) if dtype == "bool" else scalar if "int" in dtype else 0.5
+            result.append((dtype, number))
             continue
         shape = [extent_of(extent, symbols) for extent in buffer.shape]
         if np.prod(shape, dtype=float) > 1 << 24:
             raise OverflowError(f"array of {shape}")
         dtype = adapter.elements(buffer)
-        result.append((dtype, random_array(shape, dtype, variant, rng)))
+        result.append((dtype, np.asarray(random_array(shape, dtype, variant, rng))))
     return result
 
 
-def run_tvm(func: Any, args: list[tuple[str, Any]]) -> list[Any]:
-    """Calls TVM's LLVM build; returns the arrays after the call."""
+def run_tvm(func: Any, runs: list[list[tuple[str, Any]]]) -> list[list[Any]]:
+    """Calls TVM's LLVM build with each list of arguments; returns the arrays after each call."""
     module = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
     built = tvm.compile(module, target="llvm")
-    passed = [
-        tvm.runtime.tensor(value) if isinstance(value, np.ndarray) else value for _, value in args
-    ]
-    built["main"](*passed)
-    return [p.numpy() if hasattr(p, "numpy") else p for p in passed]
+    results = []
+    for args in runs:
+        passed = [
+            tvm.runtime.tensor(value) if isinstance(value, np.ndarray) else value
+            for _, value in args
+        ]
+        built["main"](*passed)
+        results.append([p.numpy() if hasattr(p, "numpy") else p for p in passed])
+    return results
 
 
 def imported_by(door: str, func: Any) -> importer.Imported:
@@ -187,7 +195,7 @@ def record(func: Any, kernel: Any, folder: pathlib.Path, variant: int, seed: int
         (dtype, other_than(v) if out else np.copy(v) if isinstance(v, np.ndarray) else v)
         for (dtype, v), out in zip(args, outs)
     ]
-    after, again = run_tvm(func, args), run_tvm(func, second)
+    after, again = run_tvm(func, [args, second])
     entries = []
     for at, name in enumerate(kernel.parameters):
         dtype, entry = args[at][0], {"name": name, "dtype": args[at][0]}
@@ -197,7 +205,7 @@ def record(func: Any, kernel: Any, folder: pathlib.Path, variant: int, seed: int
                 save(folder / f"{name}.after.npy", after[at], dtype)
                 save(folder / f"{name}.again.npy", again[at], dtype)
         else:
-            entry["value"] = saved[at]
+            entry["value"] = int(saved[at]) if dtype == "bool" else saved[at]
         entries.append(entry)
     return entries
 

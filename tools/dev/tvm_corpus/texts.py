@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports saved functions, and runs none.
 
-Usage: texts.py DOOR OUTPUT_FOLDER FILE.json...    (with a Python that has TVM)
+Usage: texts.py DOOR OUTPUT_FOLDER FILE...    (with a Python that has TVM; JSON or TVMScript)
 
-Writes a text for each, and prints one JSON object: names with the reasons of refusals.
+Writes a text for each, and prints one JSON object: names with the reasons of refusals, or with
+``unread`` and ``failed`` and what TVM or the importer says.
 """
 
 from __future__ import annotations
@@ -13,9 +14,21 @@ import pathlib
 import sys
 import traceback
 
-import tvm
-
+import scripts
 from reference import imported_by
+
+
+def text_of(path: pathlib.Path, door: str) -> tuple[str, str]:
+    """Returns the text of a function, or "" and why there is none."""
+    try:
+        func = scripts.read(path)
+    except Exception as error:
+        return "", "unread: " + (str(error).strip() or type(error).__name__)
+    try:
+        imported = imported_by(door, func)
+    except Exception:
+        return "", "failed: " + traceback.format_exc()
+    return imported.text, str(imported.refused["main"]) if imported.refused else ""
 
 
 def main() -> int:
@@ -24,16 +37,13 @@ def main() -> int:
     refused = {}
     for name in sys.argv[3:]:
         path = pathlib.Path(name)
-        try:
-            func = tvm.ir.load_json(path.read_text())
-            imported = imported_by(door, func)
-        except Exception:
-            refused[path.stem] = "failed: " + traceback.format_exc()
-            continue
-        if imported.refused:
-            refused[path.stem] = str(imported.refused["main"])
+        written = folder / f"{path.stem}.qn"
+        written.unlink(missing_ok=True)
+        text, reason = text_of(path, door)
+        if reason:
+            refused[path.stem] = reason
         else:
-            (folder / f"{path.stem}.qn").write_text(imported.text)
+            written.write_text(text)
     print(json.dumps(refused))
     return 0
 

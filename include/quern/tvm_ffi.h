@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// quern/tvm_ffi.h: functions of quern as functions of tvm-ffi, the C ABI of Apache TVM's tools.
+//
+// tvm-ffi is bound at run time: its library must be in the process before these functions are
+// called. The versions 0.1.x are known. Arguments of calls are tvm-ffi's: tensors as DLTensor* or
+// as its Tensor objects, ints of any size, floats, bools. A failed call raises an error of tvm-ffi
+// with quern's whole message; its kind is the name of Python's exception ("ValueError").
+// docs/tvm-ffi.md is the manual.
+#ifndef QUERN_TVM_FFI_H_
+#define QUERN_TVM_FFI_H_
+
+#include "quern/quern.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Where a function of tvm-ffi finds its code.
+typedef struct qn_tvm_ffi_source {
+  size_t struct_size;  // sizeof(qn_tvm_ffi_source_t)
+  // Gives the code for tensors on `device`, owned. Called at the first call with tensors of a
+  // device, on the thread of the call; several threads may call it at once. Required.
+  qn_status_t (*find)(void* self, qn_device_t device, qn_function_t** out_function);
+  // Called once, when tvm-ffi drops its last reference, on any thread. May be NULL.
+  void (*release)(void* self);
+  void* self;  // passed to both
+} qn_tvm_ffi_source_t;
+
+// Registers a function under `name` in tvm-ffi's global table, from which any language takes it.
+// tvm-ffi holds the function until it is removed from the table and no program uses it. `source` is
+// copied. After an error, `release` is not called. Errors: INVALID_ARGUMENT (no `find`, an empty
+// name), FAILED_PRECONDITION (the name is taken, and `replaces` is false), UNAVAILABLE (tvm-ffi is
+// not in this process), INCOMPATIBLE (a version of tvm-ffi that quern does not know),
+// OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_tvm_ffi_register(const char* name, bool replaces,
+                                                   const qn_tvm_ffi_source_t* source);
+// Returns the driver's stream that tvm-ffi uses on a device in the calling thread; NULL: the
+// default one, or tvm-ffi is not in this process.
+QN_API void* qn_tvm_ffi_stream(qn_device_t device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  // QUERN_TVM_FFI_H_
