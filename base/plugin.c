@@ -53,8 +53,7 @@ static bool is_mapping_of(const char* line, uintptr_t address) {
   return address >= begin && address < (uintptr_t)strtoull(at + 1, NULL, 16);
 }
 
-// Returns the file that is mapped at `address`.
-static bool mapped_path(const void* address, char out[PATH_MAX]) {
+bool qn__mapped_path(const void* address, char out[PATH_MAX]) {
   const qn__fs_t* fs = qn__fs();
   int fd = fs->open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
   if (fd < 0) return false;
@@ -88,7 +87,7 @@ static bool own_path(char out[PATH_MAX], bool* out_is_program) {
   *out_is_program = false;
   if (!dladdr1(&anchor, &info, (void**)&map, RTLD_DL_LINKMAP) || !map || !map->l_name) return false;
   if (map->l_name[0] == '/') return copy_path(map->l_name, out);
-  if (map->l_name[0] != '\0') return mapped_path(&anchor, out);
+  if (map->l_name[0] != '\0') return qn__mapped_path(&anchor, out);
   *out_is_program = true;
   ssize_t size = readlink("/proc/self/exe", out, PATH_MAX - 1);
   if (size <= 0) return false;

@@ -10,6 +10,8 @@
 
 // Returns the folder of this library, without the last slash; false when unknown.
 bool qn__library_folder(char out[PATH_MAX]);
+// Gives the file that is mapped at an address, with all links resolved; false when unknown.
+bool qn__mapped_path(const void* address, char out[PATH_MAX]);
 // Finds `libquern-NAME.so`: in each of `directories`, which colons separate, then beside this
 // library and in its quern/ folder. A statically linked program stands for the library; of it,
 // ../lib and ../lib/quern are searched as well, and at last the folder into which quern was

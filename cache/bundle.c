@@ -61,7 +61,7 @@ static qn__get_result_t read_entry(qn__bundle_t* bundle, const uint8_t* row_byte
   if (!bytes) return QN__GET_NO_MEMORY;
   qn_span_t span = {bytes, (size_t)row.size};
   qn__get_result_t result = QN__GET_HIT;
-  int error = qn__fs_pread_all(bundle->fd, bytes, span.size, row.offset);
+  int error = qn__bundle_pread(bundle, bytes, span.size, row.offset);
   if (error == ENODATA) {
     hit->reason = QN__REASON_TRUNCATED;
     result = QN__GET_BAD;
@@ -159,7 +159,7 @@ int64_t qn__bundle_created_ns(const qn__bundle_t* bundle, uint64_t index) {
   qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
   uint8_t bytes[QN__ENTRY_HEADER_BYTES];
   qn__entry_header_t header;
-  bool is_read = qn__fs_pread_all(bundle->fd, bytes, sizeof bytes, row.offset) == 0 &&
+  bool is_read = qn__bundle_pread(bundle, bytes, sizeof bytes, row.offset) == 0 &&
                  qn__entry_header_read(bytes, &header);
   return is_read ? header.created_ns : 0;
 }

@@ -98,6 +98,12 @@ void qn__bundle_trailer_seal(uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], const uint
   memcpy(bytes + AT_CHECKSUM, sum.bytes, sizeof sum.bytes);
 }
 
+uint64_t qn__bundle_trailer_distance(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES]) {
+  return memcmp(bytes, trailer_magic, sizeof trailer_magic) == 0
+             ? qn__load_le64(bytes + AT_OWN_OFFSET)
+             : 0;
+}
+
 bool qn__bundle_trailer_read(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], uint64_t offset,
                              qn__bundle_trailer_t* out_trailer) {
   memset(out_trailer, 0, sizeof *out_trailer);

@@ -86,6 +86,8 @@ void qn__bundle_trailer_seal(uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], const uint
 // True when the bytes are a whole trailer at `offset` of its file.
 bool qn__bundle_trailer_read(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES], uint64_t offset,
                              qn__bundle_trailer_t* out_trailer);
+// Returns the offset that a trailer says it has in its bundle, unverified; 0 for other bytes.
+uint64_t qn__bundle_trailer_distance(const uint8_t bytes[QN__BUNDLE_TRAILER_BYTES]);
 // The signed message: a constant text, which keeps signatures of other things apart, and the start
 // of the trailer.
 #define QN__BUNDLE_MESSAGE_BYTES (32u + QN__BUNDLE_SIGNED_BYTES)

@@ -6,6 +6,7 @@
 #define QUERN_CACHE_BUNDLE_INNER_H_
 
 #include "base/counter.h"
+#include "base/fs.h"
 #include "cache/bundle.h"
 #include "cache/bundle_format.h"
 #include "cache/scratch.h"
@@ -25,7 +26,8 @@ struct qn__bundle {
   qn_allocator_t allocator;
   char* path;
   int fd;
-  uint64_t file_size;  // when it was opened
+  uint64_t base;       // where the bundle begins in its file; offsets below count from there
+  uint64_t file_size;  // from there to the end, when it was opened
 
   // Rows sorted by key; they lie in `memory`: an index block, or the result of a scan.
   uint64_t count;
@@ -52,6 +54,12 @@ static inline uint64_t qn__bundle_prefix(const uint8_t* key) {
   uint64_t prefix = 0;
   for (unsigned i = 0; i < 8; i++) prefix = prefix << 8 | key[i];
   return prefix;
+}
+
+// Reads bytes of the bundle. Results as those of qn__fs_pread_all.
+static inline int qn__bundle_pread(const qn__bundle_t* bundle, void* out, size_t size,
+                                   uint64_t offset) {
+  return qn__fs_pread_all(bundle->fd, out, size, bundle->base + offset);
 }
 
 // Returns the row of a key, or NULL.

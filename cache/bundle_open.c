@@ -133,7 +133,7 @@ static qn_status_t read_index(qn__bundle_t* bundle, const qn__bundle_trailer_t* 
   if (!block) return qn__out_of_memory("the index of a bundle");
   bundle->memory = block;
   bundle->memory_size = size;
-  int error = qn__fs_pread_all(bundle->fd, block, size, trailer->index_offset);
+  int error = qn__bundle_pread(bundle, block, size, trailer->index_offset);
   if (error) return read_failed(bundle, error);
   qn_span_t span = {block, size};
   if (bundle->crypto) {
@@ -171,7 +171,7 @@ static qn_status_t read_tail(const qn__bundle_options_t* options, qn__bundle_t* 
   if (bundle->file_size < QN__BUNDLE_HEADER_BYTES + QN__BUNDLE_TRAILER_BYTES) return QN_OK;
   uint64_t offset = bundle->file_size - QN__BUNDLE_TRAILER_BYTES;
   uint8_t bytes[QN__BUNDLE_TRAILER_BYTES];
-  int error = qn__fs_pread_all(bundle->fd, bytes, sizeof bytes, offset);
+  int error = qn__bundle_pread(bundle, bytes, sizeof bytes, offset);
   if (error) return read_failed(bundle, error);
   qn__bundle_trailer_t trailer;
   if (!qn__bundle_trailer_read(bytes, offset, &trailer)) return QN_OK;
@@ -217,14 +217,50 @@ bool qn__bundle_check(const qn__bundle_t* bundle) {
   return true;
 }
 
+// Reads the header at the bundle's begin.
+static qn_status_t read_header(const qn__bundle_t* bundle, uint8_t out[QN__BUNDLE_HEADER_BYTES],
+                               bool* out_is_good) {
+  *out_is_good = false;
+  if (bundle->file_size < QN__BUNDLE_HEADER_BYTES) return QN_OK;
+  int error = qn__bundle_pread(bundle, out, QN__BUNDLE_HEADER_BYTES, 0);
+  if (error) return read_failed(bundle, error);
+  *out_is_good = qn__bundle_header_is_good(out);
+  return QN_OK;
+}
+
+// Finds the bundle that ends a shared object (quern/tvm_ffi.h): its trailer is the end of the file,
+// and knows its distance from the begin. *out_is_header false: there is none.
+static qn_status_t find_embedded(qn__bundle_t* bundle, bool* out_is_header) {
+  *out_is_header = false;
+  if (bundle->file_size < QN__BUNDLE_TRAILER_BYTES) return QN_OK;
+  const uint64_t trailer_at = bundle->file_size - QN__BUNDLE_TRAILER_BYTES;
+  uint8_t trailer[QN__BUNDLE_TRAILER_BYTES], header[QN__BUNDLE_HEADER_BYTES];
+  int error = qn__bundle_pread(bundle, trailer, sizeof trailer, trailer_at);
+  if (error) return read_failed(bundle, error);
+  const uint64_t distance = qn__bundle_trailer_distance(trailer);
+  if (distance == 0 || distance >= trailer_at) return QN_OK;
+  bundle->base = trailer_at - distance;
+  bundle->file_size -= bundle->base;
+  return read_header(bundle, header, out_is_header);
+}
+
+static bool is_shared_object(const uint8_t header[QN__BUNDLE_HEADER_BYTES]) {
+  return memcmp(header, "\177ELF", 4) == 0;
+}
+
 static qn_status_t read_bundle(const qn__bundle_options_t* options, qn__bundle_t* bundle) {
   QN_TRY(open_file(options, bundle));
-  uint8_t header[QN__BUNDLE_HEADER_BYTES];
-  bool is_header = bundle->file_size >= sizeof header;
-  if (is_header) {
-    int error = qn__fs_pread_all(bundle->fd, header, sizeof header, 0);
-    if (error) return read_failed(bundle, error);
-    is_header = qn__bundle_header_is_good(header);
+  uint8_t header[QN__BUNDLE_HEADER_BYTES] = {0};
+  bool is_header;
+  QN_TRY(read_header(bundle, header, &is_header));
+  if (!is_header && is_shared_object(header)) {
+    QN_TRY(find_embedded(bundle, &is_header));
+    if (!is_header) {
+      return qn_status_make(QN_STATUS_DATA_LOSS,
+                            "shared object '%s' does not end with a bundle of version %u; was it "
+                            "cut or stripped?",
+                            bundle->path, QN__BUNDLE_VERSION);
+    }
   }
   if (!is_header) {
     return qn_status_make(QN_STATUS_DATA_LOSS, "'%s' is not a bundle of version %u", bundle->path,
@@ -234,6 +270,10 @@ static qn_status_t read_bundle(const qn__bundle_options_t* options, qn__bundle_t
   QN_TRY(read_tail(options, bundle, &is_good));
   if (!is_good) {
     if (options->public_key_count) return unsigned_bundle(bundle, "has no whole signature");
+    if (bundle->base) {
+      return qn_status_make(QN_STATUS_DATA_LOSS, "the bundle in shared object '%s' is damaged",
+                            bundle->path);
+    }
     bundle->is_truncated = true;
     QN_TRY(qn__bundle_scan(bundle));
     qn__log(QN_LOG_INFO, "bundle '%s' has no whole index: %" PRIu64 " entries were found in it",

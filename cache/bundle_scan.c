@@ -42,7 +42,7 @@ static qn_status_t scan_entry(scan_t* scan, uint64_t offset, uint64_t size, bool
   if (size > bundle->file_size - offset || scan->count == QN__BUNDLE_MAX_ENTRIES) return QN_OK;
   uint8_t* bytes = qn__scratch_take(&bundle->scratch, (size_t)size);
   if (!bytes) return qn__out_of_memory("an entry of a bundle");
-  int error = qn__fs_pread_all(bundle->fd, bytes, (size_t)size, offset);
+  int error = qn__bundle_pread(bundle, bytes, (size_t)size, offset);
   qn_status_t status = error && error != ENODATA ? failed(bundle, error) : QN_OK;
   qn__entry_t entry;
   if (!error &&
@@ -67,7 +67,7 @@ static qn_status_t scan_index(scan_t* scan, uint64_t offset, uint64_t size, bool
   uint64_t whole = size + QN__BUNDLE_TRAILER_BYTES;
   uint8_t* bytes = qn__scratch_take(&bundle->scratch, (size_t)whole);
   if (!bytes) return qn__out_of_memory("the index of a bundle");
-  int error = qn__fs_pread_all(bundle->fd, bytes, (size_t)whole, offset);
+  int error = qn__bundle_pread(bundle, bytes, (size_t)whole, offset);
   qn_status_t status = error && error != ENODATA ? failed(bundle, error) : QN_OK;
   qn__bundle_index_t index;
   qn__bundle_trailer_t trailer;
@@ -85,7 +85,7 @@ static qn_status_t scan_all(scan_t* scan) {
   while (bundle->file_size - offset >= QN__ENTRY_HEADER_BYTES) {
     _Static_assert(QN__BUNDLE_INDEX_HEADER_BYTES <= QN__ENTRY_HEADER_BYTES, "one read for both");
     uint8_t header[QN__ENTRY_HEADER_BYTES];
-    int error = qn__fs_pread_all(bundle->fd, header, sizeof header, offset);
+    int error = qn__bundle_pread(bundle, header, sizeof header, offset);
     if (error == ENODATA) break;
     if (error) return failed(bundle, error);
     bool is_good = false;

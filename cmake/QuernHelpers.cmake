@@ -169,7 +169,7 @@ function(quern_gpu_codegen)
   add_library(qn_gpu_codegen STATIC ${sources})
   target_include_directories(qn_gpu_codegen PUBLIC ${PROJECT_SOURCE_DIR}/include
     ${CMAKE_BINARY_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(qn_gpu_codegen PUBLIC qn_gpu qn_identity qn_lower qn_ir qn_target qn_base m)
+  target_link_libraries(qn_gpu_codegen PUBLIC qn_plan qn_gpu qn_identity qn_lower qn_ir qn_target qn_base m)
   quern_flags(qn_gpu_codegen)
 endfunction()
 

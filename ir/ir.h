@@ -422,6 +422,7 @@ struct qn_module {
   // The places of the body are offsets in canonical bytes: `bytes`, or those of the module that
   // this one was lowered from. Then the `origin_id` of buffers counts, too.
   bool has_places;
+  bool is_mapped;  // lowered to launches of blocks and threads, by all of the pipeline for GPUs
   // The text that the places of the body are in, for messages; empty: none. In the body's arena.
   qn_str_t source;
   const char* source_name;

@@ -168,18 +168,8 @@ static void write_function(writer_t* w, const qn_function_info_t* f) {
 
 // ---- the code generator: the compiler of the machine makes the artifact
 
-typedef struct made {
-  qn_artifact_t artifact;  // first: release gets this pointer back
-  qn_artifact_function_t function;
-  char name[64], payload[1 << 16];
-} made_t;
-
-static void release_artifact(qn_artifact_t* artifact) {
-  free(artifact);
-}
-
 // Writes the module's function into the compiler, and reads the shared object that it makes.
-static qn_status_t make(const qn_module_t* module, made_t* made) {
+static qn_status_t make(const qn_module_t* module, char* code, size_t room, qn_artifact_t** out) {
   char path[] = "/tmp/tiny-XXXXXX", command[96];
   int file = mkstemp(path);
   (void)snprintf(command, sizeof command,
@@ -192,30 +182,36 @@ static qn_status_t make(const qn_module_t* module, made_t* made) {
   bool is_made = pclose(w.out) == 0;
   (void)close(file);  // another one than the linker's
   FILE* object = is_made ? fopen(path, "rb") : NULL;
-  size_t size = object ? fread(made->payload, 1, sizeof made->payload, object) : 0;
+  size_t size = object ? fread(code, 1, room, object) : 0;
   if (object) (void)fclose(object);
   (void)unlink(path);
-  if (!is_made) (void)is_ok(&w, qn_status_make(QN_STATUS_INTERNAL, "tiny: cc fails"));
-  (void)snprintf(made->name, sizeof made->name, "%s", f.name ? f.name : "");
-  made->function = (qn_artifact_function_t){.name = made->name, .launch_count = 1};
-  qn_artifact_t* a = &made->artifact;
-  a->struct_size = sizeof *a, a->release = release_artifact;
-  a->format = "tiny-1", a->isa = "{\"kind\":\"tiny\"}";
-  a->payload = made->payload, a->payload_size = size;
-  a->function_count = 1, a->functions = &made->function;
+  if (size == 0 || size == room)
+    (void)is_ok(&w, qn_status_make(QN_STATUS_INTERNAL, "tiny: cc fails, or makes a large object"));
+  const qn_artifact_function_t function = {.name = f.name, .launch_count = 1};
+  const qn_artifact_t artifact = {.struct_size = sizeof artifact,
+                                  .format = "tiny-1",
+                                  .isa = "{\"kind\":\"tiny\"}",
+                                  .payload = code,
+                                  .payload_size = size,
+                                  .function_count = 1,
+                                  .functions = &function};
+  if (qn_ok(w.status)) w.status = qn_artifact_copy(&artifact, out);
   return w.status;
 }
 
 static qn_status_t compile(void* self, const qn_compile_request_t* request, qn_artifact_t** out) {
   (void)self;
+  enum { ROOM = 1 << 16 };
   qn_module_t* module = NULL;
   qn_status_t status = qn_module_decode(request->module_bytes, request->module_size, NULL, &module);
   if (!qn_ok(status)) return status;
-  made_t* made = calloc(1, sizeof *made);
-  status = made ? make(module, made) : qn_status_make(QN_STATUS_OUT_OF_MEMORY, "tiny: no memory");
+  char* code = malloc(ROOM);
+  if (code)
+    status = make(module, code, ROOM, out);
+  else
+    status = qn_status_make(QN_STATUS_OUT_OF_MEMORY, "tiny: no memory");
   qn_module_release(module);
-  *out = qn_ok(status) ? &made->artifact : NULL;
-  if (!*out) free(made);
+  free(code);
   return status;
 }
 

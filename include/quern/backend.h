@@ -79,6 +79,13 @@ typedef struct qn_artifact {
   void (*release)(struct qn_artifact* artifact);  // NULL if there is nothing to release
 } qn_artifact_t;
 
+// Copies an artifact with all that it points to, so that a generator may describe it by values of
+// its own and free them. Does not call `release` of `from`. `*out_artifact` is owned: its
+// `release`. Errors: INVALID_ARGUMENT, DATA_LOSS (a member is missing, or code lies outside of the
+// payload; names it), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_artifact_copy(const qn_artifact_t* from,
+                                                qn_artifact_t** out_artifact);
+
 // The stages of a compile that a generator may report. Each is also a stage of the engine's times
 // (docs/metrics.md).
 typedef enum qn_compile_stage {

@@ -3,9 +3,16 @@
 // authors of devices whose code runs in blocks of threads; quern's CUDA and Vulkan use the same.
 //
 // A function that was lowered by the pipeline `gpu` (lower.h) becomes kernels and a short program
-// of the host. A plan holds that program, and what a launch must know of each kernel. A code
-// generator makes the plan and stores it as the artifact's metadata; the code is the payload. A
-// device loads the plan with the artifact and runs it at each call:
+// of the host. A plan holds that program, and what a launch must know of each kernel. It is the
+// metadata of the artifact, whose payload is the code. A code generator makes both, a kernel at a
+// time:
+//
+//   QN_TRY(qn_module_lower(module, "gpu", &options, &lowered));
+//   QN_TRY(qn_gpu_program_create(lowered, NULL, &program));
+//   for each kernel: qn_gpu_program_kernel; print its `root`; qn_gpu_program_set_code
+//   QN_TRY(qn_gpu_program_artifact(program, "mine-1", isa, code, code_size, &artifact));
+//
+// A device loads the plan with the artifact and runs it at each call:
 //
 //   static const qn_gpu_runner_t runner = {QN_GPU_ABI_VERSION, sizeof runner,
 //                                          .launch = launch_kernel, ...};
@@ -34,6 +41,7 @@
 #define QUERN_GPU_H_
 
 #include "quern/backend.h"
+#include "quern/lower.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -167,6 +175,107 @@ QN_API QN_MUST_USE qn_status_t qn_gpu_plan_function(const qn_gpu_plan_t* plan, u
 // w1, ..., locals l0, workspaces x0, buffers b0 (`!`: written). The text may change with any
 // version. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, those of the sink.
 QN_API QN_MUST_USE qn_status_t qn_gpu_plan_write(const qn_gpu_plan_t* plan, qn_sink_t sink);
+
+// ------------------------------------------------------------------------------------ making
+
+// A lowered module, split into the steps of its plan and kernels. One thread at a time.
+typedef struct qn_gpu_program qn_gpu_program_t;
+
+// How a module is split.
+typedef struct qn_gpu_program_options {
+  size_t struct_size;           // sizeof(qn_gpu_program_options_t)
+  const qn_machine_t* machine;  // that the module was lowered for. NULL: one that has nothing
+  bool is_checked;              // as of the qn_lower_options_t
+  // 64: indices have 64 bits. 32: they have 32 where that is proven for each call that the guard
+  // admits; calls beyond that are refused. 0: both, as two kernels of a launch. A generator that
+  // takes 0 or 32 asks qn_gpu_program_is_narrow_expr and qn_gpu_program_is_narrow_var.
+  uint32_t index_bits;
+} qn_gpu_program_options_t;
+
+// Splits a module that was lowered by all of the pipeline `gpu`, perhaps with single passes before
+// or after it. Retains the module. The program is owned. Errors: INVALID_ARGUMENT (also a module
+// that was not lowered so), UNSUPPORTED names the function and what a plan cannot hold (more than
+// 256 arguments, 256 values of the host or 64 workspaces at once, nesting of more than 64 loops and
+// conditions of the host), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_gpu_program_create(const qn_module_t* module,
+                                                     const qn_gpu_program_options_t* options,
+                                                     qn_gpu_program_t** out_program);
+// Destroys a program. NULL: does nothing. Artifacts that were made of it stay.
+QN_API void qn_gpu_program_destroy(qn_gpu_program_t* program);
+
+// What an argument of a kernel is in the module. One member is not NULL.
+typedef struct qn_gpu_operand {
+  const qn_buffer_t* buffer;  // a parameter or a GLOBAL allocation
+  const qn_var_t* var;        // a symbol, a scalar parameter, a let or loop variable of the host
+} qn_gpu_operand_t;
+
+// A kernel to be printed. It gets, in this order: the buffers of `args`; with `has_record` the
+// address of a qn_gpu_record_t; the scalars of `args`; with `has_record` a tag of 32 bits.
+typedef struct qn_gpu_kernel_source {
+  size_t struct_size;     // sizeof(qn_gpu_kernel_source_t)
+  const char* name;       // "softmax_0": unique in the program. Borrowed from it, as all here
+  size_t function_index;  // of the module's functions
+  uint32_t thread_count;  // of a block; 0: the extents of its THREAD_* loops, which launches have
+  bool has_record;        // it takes the error record, and does nothing if it finds a failure
+  bool is_narrow;         // indices and the nodes of qn_gpu_program_is_narrow_expr have 32 bits
+  uint32_t buffer_count;  // the first arguments
+  uint32_t arg_count;     // of `args` and `operands`
+  const qn_gpu_arg_t* args;          // as of qn_gpu_kernel_info_t
+  const qn_gpu_operand_t* operands;  // the nodes of the module behind `args`
+  // `args` and `operands` have what the nest uses and does not declare: the buffers below all
+  // views, and the variables in its expressions, in strides, and in extents but the first of
+  // row-major buffers.
+  //
+  // The outermost BLOCK_* loop of the launch. Statements after it are not the kernel's. Its body
+  // may use tables and views that are declared before it, at the top of the function: the kernel
+  // declares them itself (qn_module_buffer_info has their elements, or their base and its indices).
+  const qn_stmt_t* root;
+} qn_gpu_kernel_source_t;
+// Returns how many kernels a program has; 0 for NULL.
+QN_API uint32_t qn_gpu_program_kernel_count(const qn_gpu_program_t* program);
+// Describes a kernel. Errors: INVALID_ARGUMENT (also an index beyond the count).
+QN_API QN_MUST_USE qn_status_t qn_gpu_program_kernel(const qn_gpu_program_t* program,
+                                                     uint32_t index,
+                                                     qn_gpu_kernel_source_t* out_source);
+
+// Return whether an expression or a variable of dtype i64 has 32 bits in a kernel: it is computed
+// in 32-bit arithmetic that wraps, from the low 32 bits of its operands. While the guard holds, the
+// result is the low 32 bits of the true value; and it is the true value where more than the low
+// bits count: in comparisons, divisions, conversions, stores, bounds of loops, and operands of
+// 64-bit operators. False for wide kernels, an index beyond the count, and NULL.
+QN_API bool qn_gpu_program_is_narrow_expr(const qn_gpu_program_t* program, uint32_t kernel,
+                                          const qn_expr_t* expr);
+// See qn_gpu_program_is_narrow_expr.
+QN_API bool qn_gpu_program_is_narrow_var(const qn_gpu_program_t* program, uint32_t kernel,
+                                         const qn_var_t* var);
+
+// Adds a place at which a kernel may fail to the sites of its function: `buffer_id` is the
+// `origin_id` of a buffer, `place` that of the walk; `message` is copied. `*out_site` is what the
+// kernel writes into the error record; an equal site has the same number. Errors:
+// INVALID_ARGUMENT (also a kernel without a record), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_gpu_program_add_site(qn_gpu_program_t* program, uint32_t kernel,
+                                                       const qn_artifact_site_t* site,
+                                                       uint32_t* out_site);
+
+// Where the code of a kernel is, and what it needs of a block.
+typedef struct qn_gpu_code {
+  size_t struct_size;             // sizeof(qn_gpu_code_t)
+  uint64_t offset;                // in the payload; kernels may share their code
+  uint64_t size_bytes;            // in the payload
+  uint32_t shared_bytes;          // as of qn_gpu_kernel_info_t
+  uint32_t dynamic_shared_bytes;  // likewise
+} qn_gpu_code_t;
+// Says where the code of a kernel is. Errors: INVALID_ARGUMENT (also an index beyond the count).
+QN_API QN_MUST_USE qn_status_t qn_gpu_program_set_code(qn_gpu_program_t* program, uint32_t kernel,
+                                                       const qn_gpu_code_t* code);
+
+// Makes the artifact of a program: its functions with their sites, the plan, and a copy of the
+// payload. `isa` is canonical JSON, as of qn_artifact_t. The artifact is owned: its `release`.
+// Errors: INVALID_ARGUMENT (also code outside of the payload), OUT_OF_MEMORY.
+QN_API QN_MUST_USE qn_status_t qn_gpu_program_artifact(const qn_gpu_program_t* program,
+                                                       const char* format, const char* isa,
+                                                       const void* payload, size_t payload_size,
+                                                       qn_artifact_t** out_artifact);
 
 #ifdef __cplusplus
 }

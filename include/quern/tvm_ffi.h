@@ -38,6 +38,41 @@ QN_API QN_MUST_USE qn_status_t qn_tvm_ffi_register(const char* name, bool replac
 // default one, or tvm-ffi is not in this process.
 QN_API void* qn_tvm_ffi_stream(qn_device_t device);
 
+// ------------------------------------------------------------------------------------ libraries
+//
+// A library is a shared object for `tvm_ffi.load_module`: a function for each of a module, and a
+// bundle (docs/bundles.md) with their code inside. It needs libquern alone, neither a generator nor
+// a compiler.
+
+// What a library is made of.
+typedef struct qn_tvm_ffi_library_options {
+  size_t struct_size;  // sizeof(qn_tvm_ffi_library_options_t)
+  // The targets of the code. A call takes the first one that is for the device of its tensors and
+  // that the machine can run. All CPU targets are of one architecture, which is the library's.
+  qn_target_t* const* targets;
+  size_t target_count;  // of `targets`, at least 1
+  qn_tier_t tier;       // of the lookups; 0: FULL
+  bool is_checked;      // of the lookups
+  // The bytes of a bundle with the entries of these lookups. What it lacks is looked up as by any
+  // other engine.
+  const void* bundle;
+  size_t bundle_size;  // of `bundle`
+  // Where the loader looks for libquern before the system's folders, as in DT_RUNPATH. NULL:
+  // "$ORIGIN", the folder of the library.
+  const char* run_path;
+} qn_tvm_ffi_library_options_t;
+
+// Writes a library with all functions of the module. Errors: INVALID_ARGUMENT (options, no target,
+// no bundle, CPU targets of two architectures, a module beyond 64 MiB), OUT_OF_MEMORY, those of the
+// sink.
+QN_API QN_MUST_USE qn_status_t qn_tvm_ffi_library_write(const qn_module_t* module,
+                                                        const qn_tvm_ffi_library_options_t* options,
+                                                        qn_sink_t sink);
+// For the code of libraries alone: calls the function whose description in its library is
+// `function`, with `count` values of tvm-ffi. Returns 0, or -1 with a raised error.
+QN_API int qn_tvm_ffi_library_call(const void* function, const void* args, int32_t count,
+                                   void* result);
+
 #ifdef __cplusplus
 }
 #endif

@@ -37,8 +37,9 @@ typedef struct explain {
 } explain_t;
 
 static const char* type_text(int32_t type) {
-  static const char* const names[] = {"nothing", "an int",   "a bool",   "a float", "a pointer",
-                                      "a dtype", "a device", "a tensor", "a string"};
+  static const char* const names[] = {"nothing",   "an int",   "a bool",   "a float",  "a pointer",
+                                      "a dtype",   "a device", "a tensor", "a string", "bytes",
+                                      "an object", "a string", "bytes"};
   // The objects of tvm-ffi that its calls did not make a value of.
   static const char* const objects[] = {
       "an object",       "a string", "bytes",    "an error",     "a function",

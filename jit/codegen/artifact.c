@@ -6,8 +6,10 @@
 #include "jit/codegen/artifact.h"
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/reader.h"
 #include "base/struct_size.h"
+#include "jit/identity/artifact_make.h"
 
 #define METADATA_VERSION 2u
 
@@ -162,4 +164,27 @@ qn_status_t qn__artifact_check(const qn_artifact_t* artifact) {
     }
   }
   return QN_OK;
+}
+
+qn_status_t qn_artifact_copy(const qn_artifact_t* from, qn_artifact_t** out_artifact) {
+  QN_REQUIRE(out_artifact);
+  *out_artifact = NULL;
+  QN_REQUIRE(from);
+  QN_STRUCT_READ(qn_artifact_t, from, artifact);
+  QN_TRY(qn__artifact_check(&artifact));
+  qn__buffer_t payload, metadata;
+  qn__buffer_init(&payload, qn_allocator_default());
+  qn__buffer_init(&metadata, qn_allocator_default());
+  qn__buffer_bytes(&payload, artifact.payload, artifact.payload_size);
+  qn__buffer_bytes(&metadata, artifact.metadata, artifact.metadata_size);
+  qn__artifact_parts_t parts = {.format = artifact.format,
+                                .isa = artifact.isa,
+                                .function_count = artifact.function_count,
+                                .functions = artifact.functions,
+                                .payload = &payload,
+                                .metadata = &metadata};
+  qn_status_t status = qn__artifact_make(qn_allocator_default(), &parts, out_artifact);
+  qn__buffer_deinit(&payload);
+  qn__buffer_deinit(&metadata);
+  return status;
 }

@@ -142,7 +142,7 @@ static const char* parameters(qn__gpu_printer_t* p) {
   const char* comma = "";
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
     const qn_gpu_arg_t* arg = &plan->args[i];
-    const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];
+    const qn_gpu_operand_t* node = &p->kernel->nodes[i];
     if (!node->buffer) continue;
     bool is_shared = arg->is_written && p->is_ordered;
     text = qn__kprint_text(p, "%s%s%s%s*%s %s", text, comma, arg->is_written ? "" : "const ",
@@ -155,7 +155,7 @@ static const char* parameters(qn__gpu_printer_t* p) {
     comma = ", ";
   }
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
-    const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];
+    const qn_gpu_operand_t* node = &p->kernel->nodes[i];
     if (node->buffer) continue;
     text = qn__kprint_text(p, "%s%s%s a_%s", text, comma, qn__cuda_memory_type(node->var->dtype),
                            qn__kprint_var(p, node->var));

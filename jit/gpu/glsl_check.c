@@ -4,7 +4,7 @@
 // These are 64-bit integers that are not proven to fit 32 bits, and doubles. glsl_memory.c checks
 // the types of storage.
 #include "jit/gpu/glsl.h"
-#include "jit/gpu/needs.h"
+#include "jit/plan/needs.h"
 
 typedef struct glsl_search {
   qn__gpu_printer_t* p;

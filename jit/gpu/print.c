@@ -77,7 +77,7 @@ static void print_kernel(qn__gpu_printer_t* p, uint32_t index) {
   // Name the arguments first, so that their numbers follow their order.
   const qn__gpu_kernel_t* plan = p->kernel->plan;
   for (uint32_t i = 0; i < plan->arg_count; ++i) {
-    const qn__gpu_arg_node_t* node = &p->kernel->nodes[i];
+    const qn_gpu_operand_t* node = &p->kernel->nodes[i];
     if (node->buffer) {
       (void)qn__kprint_buffer(p, node->buffer);
     } else {

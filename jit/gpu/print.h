@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 #include "jit/gpu/prelude.h"
-#include "jit/gpu/program.h"
+#include "jit/plan/program.h"
 
 typedef struct qn__gpu_printer qn__gpu_printer_t;
 

@@ -8,7 +8,7 @@
 #ifndef QUERN_JIT_GPU_PRINT_INNER_H_
 #define QUERN_JIT_GPU_PRINT_INNER_H_
 
-#include "jit/gpu/nest.h"
+#include "jit/plan/nest.h"
 #include "jit/gpu/print.h"
 
 // Lines of a text, and for each of them its line in the IR's text.

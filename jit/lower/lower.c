@@ -27,6 +27,7 @@ typedef struct lower_plan {
   lower_item_t items[MAX_ITEMS];
   uint32_t last_pass_count;  // of the last item's pipeline; 0: all
   bool is_gpu;               // it has a pipeline for GPUs
+  bool is_mapped;            // all of that pipeline runs, and no other one
 } lower_plan_t;
 
 // ------------------------------------------------------------------------------------ names
@@ -109,6 +110,12 @@ static qn_status_t make_plan(const char* passes, const char* until, lower_plan_t
     if (name[size] == '\0') break;
     name += size + 1;
   }
+  uint32_t pipeline_count = 0;
+  for (uint32_t i = 0; i < out_plan->count; ++i) {
+    const qn__pipeline_t* pipeline = out_plan->items[i].pipeline;
+    pipeline_count += pipeline && pipeline != &qn__pipeline_first;
+  }
+  out_plan->is_mapped = out_plan->is_gpu && pipeline_count == 1 && !until;
   return until ? cut(out_plan, until) : QN_OK;
 }
 
@@ -194,7 +201,11 @@ qn_status_t qn_module_lower(const qn_module_t* module, const char* passes,
   qn_span_t bytes = {module->bytes, module->byte_count};
   QN_TRY(qn__body_decode(bytes, module->allocator, &body));
   qn_status_t status = run(&plan, &own, &body);
-  if (qn_ok(status)) return qn__module_finish_lowered(&body, out_module);
-  qn__body_deinit(&body);
-  return status;
+  if (!qn_ok(status)) {
+    qn__body_deinit(&body);
+    return status;
+  }
+  QN_TRY(qn__module_finish_lowered(&body, out_module));
+  (*out_module)->is_mapped = plan.is_mapped;
+  return QN_OK;
 }

@@ -8,8 +8,6 @@
 // A call with the code of its device at hand takes no lock. Read next: bind.h.
 #include "jit/tvm_ffi/function.h"
 
-#include <stdlib.h>
-
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "base/struct_size.h"
@@ -102,7 +100,7 @@ static __attribute__((noinline, cold)) qn_status_t find_code(qn__tvm_function_t*
                                                              qn_device_t device,
                                                              qn_function_t** out_function) {
   QN_TRY(function->source.find(function->source.self, device, out_function));
-  qn__tvm_code_t* added = malloc(sizeof *added);
+  qn__tvm_code_t* added = qn__alloc(qn_allocator_default(), sizeof *added);
   if (!added) {
     qn_function_release(*out_function);
     return qn__out_of_memory("a function of tvm-ffi");
@@ -121,7 +119,7 @@ void qn__tvm_function_deinit(qn__tvm_function_t* function) {
   while (code) {
     qn__tvm_code_t* next = code->next;
     qn_function_release(code->function);
-    free(code);
+    qn__free(qn_allocator_default(), code, sizeof *code);
     code = next;
   }
 }
@@ -146,12 +144,12 @@ static qn_status_t wrap_stream(qn_device_t device, void* native, qn_stream_t** o
     *out_stream = at->stream;
     return QN_OK;
   }
-  wrapped_stream_t* added = malloc(sizeof *added);
+  wrapped_stream_t* added = qn__alloc(qn_allocator_default(), sizeof *added);
   if (!added) return qn__out_of_memory("a stream of tvm-ffi");
   *added = (wrapped_stream_t){first, device, native, NULL};
   qn_status_t status = qn_stream_wrap(device, native, &added->stream);
   if (!qn_ok(status)) {
-    free(added);
+    qn__free(qn_allocator_default(), added, sizeof *added);
     return status;
   }
   *out_stream = added->stream;
@@ -217,7 +215,7 @@ static void release_object(void* self) {
   qn__tvm_function_t* function = self;
   qn__tvm_function_deinit(function);
   if (function->source.release) function->source.release(function->source.self);
-  free(function);
+  qn__free(qn_allocator_default(), function, sizeof *function);
 }
 
 // Takes the error that tvm-ffi raised in this thread.
@@ -246,13 +244,13 @@ qn_status_t qn_tvm_ffi_register(const char* name, bool replaces,
   }
   const qn__tvm_ffi_t* ffi;
   QN_TRY(qn__tvm_bind(&ffi));
-  qn__tvm_function_t* function = malloc(sizeof *function);
+  qn__tvm_function_t* function = qn__alloc(qn_allocator_default(), sizeof *function);
   if (!function) return qn__out_of_memory("a function of tvm-ffi");
   *function = (qn__tvm_function_t){.source = given};
   void* object = NULL;
   if (ffi->create(function, call_object, release_object, &object) != 0) {
     drop_error(ffi);
-    free(function);
+    qn__free(qn_allocator_default(), function, sizeof *function);
     return qn__out_of_memory("a function of tvm-ffi");
   }
   qn_status_t status = set_global(ffi, name, replaces, object);

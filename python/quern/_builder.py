@@ -8,130 +8,14 @@ to after it was loaded.
 """
 import sys
 
-from . import _quern
 from ._grammar import ATOMICS, DTYPES, OPERATORS, RESERVED
+from ._values import AND, OR, PRIMARY, TERNARY, UNARY, Buffer, Expr, Load
 from .errors import ModuleError
 
-# How tight operators bind, as in the table of docs/ir.md; an operand that binds less gets parentheses.
-_TERNARY, _OR, _AND, _COMPARE, _BIT_OR, _BIT_XOR, _BIT_AND, _SHIFT, _SUM, _TERM, _UNARY, _PRIMARY = range(12)
-_MAX_TEXT = 100_000
 _AXES = ("thread.x", "thread.y", "thread.z")
 _ACCESSES = ("in", "out", "inout")
 _REDUCTIONS = ("sum", "prod", "min", "max", "argmin", "argmax")
 _SCOPES = ("local", "shared", "global")
-
-
-class _Load:
-    """One element that an expression loads: of which buffer, after how many stores to it, in which block."""
-
-    __slots__ = ("buffer", "store_count", "depth")
-
-    def __init__(self, buffer, store_count, depth):
-        self.buffer, self.store_count, self.depth = buffer, store_count, depth
-
-
-class Expr:
-    """A value of the program that is built. Python's operators, numbers and indices make larger ones of it."""
-
-    __slots__ = ("_builder", "_text", "_level", "_needs")
-
-    def __init__(self, builder, text, level=_PRIMARY, needs=frozenset()):
-        if len(text) > _MAX_TEXT:
-            raise ValueError(f"an expression of more than {_MAX_TEXT} characters: give its parts names with `let`")
-        self._builder, self._text, self._level, self._needs = builder, text, level, needs
-
-    def _in(self, level):
-        return self._text if self._level >= level else f"({self._text})"
-
-    def _join(self, sign, other, level, is_reflected=False, is_chained=True):
-        other = self._builder._expr(other, or_none=True)
-        if other is None:
-            return NotImplemented
-        left, right = (other, self) if is_reflected else (self, other)
-        text = f"{left._in(level if is_chained else level + 1)} {sign} {right._in(level + 1)}"
-        return Expr(self._builder, text, level, self._needs | other._needs)
-
-    def _prefix(self, sign):
-        return Expr(self._builder, f"{sign}({self._text})", _UNARY, self._needs)
-
-    def __bool__(self):
-        raise TypeError(f"'{self._text}' is a value of the program, which has none while it is built: use `if_`, `where` or `select`, "
-                        "and & | ~ for and, or, not")
-
-    __iter__ = None
-    __array_ufunc__ = None  # numbers of NumPy leave operators to this class
-
-    def __repr__(self):
-        return f"<quern value {self._text if len(self._text) < 200 else self._text[:200] + '...'}>"
-
-    def __neg__(self):
-        return self._prefix("-")
-
-    def __invert__(self):
-        return self._prefix("~")
-
-    def __pos__(self):
-        return self
-
-    def __abs__(self):
-        return self._builder.abs(self)
-
-    def __pow__(self, other):
-        return self._builder.pow(self, other)
-
-    def __rpow__(self, other):
-        return self._builder.pow(other, self)
-
-
-def _add_operators():
-    for name, sign, level in (("add", "+", _SUM), ("sub", "-", _SUM), ("mul", "*", _TERM), ("truediv", "/", _TERM),
-                              ("floordiv", "//", _TERM), ("mod", "%", _TERM), ("lshift", "<<", _SHIFT), ("rshift", ">>", _SHIFT),
-                              ("and", "&", _BIT_AND), ("or", "|", _BIT_OR), ("xor", "^", _BIT_XOR)):
-        setattr(Expr, f"__{name}__", lambda self, other, sign=sign, level=level: self._join(sign, other, level))
-        setattr(Expr, f"__r{name}__", lambda self, other, sign=sign, level=level: self._join(sign, other, level, is_reflected=True))
-    for name, sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
-        setattr(Expr, f"__{name}__", lambda self, other, sign=sign: self._join(sign, other, _COMPARE, is_chained=False))
-    Expr.__hash__ = object.__hash__
-
-
-_add_operators()
-
-
-class Buffer:
-    """A buffer of the program that is built: `x[i, j]` loads an element, `x[i, j] = value` stores one; `t[()]` is that of rank 0."""
-
-    __slots__ = ("_builder", "name", "dtype", "shape", "_root", "_block", "_stores")
-
-    def __init__(self, builder, name, dtype, shape, root=None):
-        self._builder, self.name, self.dtype, self.shape = builder, name, dtype, shape
-        self._root = root._root if root is not None else self  # whose elements a view names
-        self._block = builder._block
-        self._stores = 0  # so far, of the root
-
-    __iter__ = None
-
-    def _place(self, index):
-        index = index if isinstance(index, tuple) else (index,)
-        if len(index) != len(self.shape):
-            raise IndexError(f"'{self.name}' has rank {len(self.shape)}, got {len(index)} indices")
-        self._builder._check_open(self._block, self.name)
-        index = [self._builder._expr(one) for one in index]
-        needs = frozenset().union(*(one._needs for one in index))
-        return f"{self.name}[{', '.join(one._text for one in index)}]", needs
-
-    def __getitem__(self, index):
-        text, needs = self._place(index)
-        load = _Load(self, self._root._stores, len(self._builder._blocks))
-        return Expr(self._builder, text, _PRIMARY, needs | {load, self._block})
-
-    def __setitem__(self, index, value):
-        text, needs = self._place(index)
-        value = self._builder._expr(value)
-        self._builder._statement(f"{text} = {value._text};", needs | value._needs | {self._block})
-        self._builder._count_store(self)
-
-    def __repr__(self):
-        return f"<quern buffer {self.name}: {self.dtype}[{', '.join(str(one) for one in self.shape)}]>"
 
 
 class _Block:
@@ -220,12 +104,12 @@ class Builder:
         if name not in self._symbols:
             self._check_signature(name)
             self._symbols.add(name)
-        return Expr(self, name, _PRIMARY, frozenset([function]))
+        return Expr(self, name, PRIMARY, frozenset([function]))
 
     def scalar(self, name, dtype, value=None):
         """A scalar parameter; one that each call must pass as `value`, if there is one."""
         self._parameter(name, f"{self._dtype(dtype)}" + ("" if value is None else f" = {int(value)}"))
-        return Expr(self, name, _PRIMARY, frozenset([self._blocks[0]]))
+        return Expr(self, name, PRIMARY, frozenset([self._blocks[0]]))
 
     def buffer(self, name, dtype, shape, access="in", *, strides=None, align=None):
         """A buffer parameter. Extents are integers, symbols or expressions of them."""
@@ -317,7 +201,7 @@ class Builder:
         self._statement(f"{kind} {fresh} in {begin}..{end} {{", needs)
         block = self._open(kind)
         block.names.add(fresh)
-        block.value = Expr(self, fresh, _PRIMARY, frozenset([block]))
+        block.value = Expr(self, fresh, PRIMARY, frozenset([block]))
         return block
 
     def _range(self, range):
@@ -325,7 +209,7 @@ class Builder:
             raise TypeError(f"a range is (end) or (begin, end), got {len(range)} values")
         values = [self._expr(one) for one in (range if len(range) == 2 else (0, *range))]
         # `..` binds least, but a bound ends where the brace of the body begins.
-        return values[0]._in(_OR), values[1]._in(_OR), values[0]._needs | values[1]._needs
+        return values[0]._in(OR), values[1]._in(OR), values[0]._needs | values[1]._needs
 
     # -------------------------------------------------------------------------------- statements
 
@@ -383,34 +267,34 @@ class Builder:
             fresh.append(self._fresh(name))
             self._blocks[-1].names.add(fresh[-1])
         self._statement(f"let {', '.join(fresh)} = {text};", needs, is_let=True)
-        return tuple(Expr(self, one, _PRIMARY, frozenset([self._blocks[-1]])) for one in fresh)
+        return tuple(Expr(self, one, PRIMARY, frozenset([self._blocks[-1]])) for one in fresh)
 
     # -------------------------------------------------------------------------------- expressions
 
     def where(self, condition, chosen, other):
         """`condition ? chosen : other`, which computes only the operand that is chosen."""
         values = [self._expr(one) for one in (condition, chosen, other)]
-        text = f"{values[0]._in(_OR)} ? {values[1]._in(_TERNARY)} : {values[2]._in(_TERNARY)}"
-        return Expr(self, text, _TERNARY, frozenset().union(*(one._needs for one in values)))
+        text = f"{values[0]._in(OR)} ? {values[1]._in(TERNARY)} : {values[2]._in(TERNARY)}"
+        return Expr(self, text, TERNARY, frozenset().union(*(one._needs for one in values)))
 
     def and_(self, first, second):
         """Both; the second is computed only if the first holds."""
-        return self._expr(first)._join("&&", second, _AND)
+        return self._expr(first)._join("&&", second, AND)
 
     def or_(self, first, second):
         """One of both; the second is computed only if the first does not hold."""
-        return self._expr(first)._join("||", second, _OR)
+        return self._expr(first)._join("||", second, OR)
 
     def bitcast(self, dtype, value):
         """The bits of a value as another dtype of the same size."""
         value = self._expr(value)
-        return Expr(self, f"bitcast({self._dtype(dtype)}, {value._text})", _PRIMARY, value._needs)
+        return Expr(self, f"bitcast({self._dtype(dtype)}, {value._text})", PRIMARY, value._needs)
 
     def call(self, name, *args):
         """Calls a function with a value."""
         self._check_name(name)
         values = [self._expr(one) for one in args]
-        return Expr(self, f"{name}({', '.join(one._text for one in values)})", _PRIMARY,
+        return Expr(self, f"{name}({', '.join(one._text for one in values)})", PRIMARY,
                     frozenset().union(*(one._needs for one in values)))
 
     def sum(self, *range_and_value):
@@ -441,7 +325,7 @@ class Builder:
 
     def _reduction(self, kind, range_and_value):
         text, needs = self._reduced(kind, range_and_value)
-        return Expr(self, text, _TERNARY, needs)
+        return Expr(self, text, TERNARY, needs)
 
     def _reduced(self, kind, range_and_value):
         *range, value = range_and_value
@@ -454,14 +338,14 @@ class Builder:
         block.names.add(fresh)
         self._blocks.append(block)
         try:
-            result = self._expr(value(Expr(self, fresh, _PRIMARY, frozenset([block]))))
+            result = self._expr(value(Expr(self, fresh, PRIMARY, frozenset([block]))))
             self._check(result._needs)
         finally:
             block.is_open = False
             self._blocks.remove(block)
         # Loads of the value now stand where the reduction does.
         depth = len(self._blocks)
-        inner = needs | {_Load(one.buffer, one.store_count, depth) if isinstance(one, _Load) and one.depth > depth else one
+        inner = needs | {Load(one.buffer, one.store_count, depth) if isinstance(one, Load) and one.depth > depth else one
                          for one in result._needs if one is not block}
         return f"{kind} {fresh} in {begin}..{end} {{ {' '.join(block.lets + [result._text])} }}", frozenset(inner)
 
@@ -469,7 +353,7 @@ class Builder:
         values = [one if one in _AXES else self._expr(one) for one in args] if name.startswith("axis_") else map(self._expr, args)
         values = list(values)
         needs = frozenset().union(*(one._needs for one in values if isinstance(one, Expr)))
-        return Expr(self, f"{name}({', '.join(one if isinstance(one, str) else one._text for one in values)})", _PRIMARY, needs)
+        return Expr(self, f"{name}({', '.join(one if isinstance(one, str) else one._text for one in values)})", PRIMARY, needs)
 
     def _atomic(self, name, buffer, index, *values, result="old"):
         place, needs = buffer._place(tuple(index))
@@ -515,9 +399,9 @@ class Builder:
         if isinstance(value, bool):
             return Expr(self, "true" if value else "false")
         if isinstance(value, int):
-            return Expr(self, str(value), _PRIMARY if value >= 0 else _UNARY)
+            return Expr(self, str(value), PRIMARY if value >= 0 else UNARY)
         if isinstance(value, float):
-            return Expr(self, repr(value), _UNARY if repr(value).startswith("-") else _PRIMARY)
+            return Expr(self, repr(value), UNARY if repr(value).startswith("-") else PRIMARY)
         if or_none:
             return None
         raise TypeError(f"expected a value of the program or a number, got {type(value).__name__}")
@@ -562,9 +446,9 @@ class Builder:
         self._lines.append((indent + text, self._caller()))
 
     def _caller(self):
-        """The line of Python outside of this file that is running."""
+        """The line of Python outside of the builder that is running."""
         frame = sys._getframe(1)
-        while frame.f_back and frame.f_code.co_filename == __file__:
+        while frame.f_back and frame.f_globals.get("__name__") in (__name__, Expr.__module__):
             frame = frame.f_back
         return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -100,10 +100,11 @@ class Plan:
             _check_symbols(value.shape, () if value.kind == "weight" else self.symbols, f"values[{i}]")
         self.inputs = [i for i, value in enumerate(self.values) if value.kind == "input"]
         self.weights = [i for i, value in enumerate(self.values) if value.kind == "weight"]
-        for kind, numbers in (("input", self.inputs), ("weight", self.weights)):
-            names = [self.values[i].name for i in numbers]
-            twice = [name for name in names if names.count(name) > 1]
-            _expect(not twice, f"two values of kind {kind!r} have the name {twice[0]!r}" if twice else "")
+        seen = set()
+        for i in self.inputs + self.weights:
+            value = self.values[i]
+            _expect((value.kind, value.name) not in seen, f"values[{i}]: there is another {value.kind} {value.name!r}")
+            seen.add((value.kind, value.name))
         self.calls = [self._call(one, f"calls[{i}]") for i, one in enumerate(_list(data, "calls"))]
         _expect("results" in data, "there is no member 'results'")
         self.results = self._result(data["results"], "results")

@@ -21,6 +21,8 @@ from ._plan import SIZES, Plan, Tensor, bindings_text, evaluate, product, shape_
 # Sets of values of symbols whose workspaces are kept.
 _MAX_BINDINGS = 8
 _ALIGNMENT = 64
+# Names of dtypes, those of torch and of ml_dtypes, that NumPy has no DLPack for.
+_BEYOND_NUMPY = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
 _FILES = _PLAN, _TEXT, _WEIGHTS, _BUNDLE = "program.json", "kernels.qn", "weights.safetensors", "kernels.qnb"
 
 
@@ -169,7 +171,7 @@ class Program:
             frame = _Frame(self, symbols)
         results = self._run(frame, arrays)
         ready.append(frame)
-        return _like(given[0], results) if given and type(given[0]).__module__.partition(".")[0] == "torch" else results
+        return _like_torch(results) if given and _is_torch(given[0]) else results
 
     def _run(self, frame, arrays):
         import numpy
@@ -212,7 +214,7 @@ class Program:
             array = value
         else:
             try:
-                array = numpy.from_dlpack(value) if hasattr(value, "__dlpack__") else numpy.asarray(memoryview(value))
+                array = _from_dlpack(value) if hasattr(value, "__dlpack__") else numpy.asarray(memoryview(value))
             except (TypeError, ValueError, RuntimeError, BufferError) as error:
                 kind = f"{type(value).__module__}.{type(value).__qualname__}"
                 raise errors.ArgumentTypeError(f"{self.name}: input {expected.name!r}: NumPy does not take the {kind}: {error}") from None
@@ -305,8 +307,26 @@ def _build(result, flat):
     return flat[result] if isinstance(result, int) else tuple(_build(part, flat) for part in result)
 
 
-def _like(value, results):
-    """Results as tensors of the framework of an input."""
+def _is_torch(value):
+    return type(value).__module__.partition(".")[0] == "torch"
+
+
+def _from_dlpack(tensor):
+    """An array of NumPy on a tensor's memory. NumPy takes no bf16 by DLPack: torch hands it over as integers."""
+    import numpy
+
+    name = str(tensor.dtype).partition(".")[2] if _is_torch(tensor) else ""
+    if name not in _BEYOND_NUMPY:
+        return numpy.from_dlpack(tensor)
+    carrier = getattr(sys.modules["torch"], f"uint{8 * tensor.element_size()}")
+    return numpy.from_dlpack(tensor.view(carrier)).view(_tensors.numpy_dtype(_BEYOND_NUMPY[name]))
+
+
+def _like_torch(results):
+    """Results as tensors of torch on the same memory."""
     if isinstance(results, tuple):
-        return tuple(_like(value, part) for part in results)
-    return sys.modules["torch"].from_dlpack(results)
+        return tuple(_like_torch(part) for part in results)
+    torch, name = sys.modules["torch"], results.dtype.name
+    if name not in _BEYOND_NUMPY:
+        return torch.from_dlpack(results)
+    return torch.from_dlpack(results.view(f"u{results.dtype.itemsize}")).view(getattr(torch, name))

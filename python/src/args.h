@@ -79,10 +79,15 @@ void qn__py_wrong_argument(const qn__py_signature_t* signature, size_t index, qn
 
 // ---------------------------------------------------------------------------------- stream.c
 
-// Lets a stream keep the arguments of a call that it is about to get, until it has passed the call.
-// Arguments that are kept have nothing to give back any more. False: raises.
-bool qn__py_stream_hold(qn__py_stream_t* stream, PyObject* const* objects, qn__py_arg_t* args,
-                        const qn_value_t* values, size_t count);
+typedef struct qn__py_held_call qn__py_held_call_t;
+
+// Prepares for a call on the stream, whose arguments it will keep: until then others must not give
+// back what the call uses. Waits for a stream that keeps too many. False: raises.
+bool qn__py_stream_reserve(qn__py_stream_t* stream, size_t count, qn__py_held_call_t** out_held);
+// Lets the stream keep the arguments of a call that it has got, until it has passed the call.
+// Arguments that are kept have nothing to give back any more. Consumes `held`.
+void qn__py_stream_hold(qn__py_stream_t* stream, qn__py_held_call_t* held, PyObject* const* objects,
+                        qn__py_arg_t* args, const qn_value_t* values);
 
 // Whether the function writes to the parameter.
 static inline bool qn__py_is_written(const qn__py_param_t* param) {

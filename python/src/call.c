@@ -91,6 +91,24 @@ static __attribute__((noinline)) qn_status_t run_timed(qn__py_function_t* functi
   return status;
 }
 
+// Runs the code on a stream of the program, which is active. The stream keeps the arguments after
+// it has got the call: before, another thread may find it idle, and end what it keeps. Nothing is
+// learned of how long calls take.
+static __attribute__((noinline)) bool run_in_background(qn_function_t* code,
+                                                        qn__py_stream_t* stream,
+                                                        PyObject* const* objects,
+                                                        qn__py_arg_t* args,
+                                                        const qn_value_t* values, size_t count) {
+  qn__py_held_call_t* held;
+  if (!qn__py_stream_reserve(stream, count, &held)) return false;
+  qn_status_t status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = qn_function_call(code, values, count, NULL);
+  Py_END_ALLOW_THREADS;
+  qn__py_stream_hold(stream, held, objects, args, values);
+  return qn__py_check(status);
+}
+
 // Gives the stream on which a framework's current work of the device runs, as one of quern's. NULL:
 // the thread's active stream. False: raises.
 static __attribute__((noinline)) bool find_stream(qn_device_t device, const qn__py_arg_t* args,
@@ -135,7 +153,7 @@ static inline bool run(qn__py_function_t* function, PyObject* const* objects, qn
     return false;
   }
   qn__py_stream_t* own = stream ? NULL : qn__py_stream_active(slot->device);
-  if (own && !qn__py_stream_hold(own, objects, args, values, count)) return false;
+  if (own) return run_in_background(slot->function, own, objects, args, values, count);
   qn_status_t status;
   if (!stream && size <= function->short_size && --function->until_timed != 0) {
     status = qn_function_call(slot->function, values, count, NULL);

@@ -13,19 +13,19 @@
 #define MAX_HELD 1024u
 
 // Arguments of one call.
-typedef struct held_call {
-  struct held_call* next;
+struct qn__py_held_call {
+  qn__py_held_call_t* next;
   size_t count;
   PyObject** objects;  // those of tensors are retained; others are NULL
   qn__py_arg_t args[];
-} held_call_t;
+};
 
 struct qn__py_stream {
   PyObject_HEAD;
   qn_stream_t* stream;
   qn_device_t device;
   bool is_default, is_wrapped;
-  held_call_t* held;
+  qn__py_held_call_t* held;
   size_t held_count;
   qn__py_stream_t* next;  // in qn__py_state.streams
 };
@@ -34,11 +34,11 @@ struct qn__py_stream {
 
 static void release_held(qn__py_stream_t* self) {
   // The list is taken first: the end of an object may run Python code that calls on the stream.
-  held_call_t* held = self->held;
+  qn__py_held_call_t* held = self->held;
   self->held = NULL;
   self->held_count = 0;
   while (held) {
-    held_call_t* next = held->next;
+    qn__py_held_call_t* next = held->next;
     for (size_t i = 0; i < held->count; i++) {
       if (!held->objects[i]) continue;
       qn__py_arg_release(&held->args[i]);
@@ -69,28 +69,35 @@ static bool synchronize(qn__py_stream_t* self) {
   return qn__py_check(status);
 }
 
-bool qn__py_stream_hold(qn__py_stream_t* self, PyObject* const* objects, qn__py_arg_t* args,
-                        const qn_value_t* values, size_t count) {
+bool qn__py_stream_reserve(qn__py_stream_t* self, size_t count, qn__py_held_call_t** out_held) {
+  *out_held = NULL;
   if (self->is_wrapped) return true;
   if (self->held && qn_stream_is_idle(self->stream)) release_held(self);
   if (self->held_count >= MAX_HELD && !synchronize(self)) return false;
-  held_call_t* held =
+  qn__py_held_call_t* held =
       PyMem_Malloc(sizeof *held + count * (sizeof held->args[0] + sizeof held->objects[0]));
   if (!held) {
     PyErr_NoMemory();
     return false;
   }
-  *held = (held_call_t){self->held, count, (PyObject**)(void*)(held->args + count)};
-  for (size_t i = 0; i < count; i++) {
+  *held = (qn__py_held_call_t){NULL, count, (PyObject**)(void*)(held->args + count)};
+  *out_held = held;
+  return true;
+}
+
+void qn__py_stream_hold(qn__py_stream_t* self, qn__py_held_call_t* held, PyObject* const* objects,
+                        qn__py_arg_t* args, const qn_value_t* values) {
+  if (!held) return;
+  for (size_t i = 0; i < held->count; i++) {
     held->objects[i] = values[i].type == QN_VALUE_TENSOR ? objects[i] : NULL;
     if (!held->objects[i]) continue;
     Py_INCREF(objects[i]);
     held->args[i] = args[i];
     args[i].held = QN__PY_HELD_NOTHING;
   }
+  held->next = self->held;
   self->held = held;
   self->held_count++;
-  return true;
 }
 
 // ------------------------------------------------------------------------------------ devices

@@ -4,7 +4,7 @@
 $has_cpu || { echo "no code generator: the examples need one"; exit 0; }
 
 PATH=$(dirname "$QUERN"):$PATH
-for verb in run bench check fmt compile devices targets cache warm conformance config version help; do
+for verb in run bench check fmt compile devices targets cache warm export conformance config version help; do
   "$QUERN" help $verb | sed -n 's/^  quern /quern /p' >>commands
 done
 "$QUERN" help | sed -n '/first steps/,$ s/^  quern /quern /p' >>commands

@@ -45,6 +45,7 @@ typedef struct fixture {
   qn_cache_bundle_t* bundle;
   qn_warm_list_t* list;
   qn_gpu_plan_t* plan;
+  qn_gpu_program_t* program;
   qn_sink_t sink;
   char directory[QN_TEST_PATH_SIZE];
   char path[QN_TEST_PATH_SIZE + 16];
@@ -107,10 +108,15 @@ static void make(fixture_t* f) {
   must(qn_cache_bundle_open(f->path, NULL, 0, &f->bundle));
   must(qn_warm_list_create(&f->list));
   f->plan = plan_loaded();
+  qn_module_t* lowered;
+  must(qn_module_lower(f->module, "gpu", NULL, &lowered));
+  must(qn_gpu_program_create(lowered, NULL, &f->program));
+  qn_module_release(lowered);
   f->sink.write = swallow;
 }
 
 static void drop(fixture_t* f) {
+  qn_gpu_program_destroy(f->program);
   qn_gpu_plan_destroy(f->plan);
   qn_warm_list_destroy(f->list);
   qn_cache_bundle_close(f->bundle);

@@ -142,6 +142,10 @@ static qn_status_t give_machine(fixture_t* f, const void* machine) {
   qn_lower_options_t options = {.struct_size = sizeof options, .machine = machine};
   return give_lower(f, &options);
 }
+static qn_status_t swallow(void* self, const void* data, size_t size_bytes) {
+  (void)self, (void)data, (void)size_bytes;
+  return QN_OK;
+}
 static qn_status_t find_nothing(void* self, qn_device_t device, qn_function_t** out_function) {
   (void)self, (void)device;
   *out_function = NULL;
@@ -154,6 +158,31 @@ static qn_status_t give_source(fixture_t* f, const void* source) {
   if (qn_status_code(status) != QN_STATUS_UNAVAILABLE) return status;
   qn_status_free(status);
   return QN_OK;
+}
+static qn_gpu_program_t* make_program(fixture_t* f, const qn_gpu_program_options_t* options,
+                                      qn_status_t* out_status) {
+  qn_module_t* lowered;
+  must(qn_module_lower(f->module, "gpu", NULL, &lowered));
+  qn_gpu_program_t* program;
+  *out_status = qn_gpu_program_create(lowered, options, &program);
+  qn_module_release(lowered);
+  return program;
+}
+static qn_status_t give_program(fixture_t* f, const void* options) {
+  qn_status_t status;
+  qn_gpu_program_destroy(make_program(f, options, &status));
+  return status;
+}
+static qn_status_t give_code(fixture_t* f, const void* code) {
+  qn_status_t status;
+  qn_gpu_program_t* program = make_program(f, NULL, &status);
+  must(status);
+  status = qn_gpu_program_set_code(program, 0, code);
+  qn_gpu_program_destroy(program);
+  return status;
+}
+static qn_status_t give_library(fixture_t* f, const void* options) {
+  return qn_tvm_ffi_library_write(f->module, options, (qn_sink_t){NULL, swallow});
 }
 static qn_status_t give_copy(fixture_t* f, const void* copy) {
   (void)f;
@@ -173,6 +202,8 @@ static const struct {
     {"qn_lookup_options_t", sizeof(qn_lookup_options_t), sizeof(size_t), give_warm_add},
     {"qn_lower_options_t", sizeof(qn_lower_options_t), sizeof(size_t), give_lower},
     {"qn_machine_t", sizeof(qn_machine_t), sizeof(size_t), give_machine},
+    {"qn_gpu_program_options_t", sizeof(qn_gpu_program_options_t), sizeof(size_t), give_program},
+    {"qn_gpu_code_t", sizeof(qn_gpu_code_t), sizeof(size_t), give_code},
     {"qn_adaptive_options_t", sizeof(qn_adaptive_options_t),
      offsetof(qn_adaptive_options_t, lookup), give_adaptive},
     {"qn_parse_options_t", sizeof(qn_parse_options_t), sizeof(size_t), give_parse},
@@ -182,6 +213,8 @@ static const struct {
     {"qn_warm_read_options_t", sizeof(qn_warm_read_options_t), sizeof(size_t), give_warm_read},
     {"qn_tvm_ffi_source_t", sizeof(qn_tvm_ffi_source_t), offsetof(qn_tvm_ffi_source_t, release),
      give_source},
+    {"qn_tvm_ffi_library_options_t", sizeof(qn_tvm_ffi_library_options_t),
+     offsetof(qn_tvm_ffi_library_options_t, run_path), give_library},
     {"qn_copy_t", sizeof(qn_copy_t), offsetof(qn_copy_t, from), give_copy},
 };
 
@@ -197,6 +230,11 @@ static qn_status_t give(fixture_t* f, size_t i, size_t size, size_t stated, uint
   if (structs[i].give == give_adaptive) {
     qn_adaptive_options_t adaptive = {.names = &n, .name_count = 1};
     memcpy(bytes, &adaptive, size < sizeof adaptive ? size : sizeof adaptive);
+  }
+  if (structs[i].give == give_library) {
+    qn_tvm_ffi_library_options_t library = {
+        .targets = &f->target, .target_count = 1, .bundle = "bundle", .bundle_size = 6};
+    memcpy(bytes, &library, size < sizeof library ? size : sizeof library);
   }
   if (structs[i].give == give_source) {
     qn_tvm_ffi_source_t source = {.find = find_nothing};
@@ -371,6 +409,14 @@ static qn_status_t fill_plan_kernel(fixture_t* f, void* out) {
   qn_gpu_plan_destroy(plan);
   return status;
 }
+static qn_status_t fill_source(fixture_t* f, void* out) {
+  qn_status_t status;
+  qn_gpu_program_t* program = make_program(f, NULL, &status);
+  must(status);
+  status = qn_gpu_program_kernel(program, 0, out);
+  qn_gpu_program_destroy(program);
+  return status;
+}
 static qn_status_t fill_plan_function(fixture_t* f, void* out) {
   (void)f;
   qn_gpu_plan_t* plan = plan_loaded();
@@ -405,6 +451,7 @@ static const struct {
     OUT(qn_machine_t, fill_machine),
     TIMED(qn_gpu_kernel_info_t, name, fill_plan_kernel),
     OUT(qn_gpu_function_info_t, fill_plan_function),
+    TIMED(qn_gpu_kernel_source_t, name, fill_source),
     OUT(qn_work_t, fill_work),
     OUT(qn_cache_usage_t, fill_usage),
     TIMED(qn_cache_place_t, free_bytes, fill_place),

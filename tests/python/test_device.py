@@ -150,6 +150,26 @@ class Streams(unittest.TestCase):
         stream.synchronize()
         self.assertEqual(y[0], 5000)
 
+    def test_threads_share_a_stream(self):
+        # Some wait for the stream and find it idle, while others call.
+        stream = quern.Stream("cpu")
+        sums = [array.array("f", [0]) for _ in range(3)]
+
+        def work(y):
+            for i in range(300):
+                with stream:
+                    self.saxpy(1.0, producers.Modern(1), y)
+                if i % 3 == 0:
+                    stream.synchronize()
+
+        threads = [threading.Thread(target=work, args=(y,)) for y in sums]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        stream.synchronize()
+        self.assertEqual([y[0] for y in sums], [300] * 3)
+
     def test_the_end_of_a_stream_waits(self):
         y = array.array("f", [0])
         with quern.Stream("cpu"):

@@ -170,6 +170,7 @@ class Programs(unittest.TestCase):
                 (changed("values", 0, kind="output"), "kind: expected one of input, weight, buffer, view, got 'output'"),
                 (changed("values", 0, dtype="f80"), "values[0]: unknown dtype 'f80'"),
                 (changed("values", 0, dtype=[1]), "unknown dtype"),
+                (plan(values=plan()["values"] + plan()["values"][1:2]), "values[7]: there is another weight 'w'"),
                 (changed("values", 2, shape=["m", 6]), "values[2]: the symbol 'm' is no extent of an input"),
                 (changed("values", 1, shape=["n", 6]), "values[1]: the symbol 'n'"),
                 (changed("values", 2, shape=[["^", "n", 6]]), "[operator, a, b]"), (changed("values", 2, shape=[True]), "got True"),

@@ -14,9 +14,9 @@
 #include "tools/cli/verbs.h"
 
 static const verb_t* const verbs[] = {
-    &verb_run,     &verb_bench,   &verb_check, &verb_fmt,  &verb_compile,
-    &verb_devices, &verb_targets, &verb_cache, &verb_warm, &verb_conformance,
-    &verb_config,  &verb_version, &verb_help,
+    &verb_run,         &verb_bench,   &verb_check,   &verb_fmt,  &verb_compile,
+    &verb_devices,     &verb_targets, &verb_cache,   &verb_warm, &verb_export,
+    &verb_conformance, &verb_config,  &verb_version, &verb_help,
 };
 enum { VERB_COUNT = sizeof verbs / sizeof verbs[0] };
 

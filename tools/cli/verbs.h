@@ -14,6 +14,7 @@ extern const verb_t verb_devices;
 extern const verb_t verb_targets;
 extern const verb_t verb_cache;
 extern const verb_t verb_warm;
+extern const verb_t verb_export;
 extern const verb_t verb_conformance;
 extern const verb_t verb_config;
 extern const verb_t verb_version;

@@ -244,8 +244,8 @@ static qn_status_t copy(int32_t id, void* stream, const qn_copy_t* copy) {
   return submit(is_queued ? stream : NULL, task);
 }
 
-// ---- code: a shared object with the functions f0, f1, ... and p0, p1, ..., whose text has a
-// letter for each parameter: 'b' is a buffer
+// ---- code: a shared object with the functions call0, call1, ... and for each a text, params0,
+// params1, ..., which has a letter for each parameter: 'b' is a buffer
 
 static bool accepts(const char* format) {
   return strcmp(format, "c-1") == 0;
@@ -270,17 +270,17 @@ static qn_status_t load(int32_t id, const qn_artifact_t* artifact, const qn_load
                         "c: no shared object of this machine, or /tmp is full");
 }
 
-static void* symbol_of(void* library, char kind, uint32_t index) {
-  char name[16];
-  (void)snprintf(name, sizeof name, "%c%u", kind, (unsigned)index);
+static void* symbol_of(void* library, const char* kind, uint32_t index) {
+  char name[24];
+  (void)snprintf(name, sizeof name, "%s%u", kind, (unsigned)index);
   return dlsym(library, name);
 }
 
 static qn_status_t launch(int32_t id, void* executable, uint32_t index, void* stream,
                           const qn_launch_t* launch) {
   (void)id;
-  void* symbol = symbol_of(executable, 'f', index);
-  const char* params = symbol_of(executable, 'p', index);
+  void* symbol = symbol_of(executable, "call", index);
+  const char* params = symbol_of(executable, "params", index);
   if (!symbol || !params) return qn_status_make(QN_STATUS_DATA_LOSS, "c: no function %u", index);
   task_t* task = new_task(launch->word_count);
   if (!task) return no_memory();

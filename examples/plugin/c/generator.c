@@ -9,14 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "quern/backend.h"
-#include "quern/lower.h"
-
+// Before the headers that make `bool` a macro.
 #define TEXT_OF(...) #__VA_ARGS__ "\n",
 #define TEXT(...) TEXT_OF(__VA_ARGS__)
 static const char* const prelude[] = {
 #include "prelude.inc"
 };
+
+#include "quern/backend.h"
+#include "quern/lower.h"
 
 typedef struct writer {
   const qn_module_t* module;
@@ -35,6 +36,10 @@ static bool is_ok(writer_t* w, qn_status_t status) {
   return qn_ok(w->status);
 }
 
+static qn_status_t no_memory(void) {
+  return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "c: no memory");
+}
+
 static void refuse(writer_t* w, const char* what, const char* name) {
   (void)is_ok(w, qn_status_make(QN_STATUS_UNSUPPORTED, "c: %s %s", what, name));
 }
@@ -51,26 +56,14 @@ static qn_buffer_info_t buffer_of(writer_t* w, const qn_buffer_t* buffer) {
   return b;
 }
 
-// f16 and bf16 are float in registers and uint16_t in memory: ld_ and st_ convert.
-static bool is_half(qn_dtype_t dtype) {
-  return dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16;
-}
-
-static const char* type_of(writer_t* w, qn_dtype_t dtype, bool is_memory) {
-  static const char* const types[] = {NULL,       "uint8_t",  "int8_t",   "int16_t",  "int32_t",
-                                      "int64_t",  "uint8_t",  "uint16_t", "uint32_t", "uint64_t",
-                                      "uint16_t", "uint16_t", "float",    "double"};
-  if (dtype > QN_DTYPE_F64) refuse(w, "dtype", qn_dtype_text(dtype));
-  if (dtype > QN_DTYPE_F64) return "void";
-  return is_half(dtype) && !is_memory ? "float" : types[dtype];
-}
-
 static uint32_t add_site(writer_t* w, qn_site_kind_t kind, uint32_t buffer_id, uint32_t dim,
                          uint32_t place, const char* message) {
   qn_artifact_site_t* grown = realloc(w->sites, (w->site_count + 1) * sizeof *grown);
   w->can_fail = true;
-  if (!grown) (void)is_ok(w, qn_status_make(QN_STATUS_OUT_OF_MEMORY, "c: no memory"));
-  if (!grown) return 0;
+  if (!grown) {
+    (void)is_ok(w, no_memory());
+    return 0;
+  }
   w->sites = grown;
   grown[w->site_count] = (qn_artifact_site_t){kind, buffer_id, dim, place, message};
   return w->site_count++;
@@ -83,17 +76,17 @@ typedef struct element {
   uint32_t place;
 } element_t;
 
+static void put_block(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end);
 static void put_expr(writer_t* w, const qn_expr_t* expr);
 static void put_element(writer_t* w, const element_t* element);
 
-// `bool` is a macro.
-static void put_dtype(writer_t* w, qn_dtype_t dtype) {
-  if (dtype > QN_DTYPE_F64) refuse(w, "dtype", qn_dtype_text(dtype));
-  fputs(dtype == QN_DTYPE_BOOL ? "b8" : qn_dtype_text(dtype), w->out);
+// f16 and bf16 are computed as f32, and rounded.
+static bool is_half(qn_dtype_t dtype) {
+  return dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16;
 }
 
-// Writes text: %e an expression, %x an element, %v a variable, %t a dtype's type in registers, %m
-// in memory, %d its name, %u a number, %s a text.
+// Writes text: %e an expression, %x an element, %v a variable, %d a dtype, %c the dtype in which it
+// is computed, %b a block, %u a number, %s a text.
 static void put(writer_t* w, const char* format, ...) {
   va_list list;
   va_start(list, format);
@@ -103,9 +96,12 @@ static void put(writer_t* w, const char* format, ...) {
     if (!kind) fputc(*at, w->out);
     if (kind == 'e') put_expr(w, va_arg(list, const qn_expr_t*));
     if (kind == 'x') put_element(w, va_arg(list, const element_t*));
-    if (kind == 'd') put_dtype(w, (qn_dtype_t)va_arg(list, int));
-    if (kind == 't') fputs(type_of(w, (qn_dtype_t)va_arg(list, int), false), w->out);
-    if (kind == 'm') fputs(type_of(w, (qn_dtype_t)va_arg(list, int), true), w->out);
+    if (kind == 'd' || kind == 'c') {
+      qn_dtype_t dtype = (qn_dtype_t)va_arg(list, int);
+      if (dtype > QN_DTYPE_F64) refuse(w, "dtype", qn_dtype_text(dtype));
+      fputs(qn_dtype_text(kind == 'c' && is_half(dtype) ? QN_DTYPE_F32 : dtype), w->out);
+    }
+    if (kind == 'b') put_block(w, va_arg(list, const qn_stmt_t*), NULL);
     if (kind == 's') fputs(va_arg(list, const char*), w->out);
     if (kind == 'u') fprintf(w->out, "%llu", (unsigned long long)va_arg(list, uint64_t));
     if (kind == 'v' && is_ok(w, qn_module_var_info(w->module, va_arg(list, const qn_var_t*), &v))) {
@@ -124,13 +120,11 @@ static void put_element(writer_t* w, const element_t* element) {
   w->reads |= bit_of(&b);
   put(w, "b%u[0", (uint64_t)b.id);
   for (uint64_t d = 0; d < b.rank; d++) {
-    if (w->is_checked) {
-      uint64_t site = add_site(w, QN_SITE_BOUNDS, b.origin_id, (uint32_t)d, element->place, NULL);
-      put(w, " + AT(%e, s%u_%u, %u) * t%u_%u", element->indices[d], (uint64_t)b.id, d, site,
-          (uint64_t)b.id, d);
-    } else {
-      put(w, " + (%e) * t%u_%u", element->indices[d], (uint64_t)b.id, d);
-    }
+    uint64_t site = 0, id = b.id;
+    if (w->is_checked)
+      site = add_site(w, QN_SITE_BOUNDS, b.origin_id, (uint32_t)d, element->place, NULL);
+    put(w, " + AT%u(%e, s%u_%u, %u) * t%u_%u", (uint64_t)w->is_checked, element->indices[d], id, d,
+        site, id, d);
   }
   put(w, "]");
 }
@@ -139,33 +133,28 @@ static void put_element(writer_t* w, const element_t* element) {
 
 static void put_op(writer_t* w, const qn_expr_info_t* e) {
   static const struct {
-    const char *text, *rule;
+    const char *name, *text;
     bool is_call;
   } ops[QN_OP_COUNT] = {
 #define INFIX 0
 #define PREFIX 0
 #define CALL 1
-#define QN_OP(name, value, text, arity, rule, syntax, doc) [QN_OP_##name] = {text, #rule, syntax},
+#define QN_OP(name, value, text, arity, rule, syntax, doc) [QN_OP_##name] = {#name, text, syntax},
 #include "quern/ops.inc"
 #undef QN_OP
   };
   qn_dtype_t dtype = expr_of(w, e->args[e->op == QN_OP_SELECT ? 1 : 0]).dtype;
-  const char* text = ops[e->op].text;
   bool divides = e->op >= QN_OP_FLOORDIV && e->op <= QN_OP_CEILDIV;
   bool is_call = ops[e->op].is_call || divides || e->op == QN_OP_SHL || e->op == QN_OP_SHR;
-  if (e->op == QN_OP_FLOORDIV) text = "floordiv";
-  if (e->op == QN_OP_FLOORMOD) text = "floormod";
-  if (e->op == QN_OP_SHL) text = "shl";
-  if (e->op == QN_OP_SHR) text = "shr";
+  const char* text = is_call ? ops[e->op].name : ops[e->op].text;
   if (e->op == QN_OP_NOT && dtype == QN_DTYPE_BOOL) text = "!";
-  if (is_half(e->dtype))
-    put(w, "rnd_%d(", e->dtype);
-  else
-    put(w, "((%t)(", e->dtype);
-  if (is_call) put(w, "%s_%d(", text, is_half(dtype) ? QN_DTYPE_F32 : dtype);
+  put(w,
+      is_call             ? "rnd_%d(%s_%c("
+      : e->arg_count == 1 ? "rnd_%d(%s"
+                          : "rnd_%d(",
+      e->dtype, text, dtype);
   for (uint32_t i = 0; i < e->arg_count; i++) {
     if (i > 0) put(w, is_call ? ", " : " %s ", text);
-    if (i == 0 && e->arg_count == 1 && !is_call) put(w, "%s", text);
     if (i == 1 && divides && w->is_checked) {
       put(w, "NONZERO(%e, %u)", e->args[i],
           (uint64_t)add_site(w, QN_SITE_DIVISION, UINT32_MAX, 0, e->place, NULL));
@@ -174,56 +163,31 @@ static void put_op(writer_t* w, const qn_expr_info_t* e) {
     }
   }
   put(w, is_call ? "))" : ")");
-  if (!is_half(e->dtype)) put(w, ")");
 }
-
-static void put_cast(writer_t* w, const qn_expr_info_t* e) {
-  qn_dtype_t from = expr_of(w, e->args[0]).dtype;
-  bool is_float = from >= QN_DTYPE_F16;
-  if (e->dtype == QN_DTYPE_BOOL)
-    put(w, "((uint8_t)((%e) != 0))", e->args[0]);
-  else if (is_half(e->dtype))
-    put(w, is_half(from) || from == QN_DTYPE_F32 ? "rnd_%d(%e)" : "wide_%d(%e)", e->dtype,
-        e->args[0]);
-  else if (is_float && e->dtype < QN_DTYPE_F16)
-    put(w, "to_%d(%e)", e->dtype, e->args[0]);
-  else
-    put(w, "((%t)(%e))", e->dtype, e->args[0]);
-}
-
-static void put_block(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end);
 
 static void put_reduce(writer_t* w, const qn_expr_info_t* e) {
-  static const char* const starts[] = {NULL, "0", "1", "TOP", "LOW"};
-  static const char* const signs[] = {NULL, "+", "*", "min", "max"};
-  bool is_call = e->reduce_kind >= QN_REDUCE_MIN;
-  qn_dtype_t as = is_half(e->dtype) ? QN_DTYPE_F32 : e->dtype;
-  put(w, "({ %t r_%v = ", e->dtype, e->var);
-  if (is_call)
-    put(w, "%s_%d", starts[e->reduce_kind], as);
-  else
-    put(w, "%s", starts[e->reduce_kind]);
-  put(w, "; const int64_t e_%v = %e;\n", e->var, e->end);
-  if (e->lane_count && !is_call && !w->is_checked && !is_half(e->dtype)) {
-    put(w, "_Pragma(\"omp simd reduction(%s: r_%v)\")\n", signs[e->reduce_kind], e->var);
-  }
-  put(w, "for (int64_t %v = %e; %v < e_%v; %v++) {\n", e->var, e->begin, e->var, e->var, e->var);
-  put_block(w, e->lets, NULL);
-  put(w, "r_%v = ", e->var);
-  if (is_half(e->dtype)) put(w, "rnd_%d(", e->dtype);
-  if (is_call)
-    put(w, "%s_%d(r_%v, %e)", signs[e->reduce_kind], as, e->var, e->value);
-  else
-    put(w, "(%t)(r_%v %s (%e))", e->dtype, e->var, signs[e->reduce_kind], e->value);
-  put(w, is_half(e->dtype) ? ");\n} r_%v; })" : ";\n} r_%v; })", e->var);
+  static const char* const starts[] = {NULL, "0", "1", "TOP_%c", "LOW_%c"};
+  static const char* const names[] = {NULL, "ADD", "MUL", "MIN", "MAX"};
+  qn_reduce_kind_t kind = e->reduce_kind;
+  put(w, "({ const int64_t e_%v = %e; %d r_%v = ", e->var, e->end, e->dtype, e->var);
+  put(w, starts[kind], e->dtype);
+  put(w, ";\n");
+  if (e->lane_count && kind < QN_REDUCE_MIN && !w->is_checked && !is_half(e->dtype))
+    put(w, "_Pragma(\"omp simd reduction(%s: r_%v)\")\n", kind == QN_REDUCE_SUM ? "+" : "*",
+        e->var);
+  put(w, "for (int64_t %v = %e; %v < e_%v; %v++) {\n%b", e->var, e->begin, e->var, e->var, e->var,
+      e->lets);
+  put(w, "r_%v = rnd_%d(%s_%c(r_%v, %e));\n} r_%v; })", e->var, e->dtype, names[kind], e->dtype,
+      e->var, e->value, e->var);
 }
 
 static void put_expr(writer_t* w, const qn_expr_t* expr) {
   qn_expr_info_t e = expr_of(w, expr);
   if (!qn_ok(w->status)) return;
   element_t element = {e.buffer, e.args, e.place};
+  qn_dtype_t from = e.arg_count > 0 ? expr_of(w, e.args[0]).dtype : e.dtype;
   if (e.kind == QN_EXPR_INT)
-    put(w, "((%t)%uu)", e.dtype, e.bits);
+    put(w, "((%d)%uu)", e.dtype, e.bits);
   else if (e.kind == QN_EXPR_FLOAT)
     put(w, "bits_%d(%uu)", e.dtype, e.bits);
   else if (e.kind == QN_EXPR_VAR)
@@ -233,9 +197,13 @@ static void put_expr(writer_t* w, const qn_expr_t* expr) {
   else if (e.kind == QN_EXPR_OP)
     put_op(w, &e);
   else if (e.kind == QN_EXPR_CAST)
-    put_cast(w, &e);
+    put(w, "cast_%s_%d(%e)",
+        from == QN_DTYPE_F64   ? "d"
+        : from >= QN_DTYPE_F16 ? "f"
+                               : "i",
+        e.dtype, e.args[0]);
   else if (e.kind == QN_EXPR_BITCAST)
-    put(w, "bits_%d(value_%d(%e))", e.dtype, expr_of(w, e.args[0]).dtype, e.args[0]);
+    put(w, "bits_%d(value_%d(%e))", e.dtype, from, e.args[0]);
   else if (e.kind == QN_EXPR_COND)
     put(w, "((%e) ? (%e) : (%e))", e.args[0], e.args[1], e.args[2]);
   else if (e.kind == QN_EXPR_REDUCE)
@@ -267,35 +235,35 @@ static void put_buffer(writer_t* w, const qn_stmt_info_t* s) {
     element_t first = {b.base, b.base_indices, s->place};
     bool is_checked = w->is_checked;
     w->is_checked = false;  // a view without elements may start anywhere
-    put(w, "%m* b%u = (%m*)&%x;\n", b.dtype, id, b.dtype, &first);
+    put(w, "m_%d* b%u = (m_%d*)&%x;\n", b.dtype, id, b.dtype, &first);
     w->is_checked = is_checked;
   } else if (b.scope == QN_SCOPE_CONST) {
     put(w, "static const uint%u_t c%u[] = {", (uint64_t)qn_dtype_size_bytes(b.dtype) * 8, id);
     for (size_t i = 0; i < b.element_count; i++) put(w, "%uu, ", expr_of(w, b.elements[i]).bits);
-    put(w, "};\nconst %m* b%u = (const %m*)c%u;\n", b.dtype, id, b.dtype, id);
+    put(w, "};\nconst m_%d* b%u = (const m_%d*)c%u;\n", b.dtype, id, b.dtype, id);
   } else if (b.scope == QN_SCOPE_GLOBAL) {
     uint64_t site = add_site(w, QN_SITE_MEMORY, b.origin_id, 0, s->place, NULL);
-    put(w, "size_t z%u = sizeof(%m);\n", id, b.dtype);
+    put(w, "size_t z%u = sizeof(m_%d);\n", id, b.dtype);
     for (uint64_t d = 0; d < b.rank; d++) {
       uint64_t extent = add_site(w, QN_SITE_EXTENT, b.origin_id, (uint32_t)d, s->place, NULL);
       put(w, "if (s%u_%u < 0) FAIL(%u, 0, s%u_%u);\n", id, d, extent, id, d);
       put(w, "if (__builtin_mul_overflow(z%u, s%u_%u, &z%u)) z%u = SIZE_MAX / 2;\n", id, id, d, id,
           id);
     }
-    put(w, "%m* b%u __attribute__((cleanup(free_at))) = malloc(z%u + 1);\n", b.dtype, id, id);
+    put(w, "m_%d* b%u __attribute__((cleanup(free_at))) = malloc(z%u + 1);\n", b.dtype, id, id);
     put(w, "if (!b%u) FAIL(%u, 0, (int64_t)z%u);\n", id, site, id);
   } else {
-    put(w, "_Alignas(64) %m c%u[1", b.dtype, id);
+    put(w, "_Alignas(64) m_%d c%u[1", b.dtype, id);
     for (uint32_t d = 0; d < b.rank; d++) put(w, " * %e", b.shape[d]);
-    put(w, "];\n%m* restrict b%u = c%u;\n", b.dtype, id, id);
+    put(w, "];\nm_%d* restrict b%u = c%u;\n", b.dtype, id, id);
   }
 }
 
 static void put_atomic(writer_t* w, const qn_stmt_info_t* s) {
   static const char* const values[] = {NULL,
                                        "o + x",
-                                       "min_%d(o, x)",
-                                       "max_%d(o, x)",
+                                       "MIN_%c(o, x)",
+                                       "MAX_%c(o, x)",
                                        "o & x",
                                        "o | x",
                                        "o ^ x",
@@ -304,13 +272,13 @@ static void put_atomic(writer_t* w, const qn_stmt_info_t* s) {
                                        "o",
                                        "x"};
   element_t element = {s->buffer, s->indices, s->place};
-  qn_dtype_t t = buffer_of(w, s->buffer).dtype, as = is_half(t) ? QN_DTYPE_F32 : t;
-  if (s->var) put(w, "%t %v;\n", t, s->var);
-  put(w, "{ %m *p = &%x, c, n; %t o", t, &element, t);
+  qn_dtype_t t = buffer_of(w, s->buffer).dtype;
+  if (s->var) put(w, "%d %v;\n", t, s->var);
+  put(w, "{ m_%d *p = &%x, c, n; %d o", t, &element, t);
   if (s->value) put(w, ", x = %e", s->value);
   if (s->value2) put(w, ", y = %e", s->value2);
   put(w, ";\n__atomic_load(p, &c, 5);\ndo { o = ld_%d(c); n = st_%d(", t, t);
-  put(w, values[s->atomic_op], as);
+  put(w, values[s->atomic_op], t);
   put(w, "); } while (!__atomic_compare_exchange(p, &c, &n, 0, 5, 5));\n");
   if (s->var) put(w, "%v = o;\n", s->var);
   put(w, "}\n");
@@ -323,8 +291,7 @@ static char* text_of(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end) 
   FILE* out = w->out;
   w->out = open_memstream(&text, &size);
   if (w->out) put_block(w, first, end);
-  if (!w->out || fclose(w->out) != 0)
-    (void)is_ok(w, qn_status_make(QN_STATUS_OUT_OF_MEMORY, "c: no memory"));
+  if (!w->out || fclose(w->out) != 0) (void)is_ok(w, no_memory());
   w->out = out;
   return text;
 }
@@ -375,7 +342,7 @@ static void put_block(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end)
     if (!is_ok(w, qn_module_stmt_info(w->module, at, &s))) return;
     element_t element = {s.buffer, s.indices, s.place};
     if (s.kind == QN_STMT_LET) {
-      put(w, "const %t %v = %e;\n", expr_of(w, s.value).dtype, s.var, s.value);
+      put(w, "const %d %v = %e;\n", expr_of(w, s.value).dtype, s.var, s.value);
     } else if (s.kind == QN_STMT_STORE) {
       qn_buffer_info_t b = buffer_of(w, s.buffer);
       put(w, "%x = st_%d(%e);\n", &element, b.dtype, s.value);
@@ -383,17 +350,11 @@ static void put_block(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end)
     } else if (s.kind == QN_STMT_ATOMIC) {
       put_atomic(w, &s);
     } else if (s.kind == QN_STMT_IF) {
-      put(w, "if (%e) {\n", s.condition);
-      put_block(w, s.body, NULL);
-      put(w, "} else {\n");
-      put_block(w, s.other_body, NULL);
-      put(w, "}\n");
+      put(w, "if (%e) {\n%b} else {\n%b}\n", s.condition, s.body, s.other_body);
     } else if (s.kind == QN_STMT_LOOP) {
       put_loop(w, &s);
     } else if (s.kind == QN_STMT_WHILE) {
-      put(w, "while (%e) {\n", s.condition);
-      put_block(w, s.body, NULL);
-      put(w, "}\n");
+      put(w, "while (%e) {\n%b}\n", s.condition, s.body);
     } else if (s.kind == QN_STMT_ALLOC) {
       put_buffer(w, &s);
     } else if (s.kind == QN_STMT_ASSERT) {
@@ -407,91 +368,62 @@ static void put_block(writer_t* w, const qn_stmt_t* first, const qn_stmt_t* end)
   }
 }
 
-static void put_function(writer_t* w, size_t index) {
-  qn_function_info_t f = {.struct_size = sizeof f};
+static void put_function(writer_t* w, uint64_t index, const qn_function_info_t* f) {
   qn_param_info_t p = {.struct_size = sizeof p};
-  if (!is_ok(w, qn_module_function_info(w->module, index, &f))) return;
-  put(w, "const char p%u[] = \"", (uint64_t)index);
-  for (size_t i = 0; i < f.param_count && is_ok(w, qn_module_param_info(w->module, index, i, &p));
-       i++) {
-    put(w, p.is_buffer ? "b" : "s");
+  put(w, "int32_t call%u(const uint64_t* w, failure* q) {\n", index);
+  for (uint64_t i = 0; i < f->symbol_count; i++) {
+    put(w, "const int64_t %v = (int64_t)w[%u];\n", f->symbols[i], f->param_count + i);
   }
-  put(w, "\";\nint32_t f%u(const uint64_t* w, failure* q) {\n", (uint64_t)index);
-  for (size_t i = 0; i < f.symbol_count; i++) {
-    put(w, "const int64_t %v = (int64_t)w[%u];\n", f.symbols[i], (uint64_t)(f.param_count + i));
-  }
-  for (int pass = 0; pass < 2; pass++) {  // shapes may use any scalar
-    for (size_t i = 0; i < f.param_count && is_ok(w, qn_module_param_info(w->module, index, i, &p));
-         i++) {
-      if (pass == 0 && !p.is_buffer)
-        put(w, "const %t %v = bits_%d(w[%u]);\n", p.dtype, p.scalar, p.dtype, (uint64_t)i);
-      if (pass == 0 || !p.is_buffer) continue;
+  for (uint64_t n = 0; n < 2 * f->param_count; n++) {  // scalars first: shapes may use any
+    uint64_t i = n % f->param_count;
+    if (!is_ok(w, qn_module_param_info(w->module, index, i, &p))) return;
+    if (p.is_buffer != (n >= f->param_count)) continue;
+    if (p.is_buffer) {
       qn_buffer_info_t b = buffer_of(w, p.buffer);
-      put(w, "%m* restrict b%u = (%m*)w[%u];\n", b.dtype, (uint64_t)b.id, b.dtype, (uint64_t)i);
+      put(w, "m_%d* restrict b%u = (m_%d*)w[%u];\n", b.dtype, (uint64_t)b.id, b.dtype, i);
       put_shape(w, &b);
+    } else {
+      put(w, "const %d %v = bits_%d(w[%u]);\n", p.dtype, p.scalar, p.dtype, i);
     }
   }
-  put_block(w, f.body, NULL);
-  put(w, "return 0;\n}\n");
+  put(w, "%breturn 0;\n}\nconst char params%u[] = \"", f->body, index);
+  for (size_t i = 0; i < f->param_count; i++) {
+    if (is_ok(w, qn_module_param_info(w->module, index, i, &p))) put(w, p.is_buffer ? "b" : "s");
+  }
+  put(w, "\";\n");
 }
 
 // ---- the code generator
 
-typedef struct made {
-  qn_artifact_t artifact;         // first: release gets this pointer back
-  qn_module_t *module, *lowered;  // names, messages
-  qn_artifact_function_t functions[];
-} made_t;
-
-static void release_artifact(qn_artifact_t* artifact) {
-  made_t* made = (made_t*)(void*)artifact;
-  for (size_t i = 0; i < artifact->function_count; i++)
-    free((void*)(uintptr_t)made->functions[i].sites);
-  free((void*)(uintptr_t)artifact->payload);
-  qn_module_release(made->lowered);
-  qn_module_release(made->module);
-  free(made);
-}
-
 // Pipes text into the compiler and reads what it makes. Nothing of the process but PATH reaches it.
-static void run_compiler(writer_t* w, const char* text, int level, bool is_fast,
-                         qn_artifact_t* out) {
-  char folder[] = "/tmp/quern-c-XXXXXX", command[400], log[400], arch[32] = "", path[64];
-  if (!mkdtemp(folder))
-    (void)is_ok(w, qn_status_make(QN_STATUS_UNAVAILABLE, "c: no folder in /tmp"));
-  if (!qn_ok(w->status)) return;
-  if (level > 0)
-    (void)snprintf(arch, sizeof arch, level > 1 ? "-march=x86-64-v%d" : "-march=x86-64", level);
+static char* run_compiler(writer_t* w, const char* text, int64_t level, bool is_fast,
+                          size_t* out_size) {
+  static const char* const machines[] = {"", "-march=x86-64", "-march=x86-64-v2",
+                                         "-march=x86-64-v3"};
+  char path[] = "/tmp/quern-c-XXXXXX", command[400];
+  int file = mkstemp(path);
   (void)snprintf(
       command, sizeof command,
-      "cd %s && env -i PATH=\"$PATH\" cc -std=gnu11 %s %s -w -Werror=implicit-function-declaration "
-      "-shared -fPIC -fwrapv -fno-strict-aliasing "
-      "-ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp-simd -x c -o out - -lm 2>log",
-      folder, is_fast ? "-O1" : "-O3", arch);
-  FILE* compiler = popen(command, "w");
+      "env -i PATH=\"$PATH\" cc -std=gnu11 %s %s -w -Werror=implicit-function-declaration -shared "
+      "-fPIC -fwrapv -fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math "
+      "-fopenmp-simd -x c -o %s - -lm 2>%s",
+      is_fast ? "-O1" : "-O3", machines[level & 3], path, path);
+  FILE* compiler = file < 0 ? NULL : popen(command, "w");
   for (size_t i = 0; compiler && i < sizeof prelude / sizeof prelude[0]; i++) {
     (void)fputs(prelude[i], compiler);
   }
   bool is_made = compiler && fputs(text, compiler) >= 0;
   if (compiler && pclose(compiler) != 0) is_made = false;
-  (void)snprintf(path, sizeof path, "%s/%s", folder, is_made ? "out" : "log");
-  FILE* file = fopen(path, "rb");
-  size_t size = 0;
-  char* bytes = NULL;
-  if (file && fseek(file, 0, SEEK_END) == 0) bytes = malloc((size = (size_t)ftell(file)) + 1);
-  if (file) rewind(file);
-  if (!bytes || fread(bytes, 1, size, file) != size) is_made = false;
-  if (file) (void)fclose(file);
-  if (!is_made) {
-    (void)snprintf(log, sizeof log, "%.*s", (int)size, bytes ? bytes : "no file");
-    (void)is_ok(w, qn_status_make(QN_STATUS_INTERNAL, "c: cc fails: %s", log));
-  }
-  static const char* const names[] = {"out", "log"};
-  for (int i = 0; i < 2; i++)
-    (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]), (void)unlink(path);
-  (void)rmdir(folder);
-  out->payload = bytes;
-  out->payload_size = size;
+  FILE* object = fopen(path, "rb");  // or messages
+  long size = object && fseek(object, 0, SEEK_END) == 0 ? ftell(object) : 0;
+  char* bytes = calloc(1, (size_t)size + 1);
+  if (object) rewind(object);
+  *out_size = object && bytes ? fread(bytes, 1, (size_t)size, object) : 0;
+  if (!is_made || *out_size == 0)
+    (void)is_ok(w, qn_status_make(QN_STATUS_INTERNAL, "c: cc fails: %.400s", bytes ? bytes : ""));
+  if (object) (void)fclose(object);
+  if (file >= 0) (void)close(file), (void)unlink(path);
+  return bytes;
 }
 
 static int64_t level_of(const char* target_json) {
@@ -517,42 +449,36 @@ static qn_status_t make(const qn_compile_request_t* request, qn_sink_t* text_sin
   if (!is_ok(&w, qn_module_decode(request->module_bytes, request->module_size, NULL, &module)))
     return w.status;
   (void)is_ok(&w, qn_module_lower(module, "cpu,lower_math", &options, &lowered));
-  size_t count = lowered ? qn_module_function_count(lowered) : 0, size = 0;
-  made_t* made = calloc(1, sizeof *made + count * sizeof made->functions[0]);
-  char* text = NULL;
+  size_t count = lowered ? qn_module_function_count(lowered) : 0, size = 0, code_size = 0;
+  qn_artifact_function_t* functions = calloc(count + 1, sizeof *functions);
+  char *text = NULL, *code = NULL, isa[40];
   w.out = open_memstream(&text, &size);
-  if (!made || !w.out) (void)is_ok(&w, qn_status_make(QN_STATUS_OUT_OF_MEMORY, "c: no memory"));
   w.module = lowered;
+  if (!functions || !w.out) (void)is_ok(&w, no_memory());
   for (size_t i = 0; i < count && qn_ok(w.status); i++) {
-    w.sites = NULL, w.site_count = 0;
-    put_function(&w, i);
     qn_function_info_t f = {.struct_size = sizeof f};
-    (void)is_ok(&w, qn_module_function_info(lowered, i, &f));
-    made->functions[i] = (qn_artifact_function_t){
+    w.sites = NULL, w.site_count = 0;
+    if (is_ok(&w, qn_module_function_info(lowered, i, &f))) put_function(&w, i, &f);
+    functions[i] = (qn_artifact_function_t){
         .name = f.name, .launch_count = 1, .site_count = w.site_count, .sites = w.sites};
   }
-  if (w.out) (void)fclose(w.out);
-  if (!made) {
-    qn_module_release(lowered), qn_module_release(module), free(text);
-    return w.status;
-  }
-  static char isa[4][24] = {"{\"kind\":\"c\",\"level\":0}", "{\"kind\":\"c\",\"level\":1}",
-                            "{\"kind\":\"c\",\"level\":2}", "{\"kind\":\"c\",\"level\":3}"};
-  made->artifact = (qn_artifact_t){.struct_size = sizeof(qn_artifact_t),
-                                   .format = "c-1",
-                                   .isa = isa[level & 3],
-                                   .function_count = count,
-                                   .functions = made->functions,
-                                   .release = release_artifact};
-  made->module = module, made->lowered = lowered;
-  if (text_sink && qn_ok(w.status)) (void)is_ok(&w, text_sink->write(text_sink->self, text, size));
-  if (!text_sink && qn_ok(w.status))
-    run_compiler(&w, text, (int)level, request->tier == QN_TIER_FAST, &made->artifact);
-  free(text);
-  if (out && qn_ok(w.status))
-    *out = &made->artifact;
-  else
-    release_artifact(&made->artifact);
+  if (w.out && fclose(w.out) != 0) (void)is_ok(&w, no_memory());
+  if (qn_ok(w.status) && text_sink)
+    (void)is_ok(&w, text_sink->write(text_sink->self, text, size));
+  else if (qn_ok(w.status))
+    code = run_compiler(&w, text, level, request->tier == QN_TIER_FAST, &code_size);
+  (void)snprintf(isa, sizeof isa, "{\"kind\":\"c\",\"level\":%d}", (int)level);
+  qn_artifact_t artifact = {.struct_size = sizeof artifact,
+                            .format = "c-1",
+                            .isa = isa,
+                            .payload = code,
+                            .payload_size = code_size,
+                            .function_count = count,
+                            .functions = functions};
+  if (qn_ok(w.status) && out) (void)is_ok(&w, qn_artifact_copy(&artifact, out));
+  for (size_t i = 0; functions && i < count; i++) free((void*)(uintptr_t)functions[i].sites);
+  free(functions), free(text), free(code);
+  qn_module_release(lowered), qn_module_release(module);
   return w.status;
 }
 

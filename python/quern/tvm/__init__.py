@@ -22,8 +22,11 @@ from . import emit as _emit
 from .emit import Kernel
 from .names import Names
 from .refuse import Refused
+from .relax import from_onnx, from_relax, from_torch
 
-__all__ = ["Imported", "Kernel", "Refused", "from_module", "from_primfunc"]
+__all__ = [
+    "Imported", "Kernel", "Refused", "from_module", "from_onnx", "from_primfunc", "from_relax", "from_torch",
+]  # fmt: skip
 
 
 @dataclass

@@ -59,6 +59,10 @@ class Adapter:
             return self.key(data.args[0])
         return None
 
+    def declared_pointer(self, declaration: Any) -> Optional[int]:
+        """Returns the identity of the pointer over which a ``DeclBuffer`` is, or None."""
+        return self.key(declaration.data) if self.kind(declaration.data) == "Var" else None
+
     def elements(self, buffer: Any) -> str:
         """Returns the dtype of a buffer's elements as TVM's text."""
         return str(buffer.dtype)

@@ -24,5 +24,8 @@ class Adapter025(Adapter):
     def storage(self, buffer: Any) -> int:
         return self.key(buffer.data)
 
+    def declared_pointer(self, declaration: Any) -> Optional[int]:
+        return self.key(declaration.buffer.data)
+
     def declared_source(self, declaration: Any) -> Optional[int]:
         return self.key(declaration.buffer.data)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import stages, values
-from .adapter import Adapter
+from .adapter import Adapter, constant
 from .context import Buffer, Context
 from .names import Names
 from .refuse import Refused
 from .statements import Statements
-from .walk import expressions
+from .walk import expressions, statements
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,11 @@ class Function:
 
     def _declare(self) -> None:
         adapter = self.ctx.adapter
-        parameters = adapter.parameters(self.func)
+        pointers = self._over_pointers()
+        parameters = [
+            (var, pointers.get(adapter.key(var)) if buffer is None else buffer)
+            for var, buffer in adapter.parameters(self.func)
+        ]
         for var, buffer in parameters:
             if buffer is None:
                 self._scalar(var)
@@ -73,6 +77,21 @@ class Function:
                 self._parameters.append((value.text, None, value.dtype))
             else:
                 self._buffer(buffer)
+
+    def _over_pointers(self) -> dict[int, Any]:
+        """Returns the buffers that the body declares over pointers, where it declares one."""
+        adapter = self.ctx.adapter
+        found: dict[int, list[Any]] = {}
+        for node in statements(self.func.body):
+            if adapter.kind(node) == "DeclBuffer":
+                pointer = adapter.declared_pointer(node)
+                if pointer is not None:
+                    found.setdefault(pointer, []).append(node.buffer)
+        return {
+            pointer: buffers[0]
+            for pointer, buffers in found.items()
+            if len(buffers) == 1 and constant(adapter, buffers[0].elem_offset) == 0
+        }
 
     def _scalar(self, var: Any) -> None:
         dtype = self.ctx.adapter.dtype(var)

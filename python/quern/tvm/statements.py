@@ -280,6 +280,8 @@ class Statements:
 
     def _declare(self, node: Any) -> None:
         tvm = node.buffer
+        if self.ctx.adapter.key(tvm) in self.ctx.buffers:  # A parameter, by its pointer.
+            return
         source_id = self.ctx.adapter.declared_source(node)
         source = None if source_id is None else self.ctx.same_storage(source_id)
         if source is None:

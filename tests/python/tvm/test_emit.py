@@ -154,6 +154,22 @@ class Emit(unittest.TestCase):
         nest = loop(i, 4, store(y, load(x, i), lit(0)), kind=2)
         self.assertEqual(self.body(func([x, y], nest))[0], "for i in 0..4 {")
 
+    def test_buffers_over_pointers_are_parameters(self) -> None:
+        i, x, y = var("i"), buffer("x", [8]), buffer("y", [8])
+        pointers = [var("x_ptr", "handle"), var("y_ptr", "handle")]
+        for one in (x, y):
+            one.elem_offset = lit(0)
+        declared = [make("DeclBuffer", buffer=b, data=p) for b, p in zip((x, y), pointers)]
+        body = seq(*declared, loop(i, 8, store(y, load(x, i), i)))
+        self.assertEqual(
+            self.text(func(pointers, body)).splitlines()[0],
+            "func main(x: f32[8], out y: f32[8]) {",
+        )
+        again = make("DeclBuffer", buffer=buffer("z", [4]), data=pointers[1])
+        again.buffer.elem_offset = lit(0)
+        refused = self.refused(func(pointers, seq(again, body)))
+        self.assertEqual((refused.reason, refused.detail), ("pointer", "parameter y_ptr"))
+
     def test_indices_are_wide_and_values_exact(self) -> None:
         i, y, x = var("i", "int32"), buffer("y", [8], "int32"), buffer("x", [9], "int32")
         sum_ = binary("Add", load(x, binary("Add", i, lit(1, "int32"))), i)

@@ -584,10 +584,51 @@ static void counters_are_summed(void** state) {
   qn__bundle_close(bundles[1]);
 }
 
+// A bundle at the end of a shared object, whatever its distance from the begin is.
+static void a_shared_object_may_end_with_one(void** state) {
+  (void)state;
+  assert_true(write_bundle(path, samples, SAMPLES, NULL, false));
+  static uint8_t bytes[4096 + FILE_ROOM] = "\177ELF";
+  static const size_t bases[] = {65, 4096};
+  for (size_t i = 0; i < QN_COUNT_OF(bases); i++) {
+    const size_t base = bases[i];
+    const long size = qn_test_read_file(path, bytes + base, FILE_ROOM);
+    assert_true(size > 0);
+    const size_t whole = base + (size_t)size;
+    assert_true(qn_test_write_file(other, bytes, whole));
+    qn__bundle_t* bundle = open_bundle(other, NULL, NULL);
+    assert_non_null(bundle);
+    assert_int_equal(qn__bundle_count(bundle), SAMPLES);
+    assert_int_equal(qn__bundle_size(bundle), size);
+    for (unsigned k = 0; k < SAMPLES; k++) {
+      assert_int_equal(get_sample(bundle, &samples[k], NULL), QN__GET_HIT);
+    }
+    qn__bundle_close(bundle);
+    // A cut is never scanned: the bytes before it are of another kind of file.
+    for (size_t cut = 1; cut < whole; cut += cut < 300 ? 1 : 97) {
+      qn_status_code_t code;
+      assert_true(qn_test_write_file(other, bytes, whole - cut));
+      assert_null(open_bundle(other, NULL, &code));
+      assert_int_equal(code, QN_STATUS_DATA_LOSS);
+    }
+    // Nor is a damaged index or trailer.
+    for (size_t at = whole - 480; at < whole; at += 11) {
+      qn_status_code_t code;
+      bytes[at] ^= 0x5a;
+      assert_true(qn_test_write_file(other, bytes, whole));
+      assert_null(open_bundle(other, NULL, &code));
+      assert_int_equal(code, QN_STATUS_DATA_LOSS);
+      bytes[at] ^= 0x5a;
+    }
+    memset(bytes + 4, 0, sizeof bytes - 4);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
       TEST(everything_is_found),
+      TEST(a_shared_object_may_end_with_one),
       TEST(many_are_found),
       TEST(odd_indices_are_searched),
       TEST(cut_anywhere),

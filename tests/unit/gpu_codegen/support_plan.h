@@ -6,7 +6,7 @@
 #define QUERN_TESTS_UNIT_GPU_CODEGEN_SUPPORT_PLAN_H_
 
 #include "base/buffer.h"
-#include "jit/gpu/program.h"
+#include "jit/plan/program.h"
 
 typedef struct lowered {
   qn_module_t* module;

@@ -202,6 +202,45 @@ static void test_broken_artifacts(void** state) {
   must_fail(qn__artifact_check(&artifact), QN_STATUS_DATA_LOSS, "isa");
 }
 
+// Checks that a copy shares nothing with what it was made of.
+static void test_copy_of_artifact(void** state) {
+  (void)state;
+  char name[] = "f", message[] = "k > 0", format[] = "x-1", isa[] = "{}", code[] = "code";
+  char data[] = "own";
+  qn_artifact_site_t site = {QN_SITE_ASSERT, UINT32_MAX, 0, 7, message};
+  qn_artifact_function_t function = {
+      .name = name, .code_offset = 1, .code_size_bytes = 3, .site_count = 1, .sites = &site};
+  qn_artifact_t artifact = {.struct_size = sizeof artifact,
+                            .format = format,
+                            .isa = isa,
+                            .payload = code,
+                            .payload_size = 4,
+                            .metadata = data,
+                            .metadata_size = 3,
+                            .function_count = 1,
+                            .functions = &function};
+  qn_artifact_t* copy = NULL;
+  must(qn_artifact_copy(&artifact, &copy));
+  name[0] = message[0] = format[0] = isa[0] = code[0] = data[0] = '#';
+  site.place = 0;
+  function.code_offset = 0;
+  assert_string_equal(copy->format, "x-1");
+  assert_string_equal(copy->isa, "{}");
+  assert_int_equal(copy->payload_size, 4);
+  assert_memory_equal(copy->payload, "code", 4);
+  assert_int_equal(copy->metadata_size, 3);
+  assert_memory_equal(copy->metadata, "own", 3);
+  assert_int_equal(copy->function_count, 1);
+  assert_string_equal(copy->functions[0].name, "f");
+  assert_int_equal(copy->functions[0].code_offset, 1);
+  assert_int_equal(copy->functions[0].sites[0].place, 7);
+  assert_string_equal(copy->functions[0].sites[0].message, "k > 0");
+  copy->release(copy);
+  function.code_size_bytes = 9;
+  must_fail(qn_artifact_copy(&artifact, &copy), QN_STATUS_DATA_LOSS, "outside of its payload");
+  assert_null(copy);
+}
+
 // Checks that the identity predicted from a generator's file equals the one that the generator
 // reports.
 static void test_identity_of_others(void** state) {
@@ -228,6 +267,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_empty_tensor_of_huge_rows, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty_tensor_inside_another, set_up, tear_down),
       cmocka_unit_test(test_broken_artifacts),
+      cmocka_unit_test(test_copy_of_artifact),
       cmocka_unit_test(test_identity_of_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

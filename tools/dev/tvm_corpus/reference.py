@@ -124,6 +124,8 @@ def arguments(func: Any, variant: int, seed: int) -> list[tuple[str, Any]]:
     for var, buffer in parameters:
         if buffer is None:
             dtype = dtype_of(var)
+            if dtype == "handle":
+                raise TypeError("pointer for a parameter")
             number = bool(scalar) if dtype == "bool" else scalar if "int" in dtype else 0.5
             result.append((dtype, number))
             continue

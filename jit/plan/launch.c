@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/launch.c: turns a nest of BLOCK_* loops into a launch: its arguments, its numbers of
+// jit/plan/launch.c: turns a nest of BLOCK_* loops into a launch: its arguments, its numbers of
 // blocks and threads, and its one or two kernels.
 //
 // The arguments are the root buffers (those below all views) and the variables that the nest uses
@@ -10,8 +10,8 @@
 
 #include "base/alloc.h"
 #include "ir/passes/pass_builder.h"
-#include "jit/gpu/nest.h"
-#include "jit/gpu/split.h"
+#include "jit/plan/nest.h"
+#include "jit/plan/split.h"
 
 // ---- arguments
 
@@ -156,13 +156,13 @@ static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) 
 typedef struct launch {
   uint32_t arg_count;
   qn_gpu_arg_t args[QN_GPU_MAX_ARGS];
-  qn__gpu_arg_node_t nodes[QN_GPU_MAX_ARGS];
+  qn_gpu_operand_t nodes[QN_GPU_MAX_ARGS];
   uint32_t thread_count;
   bool has_record;
 } launch_t;
 
 static bool add_arg(qn__gpu_split_t* split, launch_t* launch, qn_gpu_arg_t arg,
-                    qn__gpu_arg_node_t node) {
+                    qn_gpu_operand_t node) {
   if (launch->arg_count == QN_GPU_MAX_ARGS) {
     return qn__gpu_split_unsupported(split, "a launch uses more than %d buffers and values",
                                      (int)QN_GPU_MAX_ARGS);
@@ -190,7 +190,7 @@ static bool add_buffer(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, 
         split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': buffer '%s' is not the host's",
                               split->function->name, buffer->name));
   }
-  return add_arg(split, launch, arg, (qn__gpu_arg_node_t){.buffer = buffer});
+  return add_arg(split, launch, arg, (qn_gpu_operand_t){.buffer = buffer});
 }
 
 // Adds the variable as an argument if the nest uses it and does not declare it.
@@ -206,7 +206,7 @@ static bool add_var(qn__gpu_split_t* split, const uses_t* uses, uint32_t id, lau
         split, qn_status_make(QN_STATUS_INTERNAL, "function '%s': '%s' is not the host's",
                               split->function->name, var->name));
   }
-  return add_arg(split, launch, arg, (qn__gpu_arg_node_t){.var = var});
+  return add_arg(split, launch, arg, (qn_gpu_operand_t){.var = var});
 }
 
 // ---- threads

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/needs.h: the needs of a narrow kernel (conditions that must hold at a launch), and the
+// jit/plan/needs.h: the needs of a narrow kernel (conditions that must hold at a launch), and the
 // guard, which is the host expression that tests them.
 //
 // Not here: where needs come from (narrow.c).
-#ifndef QUERN_JIT_GPU_NEEDS_H_
-#define QUERN_JIT_GPU_NEEDS_H_
+#ifndef QUERN_JIT_PLAN_NEEDS_H_
+#define QUERN_JIT_PLAN_NEEDS_H_
 
-#include "jit/gpu/bounds.h"
+#include "jit/plan/bounds.h"
 
 typedef struct qn__gpu_need {
   const qn__gpu_bound_t* bound;
@@ -36,4 +36,4 @@ void qn__gpu_needs_add(qn__gpu_needs_t* self, qn__gpu_need_kind_t kind,
 // at every launch.
 bool qn__gpu_needs_put_guard(qn__gpu_needs_t* self, const qn__gpu_host_t* host, qn__gpu_ops_t* out);
 
-#endif  // QUERN_JIT_GPU_NEEDS_H_
+#endif  // QUERN_JIT_PLAN_NEEDS_H_

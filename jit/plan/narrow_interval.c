@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/narrow_interval.c: bounds the values and buffers of a kernel for narrow.c.
+// jit/plan/narrow_interval.c: bounds the values and buffers of a kernel for narrow.c.
 //
 // Each i64 expression gets an interval of two symbolic bounds, or none. A bound consists of symbols
 // and host values, so the host can compute it at each launch. Bounds may rest on an assumption, for
 // example that a symbol is not negative; each assumption is a need, which the guard tests.
 //
 // Not here: how bounds are computed (bounds.c), and where values count (narrow.c).
-#include "jit/gpu/narrow.h"
+#include "jit/plan/narrow.h"
 
 // ---- needs
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/program.h: a module after the passes, split into steps of the host and kernels. Both GPU
-// code generators use it.
+// jit/plan/program.h: a module after the passes, split into steps of the host and kernels. Both GPU
+// code generators use it; program.c offers it to those of others (quern/gpu.h).
 //
 // A generator goes through these stages:
 //
@@ -11,8 +11,8 @@
 //
 // Thread rule: one thread at a time for each program. Read next: lower.c, split.c, launch.c,
 // narrow.c, then print.h.
-#ifndef QUERN_JIT_GPU_PROGRAM_H_
-#define QUERN_JIT_GPU_PROGRAM_H_
+#ifndef QUERN_JIT_PLAN_PROGRAM_H_
+#define QUERN_JIT_PLAN_PROGRAM_H_
 
 #include "devices/gpu/plan.h"
 #include "ir/ir.h"
@@ -28,13 +28,6 @@ typedef struct qn__gpu_lower_options {
   bool has_names;
 } qn__gpu_lower_options_t;
 
-// The IR node of a kernel's argument. Exactly one field is not NULL.
-typedef struct qn__gpu_arg_node {
-  qn__ir_buffer_t* buffer;  // a parameter, or a GLOBAL allocation
-  qn__ir_var_t*
-      var;  // a symbol, a scalar parameter, a let of the host, a loop variable of the host
-} qn__gpu_arg_node_t;
-
 // The i64 variables and expressions of a kernel that are printed in 32 bits. narrow.c computes the
 // set, and the printer reads it.
 typedef struct qn__gpu_widths qn__gpu_widths_t;
@@ -42,7 +35,7 @@ typedef struct qn__gpu_widths qn__gpu_widths_t;
 typedef struct qn__gpu_kernel_ir {
   qn__gpu_kernel_t*
       plan;  // name, arguments and threads are filled in; code and shared by the generator
-  const qn__gpu_arg_node_t* nodes;  // as many as plan->arg_count
+  const qn_gpu_operand_t* nodes;  // as many as plan->arg_count
   qn__ir_func_t* function;
   qn__ir_stmt_t* root;  // the outermost BLOCK_* loop
   bool is_narrow;
@@ -78,6 +71,10 @@ typedef struct qn__gpu_program {
 qn_status_t qn__gpu_lower(qn__ir_body_t* body, const qn__gpu_lower_options_t* options,
                           qn__arena_t* arena, qn__gpu_program_t* out_program);
 
+// Does so for a body after the passes, which it only reads.
+qn_status_t qn__gpu_split(qn__ir_body_t* body, const qn__gpu_lower_options_t* options,
+                          qn__arena_t* arena, qn__gpu_program_t* out_program);
+
 // Adds a site to a function and returns its index; an equal site gets the same index. Returns
 // QN__GPU_NO_SITE if memory ran out.
 uint32_t qn__gpu_site(qn__gpu_program_t* program, qn__gpu_function_ir_t* function,
@@ -102,4 +99,4 @@ qn_status_t qn__gpu_artifact(const qn__gpu_program_t* program, const char* forma
                              qn__buffer_t* payload, qn_allocator_t allocator,
                              qn_artifact_t** out_artifact);
 
-#endif  // QUERN_JIT_GPU_PROGRAM_H_
+#endif  // QUERN_JIT_PLAN_PROGRAM_H_

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/host.h: expressions that the host evaluates at a call, as postfix (devices/gpu/plan.h).
+// jit/plan/host.h: expressions that the host evaluates at a call, as postfix (devices/gpu/plan.h).
 //
 // They consist of integer and bool operators, symbols, scalar parameters, and the lets and loop
 // variables of the host, which have one local each. Floats and loads are not possible.
-#ifndef QUERN_JIT_GPU_HOST_H_
-#define QUERN_JIT_GPU_HOST_H_
+#ifndef QUERN_JIT_PLAN_HOST_H_
+#define QUERN_JIT_PLAN_HOST_H_
 
 #include "devices/gpu/plan.h"
 #include "ir/ir.h"
@@ -43,4 +43,4 @@ bool qn__gpu_host_knows(const qn__gpu_host_t* host, const qn__ir_expr_t* expr);
 // (ops->has_failed).
 bool qn__gpu_ops_finish(const qn__gpu_ops_t* ops, qn__gpu_expr_t* out);
 
-#endif  // QUERN_JIT_GPU_HOST_H_
+#endif  // QUERN_JIT_PLAN_HOST_H_

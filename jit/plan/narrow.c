@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/narrow.c: finds the i64 expressions of a kernel that can be computed in 32 bits.
+// jit/plan/narrow.c: finds the i64 expressions of a kernel that can be computed in 32 bits.
 //
 // Indices are i64 in the IR, and small in most calls; GPUs compute in 32 bits much faster. For each
 // kernel a second, *narrow* one is printed, in which a set of expressions has 32 bits. This file
@@ -28,12 +28,12 @@
 // Scalar parameters keep their width: a scalar that is merely stored should not decide the guard.
 //
 // Not here: bounds of values (narrow_interval.c), the set that is found (widths.c).
-#include "jit/gpu/narrow.h"
+#include "jit/plan/narrow.h"
 
 #include <assert.h>
 
 #include "base/alloc.h"
-#include "jit/gpu/nest.h"
+#include "jit/plan/nest.h"
 
 // ---- expressions
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/widths.c: see widths.h.
-#include "jit/gpu/widths.h"
+// jit/plan/widths.c: see widths.h.
+#include "jit/plan/widths.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/sites.c: the list of places where a function may fail, each once.
+// jit/plan/sites.c: the list of places where a function may fail, each once.
 #include "base/base.h"
-#include "jit/gpu/program.h"
+#include "jit/plan/program.h"
 
 static bool is_same(const qn_artifact_site_t* a, const qn_artifact_site_t* b) {
   return a->kind == b->kind && a->buffer_id == b->buffer_id && a->dim == b->dim &&

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/split.h: the state of making a program, shared by lower.c, split.c, launch.c and
+// jit/plan/split.h: the state of making a program, shared by lower.c, split.c, launch.c and
 // narrow.c.
-#ifndef QUERN_JIT_GPU_SPLIT_H_
-#define QUERN_JIT_GPU_SPLIT_H_
+#ifndef QUERN_JIT_PLAN_SPLIT_H_
+#define QUERN_JIT_PLAN_SPLIT_H_
 
-#include "jit/gpu/host.h"
-#include "jit/gpu/program.h"
+#include "jit/plan/host.h"
+#include "jit/plan/program.h"
 
 // A kernel in a list. lower.c moves the list into arrays.
 typedef struct qn__gpu_draft {
@@ -61,4 +61,4 @@ bool qn__gpu_split_launch(qn__gpu_split_t* split, qn__ir_stmt_t* root);
 bool qn__gpu_narrow(qn__gpu_split_t* split, qn__ir_stmt_t* root,
                     const qn__gpu_widths_t** out_widths, qn__gpu_ops_t* out_guard);
 
-#endif  // QUERN_JIT_GPU_SPLIT_H_
+#endif  // QUERN_JIT_PLAN_SPLIT_H_

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/split.c: turns the statements at the top of a mapped function into steps of the host.
+// jit/plan/split.c: turns the statements at the top of a mapped function into steps of the host.
 //
 // Lets become locals, allocations become workspaces, loops and conditions around launches become
 // steps of the host; launch.c handles the launches. Locals and workspaces are reused after the
 // block that declares them. In checked builds a division is tested at the step that evaluates it,
 // not earlier.
-#include "jit/gpu/split.h"
+#include "jit/plan/split.h"
 
 #include <assert.h>
 #include <stdarg.h>

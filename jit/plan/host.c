@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/host.c: expressions of the IR as postfix over i64.
+// jit/plan/host.c: expressions of the IR as postfix over i64.
 //
 // Example: floordiv(n + 3, 4) becomes WORD n, CONST 3, APPLY ADD, CONST 4, APPLY FLOORDIV.
 //
@@ -11,7 +11,7 @@
 //     need operators of their own.
 //  3. Both sides of a lazy operator are evaluated. This is right because no operator fails here: a
 //     division by zero gives 0.
-#include "jit/gpu/host.h"
+#include "jit/plan/host.h"
 
 #include <assert.h>
 

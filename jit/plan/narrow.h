@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/narrow.h: the search for 32-bit arithmetic in a kernel, shared by its two files: narrow.c
-// walks the kernel, narrow_interval.c bounds values.
-#ifndef QUERN_JIT_GPU_NARROW_H_
-#define QUERN_JIT_GPU_NARROW_H_
+// jit/plan/narrow.h: the search for 32-bit arithmetic in a kernel, shared by its two files:
+// narrow.c walks the kernel, narrow_interval.c bounds values.
+#ifndef QUERN_JIT_PLAN_NARROW_H_
+#define QUERN_JIT_PLAN_NARROW_H_
 
-#include "jit/gpu/needs.h"
-#include "jit/gpu/split.h"
-#include "jit/gpu/widths.h"
+#include "jit/plan/needs.h"
+#include "jit/plan/split.h"
+#include "jit/plan/widths.h"
 
 typedef struct qn__gpu_narrow {
   qn__gpu_split_t* split;
@@ -41,4 +41,4 @@ bool qn__gpu_narrow_prove(qn__gpu_narrow_t* self, const qn__gpu_interval_t* inte
 void qn__gpu_narrow_need(qn__gpu_narrow_t* self, qn__gpu_need_kind_t kind,
                          const qn__gpu_bound_t* bound);
 
-#endif  // QUERN_JIT_GPU_NARROW_H_
+#endif  // QUERN_JIT_PLAN_NARROW_H_

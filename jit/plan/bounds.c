@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/bounds.c: arithmetic on symbolic bounds and intervals.
+// jit/plan/bounds.c: arithmetic on symbolic bounds and intervals.
 //
 // Example: for `i` in [0, n - 1] and `j` in [0, m - 1], the interval of `i * m + j` is
 // [0, (n - 1) * m + m - 1]. The guard then tests at each launch that this upper bound fits 32 bits.
@@ -16,7 +16,7 @@
 //  3. A division by zero is a bug of the program. Its result is an operand or 0, as in the
 //  generated
 //     code, and no rule assumes more.
-#include "jit/gpu/bounds.h"
+#include "jit/plan/bounds.h"
 
 #include <assert.h>
 

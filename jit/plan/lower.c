@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/lower.c: runs the passes on a body, then splits it into host steps and kernels.
+// jit/plan/lower.c: runs the passes on a body, then splits it into host steps and kernels.
 #include <assert.h>
 
 #include "base/alloc.h"
-#include "jit/gpu/split.h"
+#include "jit/plan/split.h"
 
 // Moves the drafts into the arrays that printers and encoders read.
 static qn_status_t gather_kernels(qn__gpu_program_t* program, const qn__gpu_draft_t* first,
@@ -27,9 +27,14 @@ static qn_status_t gather_kernels(qn__gpu_program_t* program, const qn__gpu_draf
 
 qn_status_t qn__gpu_lower(qn__ir_body_t* body, const qn__gpu_lower_options_t* options,
                           qn__arena_t* arena, qn__gpu_program_t* out_program) {
+  QN_TRY(qn__passes_run_gpu(body, &options->passes));
+  return qn__gpu_split(body, options, arena, out_program);
+}
+
+qn_status_t qn__gpu_split(qn__ir_body_t* body, const qn__gpu_lower_options_t* options,
+                          qn__arena_t* arena, qn__gpu_program_t* out_program) {
   *out_program =
       (qn__gpu_program_t){.arena = arena, .body = body, .is_checked = options->passes.is_checked};
-  QN_TRY(qn__passes_run_gpu(body, &options->passes));
   qn__gpu_program_t* program = out_program;
   uint32_t count = (uint32_t)body->function_count;
   program->functions = qn__arena_alloc_array(arena, count + 1U, sizeof *program->functions);
@@ -41,7 +46,6 @@ qn_status_t qn__gpu_lower(qn__ir_body_t* body, const qn__gpu_lower_options_t* op
   qn__gpu_draft_t** last = &first;
   uint32_t kernel_count = 0, i = 0;
   for (qn__ir_func_t* function = body->first; function; function = function->next, i++) {
-    qn__function_number(function);
     qn__gpu_function_ir_t* ir = &program->functions[i];
     *ir = (qn__gpu_function_ir_t){.function = function, .plan = &plans[i]};
     qn__gpu_split_t split = {.program = program,

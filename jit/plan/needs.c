@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/needs.c: collects needs, drops those that others imply, and writes the guard.
+// jit/plan/needs.c: collects needs, drops those that others imply, and writes the guard.
 //
 // A dropped need must follow from the remaining ones for all values of the variables. A remaining
 // need may become slightly stricter for that: the guard then refuses a few calls at the limit.
-#include "jit/gpu/needs.h"
+#include "jit/plan/needs.h"
 
 #include <assert.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/artifact.c: makes the artifact of a finished program: functions, sites, the encoded plan.
-#include "jit/gpu/program.h"
+// jit/plan/artifact.c: makes the artifact of a finished program: functions, sites, the encoded
+// plan.
 #include "jit/identity/artifact_make.h"
+#include "jit/plan/program.h"
 
 // Returns whether a launch has no wide kernel, so that calls beyond 32 bits are refused.
 static bool is_narrow_only(const qn__gpu_function_t* plan) {

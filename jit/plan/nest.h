@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/nest.h: questions about nests of block or thread loops.
-#ifndef QUERN_JIT_GPU_NEST_H_
-#define QUERN_JIT_GPU_NEST_H_
+// jit/plan/nest.h: questions about nests of block or thread loops.
+#ifndef QUERN_JIT_PLAN_NEST_H_
+#define QUERN_JIT_PLAN_NEST_H_
 
 #include "ir/ir.h"
 
@@ -21,4 +21,4 @@ int64_t qn__gpu_nest_count(const qn__ir_stmt_t* loop);
 // Returns whether the block has a barrier or an exchange.
 bool qn__gpu_is_together(const qn__ir_block_t* block);
 
-#endif  // QUERN_JIT_GPU_NEST_H_
+#endif  // QUERN_JIT_PLAN_NEST_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/nest.c: see nest.h.
-#include "jit/gpu/nest.h"
+// jit/plan/nest.c: see nest.h.
+#include "jit/plan/nest.h"
 
 #include "ir/passes/pass_builder.h"
 

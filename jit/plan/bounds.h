@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// jit/gpu/bounds.h: symbolic bounds of i64 values: expressions that the host evaluates at a launch.
+// jit/plan/bounds.h: symbolic bounds of i64 values: expressions that the host evaluates at a
+// launch.
 //
 // An interval [lo, hi] holds every value that its expression takes, if both bounds are computed
 // without overflow and no symbol is negative. The guard of a narrow kernel tests both conditions.
 // Bounds are unique: equal expressions are one pointer.
-#ifndef QUERN_JIT_GPU_BOUNDS_H_
-#define QUERN_JIT_GPU_BOUNDS_H_
+#ifndef QUERN_JIT_PLAN_BOUNDS_H_
+#define QUERN_JIT_PLAN_BOUNDS_H_
 
-#include "jit/gpu/host.h"
+#include "jit/plan/host.h"
 
 typedef struct qn__gpu_bound qn__gpu_bound_t;
 struct qn__gpu_bound {
@@ -58,4 +59,4 @@ qn__gpu_interval_t qn__gpu_interval_hull(qn__gpu_bounds_t* bounds, qn__gpu_inter
 qn__gpu_interval_t qn__gpu_interval_op(qn__gpu_bounds_t* bounds, qn_op_t op, qn__gpu_interval_t a,
                                        qn__gpu_interval_t b);
 
-#endif  // QUERN_JIT_GPU_BOUNDS_H_
+#endif  // QUERN_JIT_PLAN_BOUNDS_H_
