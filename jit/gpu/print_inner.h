@@ -8,8 +8,8 @@
 #ifndef QUERN_JIT_GPU_PRINT_INNER_H_
 #define QUERN_JIT_GPU_PRINT_INNER_H_
 
-#include "jit/plan/nest.h"
 #include "jit/gpu/print.h"
+#include "jit/plan/nest.h"
 
 // Lines of a text, and for each of them its line in the IR's text.
 typedef struct qn__gpu_lines {
