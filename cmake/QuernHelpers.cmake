@@ -1,6 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # The few functions that CMakeLists.txt is written in.
 
+# quern_notices(DESTINATION FOLDER COMPONENT NAME PACKAGE...): installs the licences of what is linked into our modules or
+# shipped with them, from the packages of Debian that it came from.
+function(quern_notices)
+  cmake_parse_arguments(ARG "" "DESTINATION;COMPONENT" "" ${ARGN})
+  foreach(package ${ARG_UNPARSED_ARGUMENTS})
+    set(notice /usr/share/doc/${package}/copyright)
+    if(EXISTS ${notice})
+      install(FILES ${notice} DESTINATION ${ARG_DESTINATION} COMPONENT ${ARG_COMPONENT} RENAME ${package})
+    else()
+      message(STATUS "quern: no ${notice}: it will be installed without this licence")
+    endif()
+  endforeach()
+endfunction()
+
 # Warnings and sanitizers for our own targets.
 function(quern_flags target)
   target_compile_definitions(${target} PRIVATE _POSIX_C_SOURCE=200809L)
@@ -135,7 +149,7 @@ function(quern_prepared_kernels)
     $<TARGET_OBJECTS:qn_llvm>)
   target_include_directories(prepare-kernels SYSTEM PRIVATE ${QUERN_LLVM_INCLUDE})
   target_include_directories(prepare-kernels PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(prepare-kernels PRIVATE ${QUERN_LLVM_LIBRARY} qn_identity qn_lower qn_ir qn_target
+  target_link_libraries(prepare-kernels PRIVATE ${QUERN_LLVM_LIBRARIES} qn_identity qn_lower qn_ir qn_target
     qn_base m)
   quern_flags(prepare-kernels)
   set(kernels ${CMAKE_BINARY_DIR}/prepared_kernels.c)

@@ -37,16 +37,11 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} 
 install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
   USE_SOURCE_PERMISSIONS)
-# Licences of what is linked into a module, from the packages of Debian that it came from.
 if(QUERN_HAVE_SHADERC)
-  foreach(package libshaderc-dev glslang-dev spirv-tools)
-    set(notice /usr/share/doc/${package}/copyright)
-    if(EXISTS ${notice})
-      install(FILES ${notice} DESTINATION ${CMAKE_INSTALL_DOCDIR}/notices RENAME ${package})
-    else()
-      message(STATUS "quern: no ${notice}: libquern-shaderc.so will be installed without this licence")
-    endif()
-  endforeach()
+  quern_notices(DESTINATION ${CMAKE_INSTALL_DOCDIR}/notices COMPONENT Unspecified libshaderc-dev glslang-dev spirv-tools)
+endif()
+if(QUERN_HAVE_LLVM AND QUERN_LLVM_STATIC)
+  quern_notices(DESTINATION ${CMAKE_INSTALL_DOCDIR}/notices COMPONENT Unspecified libllvm19 gcc-12-base)
 endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/quern)

@@ -235,4 +235,5 @@ const qn__pass_t qn__pass_separate = {
     .name = "separate",
     .doc = "gives each product of a nest a nest of its own",
     .run = run,
+    .post = "only nests of several reductions changed; each that can move has a nest of its own",
 };

@@ -43,6 +43,8 @@ void qn__mapped_identity(const char* name, const void* own_address, const void* 
                  qn__now_ns());
   bool is_known = qn__mapped_build_id(own_address, own);
   bool is_library_known = library_address && qn__mapped_build_id(library_address, library);
+  // A library that is linked statically has no id of its own.
+  if (is_known && is_library_known && strcmp(own, library) == 0) library_address = NULL;
   const char* library_id = is_library_known ? library : unique;
   qn__generator_identity(name, is_known ? own : unique, library_address ? library_id : NULL, out);
 }

@@ -23,8 +23,9 @@ void qn__generator_identity(const char* name, const char* build_id, const char* 
                             char out[QN_IDENTITY_BYTES]);
 
 // Writes the same line from mapped objects: the one that holds `own_address` is the generator, the
-// one that holds `library_address` its library (NULL: none). An object without a build id gets a
-// text that is unique to this call, so that its cached code is never shared.
+// one that holds `library_address` its library (NULL, or the generator itself, which is linked
+// with the library statically: none). An object without a build id gets a text that is unique to
+// this call, so that its cached code is never shared.
 void qn__mapped_identity(const char* name, const void* own_address, const void* library_address,
                          char out[QN_IDENTITY_BYTES]);
 

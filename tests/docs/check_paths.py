@@ -8,7 +8,7 @@ import sys
 
 FOLDERS = "base|bench|cache|cmake|devices|docs|examples|include|ir|jit|target|tests|tools"
 # Variables of programs other than the library, and of the build, by the page that names them.
-OTHERS = {"QUERN_FAULTS_FULL", "QUERN_SOAK_SECONDS", "QUERN_SOAK_SEED", "QUERN"}
+OTHERS = {"QUERN_FAULTS_FULL", "QUERN_PYTHONS", "QUERN_SOAK_SECONDS", "QUERN_SOAK_SEED", "QUERN"}
 
 
 def build_options():

@@ -42,7 +42,9 @@ class Processes(unittest.TestCase):
 
     def test_fork_while_threads_look_up(self):
         self.check(SLOW + """
-import os, threading
+import os, threading, warnings
+# From 3.12 on os.fork() warns of other threads.
+warnings.simplefilter("ignore", DeprecationWarning)
 threads = [threading.Thread(target=lambda i=i: slow(i).compile("slow", tier="fast")) for i in range(2)]
 [one.start() for one in threads]
 children = []

@@ -451,4 +451,5 @@ const qn__pass_t qn__pass_block = {
     .name = "block",
     .doc = "computes products in blocks that caches and registers hold",
     .run = run,
+    .post = "no loop changed but nests that compute a product",
 };

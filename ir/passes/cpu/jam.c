@@ -444,4 +444,5 @@ const qn__pass_t qn__pass_jam = {
     .name = "jam",
     .doc = "runs some rows at once where they share a matrix",
     .run = run,
+    .post = "no loop changed but those of independent rows, which keep their order of statements",
 };

@@ -241,4 +241,5 @@ const qn__pass_t qn__pass_once = {
     .name = "once",
     .doc = "computes once what a reduction and a later loop share",
     .run = run,
+    .post = "no reduction changed but those that share a part with a later loop",
 };

@@ -243,4 +243,5 @@ const qn__pass_t qn__pass_permute = {
     .name = "permute",
     .doc = "orders the loops of copies, and transposes in tiles",
     .run = run,
+    .post = "no loop changed but perfect nests of independent loops",
 };

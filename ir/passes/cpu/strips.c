@@ -239,4 +239,5 @@ const qn__pass_t qn__pass_strip = {
     .name = "strip",
     .doc = "turns loops over columns inside out",
     .run = run,
+    .post = "no loop changed but those over columns; reductions add in their order",
 };

@@ -157,6 +157,9 @@ static void test_mapped_identities(void** state) {
   qn__mapped_identity("mine", own_address, NULL, one);
   qn__generator_identity("mine", id, NULL, other);
   assert_string_equal(one, other);
+  // A library that is linked statically is in the same object.
+  qn__mapped_identity("mine", own_address, own_address, one);
+  assert_string_equal(one, other);
 }
 
 int main(void) {

@@ -38,6 +38,7 @@ static void passes_are_listed_once(void** state) {
     must(qn_pass_info(i, &pass));
     assert_int_equal(count_name(pass.name), 1);
     assert_true(pass.doc[0] != '\0');
+    assert_true(pass.post[0] != '\0');
   }
   qn_pass_info_t pass = {.struct_size = sizeof pass};
   must_fail(qn_pass_info(qn_pass_count(), &pass), QN_STATUS_INVALID_ARGUMENT, "pass ");
