@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of torch and arrays of JAX, where they are installed (no test installs them: they are gigabytes)."""
+"""Tensors of torch and arrays of JAX, where they are installed (`tools/check python-peers` does: they are gigabytes)."""
 import unittest
 
 import support
