@@ -6,8 +6,6 @@
 //
 // It has no f16 and bf16, no atomics, and no checked builds: the printer refuses them by name.
 #define _POSIX_C_SOURCE 200809L
-#include "quern/gpu.h"
-
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -15,6 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+// The C that is before all generated code. Before the headers that make `bool` a macro.
+#define TEXT_OF(...) #__VA_ARGS__ "\n",
+#define TEXT(...) TEXT_OF(__VA_ARGS__)
+static const char* const prelude[] = {
+#include "c/prelude.inc"
+};
+
+#include "quern/gpu.h"
 
 enum { DEVICE_GRID = 44, MAX_THREADS = 32, MAX_SHARED_BYTES = 16384 };
 
@@ -221,12 +228,6 @@ static qn_status_t launch(int32_t id, void* executable, uint32_t index, void* st
 
 // ---- the printer: from a kernel to C
 
-#define TEXT_OF(...) #__VA_ARGS__ "\n",
-#define TEXT(...) TEXT_OF(__VA_ARGS__)
-static const char* const prelude[] = {
-#include "c/prelude.inc"
-};
-
 typedef struct writer {
   const qn_module_t* module;
   qn_gpu_program_t* program;
@@ -277,10 +278,7 @@ static void put(writer_t* w, const char* format, ...) {
     if (!kind || kind == '%') fputc(*at, w->out);
     if (kind == 'e') put_expr(w, va_arg(list, const qn_expr_t*));
     if (kind == 't') fputs(type_of(w, (qn_dtype_t)va_arg(list, int)), w->out);
-    if (kind == 'd') {
-      int dtype = va_arg(list, int);
-      fputs(dtype == QN_DTYPE_BOOL ? "b8" : qn_dtype_text((qn_dtype_t)dtype), w->out);
-    }
+    if (kind == 'd') fputs(qn_dtype_text((qn_dtype_t)va_arg(list, int)), w->out);
     if (kind == 's') fputs(va_arg(list, const char*), w->out);
     if (kind == 'u') fprintf(w->out, "%llu", (unsigned long long)va_arg(list, uint64_t));
     if (kind == 'v' && is_ok(w, qn_module_var_info(w->module, va_arg(list, const qn_var_t*), &v))) {
@@ -317,23 +315,20 @@ static void put_element(writer_t* w, const qn_buffer_t* buffer, const qn_expr_t*
 
 static void put_op(writer_t* w, const qn_expr_info_t* e) {
   static const struct {
-    const char *text, *rule;
+    const char *name, *text;
     bool is_call;
   } ops[QN_OP_COUNT] = {
 #define INFIX 0
 #define PREFIX 0
 #define CALL 1
-#define QN_OP(name, value, text, arity, rule, syntax, doc) [QN_OP_##name] = {text, #rule, syntax},
+#define QN_OP(name, value, text, arity, rule, syntax, doc) [QN_OP_##name] = {#name, text, syntax},
 #include "quern/ops.inc"
 #undef QN_OP
   };
   qn_dtype_t dtype = expr_of(w, e->args[e->op == QN_OP_SELECT ? 1 : 0]).dtype;
-  const char* text = ops[e->op].text;
-  bool is_call = ops[e->op].is_call;
-  if (e->op == QN_OP_FLOORDIV) text = "floordiv", is_call = true;
-  if (e->op == QN_OP_FLOORMOD) text = "floormod", is_call = true;
-  if (e->op == QN_OP_SHL) text = "shl", is_call = true;
-  if (e->op == QN_OP_SHR) text = "shr", is_call = true;
+  bool divides = e->op >= QN_OP_FLOORDIV && e->op <= QN_OP_CEILDIV;
+  bool is_call = ops[e->op].is_call || divides || e->op == QN_OP_SHL || e->op == QN_OP_SHR;
+  const char* text = is_call ? ops[e->op].name : ops[e->op].text;
   if (e->op == QN_OP_NOT && dtype == QN_DTYPE_BOOL) text = "!";
   put(w, "((%t)", e->dtype);
   if (is_call) put(w, "%s_%d", text, dtype);
@@ -347,21 +342,16 @@ static void put_op(writer_t* w, const qn_expr_info_t* e) {
 }
 
 static void put_cast(writer_t* w, const qn_expr_info_t* e) {
-  bool is_from_float = expr_of(w, e->args[0]).dtype >= QN_DTYPE_F16;
-  if (e->dtype == QN_DTYPE_BOOL) {
-    put(w, "((uint8_t)((%e) != 0))", e->args[0]);
-  } else if (is_from_float && e->dtype < QN_DTYPE_F16) {
-    put(w, "to_%d(%e)", e->dtype, e->args[0]);
-  } else {
-    put(w, "((%t)(%e))", e->dtype, e->args[0]);
-  }
+  qn_dtype_t from = expr_of(w, e->args[0]).dtype;
+  const char* kind = from == QN_DTYPE_F64 ? "d" : from >= QN_DTYPE_F16 ? "f" : "i";
+  put(w, "cast_%s_%d(%e)", kind, e->dtype, e->args[0]);
 }
 
 static void put_block(writer_t* w, const qn_stmt_t* first);
 
 static void put_reduce(writer_t* w, const qn_expr_info_t* e) {
   static const char* const starts[] = {NULL, "0", "1", "TOP", "LOW"};
-  static const char* const signs[] = {NULL, "+", "*", "min", "max"};
+  static const char* const signs[] = {NULL, "+", "*", "MIN", "MAX"};
   bool is_call = e->reduce_kind >= QN_REDUCE_MIN;
   put(w, is_call ? "({ %t r_%v = %s_%d" : "({ %t r_%v = %s", e->dtype, e->var,
       starts[e->reduce_kind], e->dtype);
