@@ -49,7 +49,7 @@ bool qn__bundle_read_head(const qn__bundle_t* bundle, uint64_t index, qn__entry_
   if (index >= bundle->count) return false;
   qn__bundle_row_t row = qn__bundle_row_load(bundle->rows + index * bundle->row_bytes);
   size_t size = row.size < QN__ENTRY_HEAD_BYTES ? (size_t)row.size : QN__ENTRY_HEAD_BYTES;
-  return qn__fs_pread_all(bundle->fd, out_head->bytes, size, row.offset) == 0 &&
+  return qn__bundle_pread(bundle, out_head->bytes, size, row.offset) == 0 &&
          qn__entry_head_parse(out_head, size, row.key);
 }
 

@@ -247,10 +247,11 @@ static __attribute__((noinline, cold)) qn_status_t misfit(const qn_gpu_plan_t* p
 qn_status_t qn_gpu_plan_run(const qn_gpu_plan_t* plan, uint32_t index, const qn_launch_t* launch,
                             void* self) {
   QN_REQUIRE(plan, launch);
-  const qn__gpu_function_t* function = plan->decoded.functions + index;
-  if (index >= plan->decoded.function_count || launch->word_count < function->word_count) {
+  if (index >= plan->decoded.function_count ||
+      launch->word_count < plan->decoded.functions[index].word_count) {
     return misfit(plan, index, launch);
   }
+  const qn__gpu_function_t* function = &plan->decoded.functions[index];
   // Most functions are one launch, without locals and workspaces.
   const qn__gpu_step_t* first = function->steps;
   if (function->step_count == 1 && first->kind == QN__GPU_STEP_LAUNCH) {

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The C that is before all generated code. Before the headers that make `bool` a macro.
+// Before the headers that make `bool` a macro.
 #define TEXT_OF(...) #__VA_ARGS__ "\n",
 #define TEXT(...) TEXT_OF(__VA_ARGS__)
 static const char* const prelude[] = {
@@ -254,21 +254,16 @@ static qn_expr_info_t expr_of(writer_t* w, const qn_expr_t* expr) {
   return e;
 }
 
+// Returns the name of a dtype, which the prelude makes a type.
 static const char* type_of(writer_t* w, qn_dtype_t dtype) {
-  static const char* const types[] = {
-      [QN_DTYPE_BOOL] = "uint8_t", [QN_DTYPE_I8] = "int8_t",    [QN_DTYPE_I16] = "int16_t",
-      [QN_DTYPE_I32] = "int32_t",  [QN_DTYPE_I64] = "int64_t",  [QN_DTYPE_U8] = "uint8_t",
-      [QN_DTYPE_U16] = "uint16_t", [QN_DTYPE_U32] = "uint32_t", [QN_DTYPE_U64] = "uint64_t",
-      [QN_DTYPE_F32] = "float",    [QN_DTYPE_F64] = "double"};
-  if (dtype <= QN_DTYPE_F64 && types[dtype]) return types[dtype];
-  refuse(w, "dtype", qn_dtype_text(dtype));
-  return "void";
+  bool is_half = dtype == QN_DTYPE_F16 || dtype == QN_DTYPE_BF16;
+  if (is_half || dtype > QN_DTYPE_F64) refuse(w, "dtype", qn_dtype_text(dtype));
+  return qn_dtype_text(dtype);
 }
 
 static void put_expr(writer_t* w, const qn_expr_t* expr);
 
-// Writes text: %e an expression, %v a variable, %t a dtype's type, %d its name, %u a number, %s a
-// text, %% itself.
+// Writes text: %e an expression, %v a variable, %d a dtype, %u a number, %s a text, %% itself.
 static void put(writer_t* w, const char* format, ...) {
   va_list list;
   va_start(list, format);
@@ -277,8 +272,7 @@ static void put(writer_t* w, const char* format, ...) {
     qn_var_info_t v = {.struct_size = sizeof v};
     if (!kind || kind == '%') fputc(*at, w->out);
     if (kind == 'e') put_expr(w, va_arg(list, const qn_expr_t*));
-    if (kind == 't') fputs(type_of(w, (qn_dtype_t)va_arg(list, int)), w->out);
-    if (kind == 'd') fputs(qn_dtype_text((qn_dtype_t)va_arg(list, int)), w->out);
+    if (kind == 'd') fputs(type_of(w, (qn_dtype_t)va_arg(list, int)), w->out);
     if (kind == 's') fputs(va_arg(list, const char*), w->out);
     if (kind == 'u') fprintf(w->out, "%llu", (unsigned long long)va_arg(list, uint64_t));
     if (kind == 'v' && is_ok(w, qn_module_var_info(w->module, va_arg(list, const qn_var_t*), &v))) {
@@ -296,11 +290,11 @@ static void put_element(writer_t* w, const qn_buffer_t* buffer, const qn_expr_t*
   if (w->is_declared[b.id]) {
     put(w, "b%u[", (uint64_t)b.id);
   } else if (b.scope == QN_SCOPE_VIEW) {
-    put(w, "((%t*)&", b.dtype);
+    put(w, "((%d*)&", b.dtype);
     put_element(w, b.base, b.base_indices);
     put(w, ")[");
   } else {
-    put(w, "((const %t[]){", b.dtype);
+    put(w, "((const %d[]){", b.dtype);
     for (size_t i = 0; i < b.element_count; i++) put(w, "%e, ", b.elements[i]);
     put(w, "})[");
   }
@@ -330,7 +324,7 @@ static void put_op(writer_t* w, const qn_expr_info_t* e) {
   bool is_call = ops[e->op].is_call || divides || e->op == QN_OP_SHL || e->op == QN_OP_SHR;
   const char* text = is_call ? ops[e->op].name : ops[e->op].text;
   if (e->op == QN_OP_NOT && dtype == QN_DTYPE_BOOL) text = "!";
-  put(w, "((%t)", e->dtype);
+  put(w, "((%d)", e->dtype);
   if (is_call) put(w, "%s_%d", text, dtype);
   put(w, "(");
   for (uint32_t i = 0; i < e->arg_count; i++) {
@@ -353,7 +347,7 @@ static void put_reduce(writer_t* w, const qn_expr_info_t* e) {
   static const char* const starts[] = {NULL, "0", "1", "TOP", "LOW"};
   static const char* const signs[] = {NULL, "+", "*", "MIN", "MAX"};
   bool is_call = e->reduce_kind >= QN_REDUCE_MIN;
-  put(w, is_call ? "({ %t r_%v = %s_%d" : "({ %t r_%v = %s", e->dtype, e->var,
+  put(w, is_call ? "({ %d r_%v = %s_%d" : "({ %d r_%v = %s", e->dtype, e->var,
       starts[e->reduce_kind], e->dtype);
   put(w, "; const int64_t e_%v = %e;\nfor (int64_t %v = %e; %v < e_%v; %v++) {\n", e->var, e->end,
       e->var, e->begin, e->var, e->var, e->var);
@@ -361,7 +355,7 @@ static void put_reduce(writer_t* w, const qn_expr_info_t* e) {
   if (is_call) {
     put(w, "r_%v = %s_%d(r_%v, %e);\n", e->var, signs[e->reduce_kind], e->dtype, e->var, e->value);
   } else {
-    put(w, "r_%v = (%t)(r_%v %s (%e));\n", e->var, e->dtype, e->var, signs[e->reduce_kind],
+    put(w, "r_%v = (%d)(r_%v %s (%e));\n", e->var, e->dtype, e->var, signs[e->reduce_kind],
         e->value);
   }
   put(w, "} r_%v; })", e->var);
@@ -372,7 +366,7 @@ static void put_expr(writer_t* w, const qn_expr_t* expr) {
   if (!qn_ok(w->status)) return;
   (void)type_of(w, e.dtype);
   if (e.kind == QN_EXPR_INT) {
-    put(w, "((%t)%uu)", e.dtype, e.bits);
+    put(w, "((%d)%uu)", e.dtype, e.bits);
   } else if (e.kind == QN_EXPR_FLOAT) {
     put(w, "bits_%d(%uu)", e.dtype, e.bits);
   } else if (e.kind == QN_EXPR_VAR) {
@@ -403,16 +397,16 @@ static void put_buffer(writer_t* w, const qn_stmt_info_t* s) {
     size *= (uint64_t)expr_of(w, b.shape[d]).int_value;
   }
   if (b.scope == QN_SCOPE_VIEW) {
-    put(w, "%t* b%u = (%t*)&", b.dtype, id, b.dtype);
+    put(w, "%d* b%u = (%d*)&", b.dtype, id, b.dtype);
     put_element(w, b.base, b.base_indices);
     put(w, ";\n");
   } else if (b.scope == QN_SCOPE_SHARED) {
-    put(w, "%t* b%u = (%t*)(t->shared + %u);\n", b.dtype, id, b.dtype, (uint64_t)w->shared_bytes);
+    put(w, "%d* b%u = (%d*)(t->shared + %u);\n", b.dtype, id, b.dtype, (uint64_t)w->shared_bytes);
     if (size > MAX_SHARED_BYTES - w->shared_bytes)
       refuse(w, "shared memory beyond 16 KiB of", b.name);
     if (qn_ok(w->status)) w->shared_bytes += (uint32_t)(size + 63) / 64 * 64;
   } else {
-    put(w, "_Alignas(64) char c%u[%u];\n%t* b%u = (%t*)c%u;\n", id, size | 1, b.dtype, id, b.dtype,
+    put(w, "_Alignas(64) char c%u[%u];\n%d* b%u = (%d*)c%u;\n", id, size | 1, b.dtype, id, b.dtype,
         id);
   }
   w->is_declared[b.id] = true;
@@ -452,7 +446,7 @@ static void put_assert(writer_t* w, const qn_stmt_info_t* s) {
 
 static void put_stmt(writer_t* w, const qn_stmt_info_t* s) {
   if (s->kind == QN_STMT_LET) {
-    put(w, "const %t %v = %e;\n", expr_of(w, s->value).dtype, s->var, s->value);
+    put(w, "const %d %v = %e;\n", expr_of(w, s->value).dtype, s->var, s->value);
   } else if (s->kind == QN_STMT_STORE) {
     put_element(w, s->buffer, s->indices);
     put(w, " = %e;\n", s->value);
@@ -496,10 +490,10 @@ static void put_kernel(writer_t* w, const qn_gpu_kernel_source_t* kernel) {
     qn_buffer_info_t b = {.struct_size = sizeof b};
     qn_var_info_t v = {.struct_size = sizeof v};
     if (operand->buffer && is_ok(w, qn_module_buffer_info(w->module, operand->buffer, &b))) {
-      put(w, "%t* b%u = (%t*)a[%u];\n", b.dtype, (uint64_t)b.id, b.dtype, i);
+      put(w, "%d* b%u = (%d*)a[%u];\n", b.dtype, (uint64_t)b.id, b.dtype, i);
       w->is_declared[b.id] = true;
     } else if (operand->var && is_ok(w, qn_module_var_info(w->module, operand->var, &v))) {
-      put(w, "const %t %v = bits_%d(a[%u]);\n", v.dtype, operand->var, v.dtype, i);
+      put(w, "const %d %v = bits_%d(a[%u]);\n", v.dtype, operand->var, v.dtype, i);
     }
   }
   qn_stmt_info_t root = {.struct_size = sizeof root};
@@ -552,7 +546,8 @@ static qn_status_t write_text(writer_t* w, const qn_compile_request_t* request, 
   size_t size;
   w->out = qn_ok(w->status) ? open_memstream(out_text, &size) : NULL;
   if (w->out) put_program(w);
-  if (qn_ok(w->status) && (!w->out || fclose(w->out) != 0)) {
+  bool is_whole = w->out && fclose(w->out) == 0;
+  if (qn_ok(w->status) && !is_whole) {
     return qn_status_make(QN_STATUS_OUT_OF_MEMORY, "grid: no memory");
   }
   return w->status;
@@ -564,13 +559,13 @@ static void release_writer(writer_t* w) {
 }
 
 static qn_status_t run_compiler(writer_t* w, const char* text, qn_artifact_t** out) {
-  char path[] = "/tmp/grid-XXXXXX", command[160];
+  char path[] = "/tmp/grid-XXXXXX", command[200];
   static const size_t room = 16 << 20;
   int file = mkstemp(path);
   (void)snprintf(command, sizeof command,
-                 "LD_PRELOAD= cc -O1 -fwrapv -fno-strict-aliasing -ffp-contract=off -w -shared "
-                 "-fPIC -x c -o %s - 2>/dev/null",
-                 path);
+                 "LD_PRELOAD= cc -std=gnu11 -O1 -fwrapv -fno-strict-aliasing -ffp-contract=off -w "
+                 "-shared -fPIC -x c -o %s - 2>/dev/null || { cat >/dev/null; false; }",
+                 path);  // cat reads what a compiler that fails leaves: no SIGPIPE
   FILE* pipe = file < 0 ? NULL : popen(command, "w");
   if (pipe) fputs(text, pipe);
   bool is_made = pipe && pclose(pipe) == 0;
@@ -580,10 +575,12 @@ static qn_status_t run_compiler(writer_t* w, const char* text, qn_artifact_t** o
   size_t size = object && payload ? fread(payload, 1, room, object) : 0;
   if (object) (void)fclose(object);
   (void)unlink(path);
-  qn_status_t status =
-      size == 0 ? qn_status_make(QN_STATUS_INTERNAL, "grid: cc fails; --emit c shows the text")
-                : qn_gpu_program_artifact(w->program, "grid-1", "{\"kind\":\"grid\"}", payload,
-                                          size, out);
+  qn_status_t status = size == 0 || size == room
+                           ? qn_status_make(QN_STATUS_INTERNAL,
+                                            "grid: cc fails, or makes an object of 16 MiB; "
+                                            "--emit c shows the text")
+                           : qn_gpu_program_artifact(w->program, "grid-1", "{\"kind\":\"grid\"}",
+                                                     payload, size, out);
   free(payload);
   return status;
 }

@@ -170,10 +170,12 @@ static void write_function(writer_t* w, const qn_function_info_t* f) {
 
 // Writes the module's function into the compiler, and reads the shared object that it makes.
 static qn_status_t make(const qn_module_t* module, char* code, size_t room, qn_artifact_t** out) {
-  char path[] = "/tmp/tiny-XXXXXX", command[96];
+  char path[] = "/tmp/tiny-XXXXXX", command[128];
   int file = mkstemp(path);
   (void)snprintf(command, sizeof command,
-                 "LD_PRELOAD= cc -O2 -shared -fPIC -x c -o %s - 2>/dev/null", path);
+                 "LD_PRELOAD= cc -O2 -shared -fPIC -x c -o %s - 2>/dev/null || { cat >/dev/null; "
+                 "false; }",
+                 path);  // cat reads what a compiler that fails leaves: no SIGPIPE
   writer_t w = {.module = module, .out = popen(command, "w")};
   qn_function_info_t f = {.struct_size = sizeof f};
   if (file < 0 || !w.out) return qn_status_make(QN_STATUS_INTERNAL, "tiny: no file or no process");

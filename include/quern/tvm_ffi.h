@@ -63,8 +63,8 @@ typedef struct qn_tvm_ffi_library_options {
 } qn_tvm_ffi_library_options_t;
 
 // Writes a library with all functions of the module. Errors: INVALID_ARGUMENT (options, no target,
-// no bundle, CPU targets of two architectures, a module beyond 64 MiB), OUT_OF_MEMORY, those of the
-// sink.
+// more than 1024, no bundle, CPU targets of two architectures, a module beyond 64 MiB), UNSUPPORTED
+// (an architecture that is neither x86_64 nor aarch64), OUT_OF_MEMORY, those of the sink.
 QN_API QN_MUST_USE qn_status_t qn_tvm_ffi_library_write(const qn_module_t* module,
                                                         const qn_tvm_ffi_library_options_t* options,
                                                         qn_sink_t sink);

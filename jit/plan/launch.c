@@ -143,12 +143,11 @@ static bool find_uses(qn__gpu_split_t* split, qn__ir_stmt_t* root, uses_t* out) 
       qn__arena_alloc_array(arena, function->buffer_count + 1U, sizeof *out->buffer_nodes);
   if (!out->vars || !out->buffers || !out->var_nodes || !out->buffer_nodes) return false;
   qn__ir_walker_t walker = {on_stmt, on_expr, out};
-  qn__ir_block_t block = {root, root};
-  // Walk this statement only, not the ones after it.
-  qn__ir_stmt_t* next = root->next;
-  root->next = NULL;
+  // A copy, as the walk must end with this statement, and threads may share the module.
+  qn__ir_stmt_t only = *root;
+  only.next = NULL;
+  qn__ir_block_t block = {&only, &only};
   (void)qn__walk_block(&walker, &block);
-  root->next = next;
   return true;
 }
 

@@ -2,8 +2,8 @@
 // jit/tvm_ffi/bind.c: finds tvm-ffi in the process.
 //
 // It is never loaded from here: a second copy would have a table of functions and errors of its
-// own. Python loads it where dlsym(RTLD_DEFAULT) does not look, so it is asked for by its name
-// first; a program that links it statically exports its symbols.
+// own. Python loads it where dlsym(RTLD_DEFAULT) does not look, so dlopen tries its name first. A
+// program that links it statically exports its symbols.
 #include "jit/tvm_ffi/bind.h"
 
 #include <dlfcn.h>

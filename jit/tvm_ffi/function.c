@@ -35,7 +35,7 @@ int qn__tvm_raise(qn_status_t status) {
   const char* kind = (size_t)code < QN_COUNT_OF(kinds) ? kinds[code] : NULL;
   const qn__tvm_ffi_t* ffi;
   qn_status_t bound = qn__tvm_bind(&ffi);
-  // Without it there is nobody to raise an error for.
+  // Without tvm-ffi no caller can read an error.
   if (qn_ok(bound)) ffi->raise(kind ? kind : "RuntimeError", qn_status_message(status));
   qn_status_free(bound);
   qn_status_free(status);

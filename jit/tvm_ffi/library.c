@@ -173,19 +173,28 @@ static bool is_range(const qn__tvm_library_t* description, uint64_t distance, ui
   return distance <= description->size && size <= description->size - distance;
 }
 
-static bool is_sound(const qn__tvm_library_t* description) {
-  return memcmp(description->magic, QN__TVM_LIBRARY_MAGIC, sizeof description->magic) == 0 &&
+static bool is_description(const qn__tvm_library_t* description) {
+  return memcmp(description->magic, QN__TVM_LIBRARY_MAGIC, sizeof description->magic) == 0;
+}
+
+static bool is_sound(const qn__tvm_library_t* description, uint32_t index) {
+  return is_description(description) && description->version == QN__TVM_LIBRARY_VERSION &&
+         index < description->function_count &&
          is_range(description, description->module_distance, description->module_size) &&
          is_range(description, description->targets_distance, description->targets_size);
 }
 
-static __attribute__((noinline, cold)) qn_status_t open_library(
-    const qn__tvm_library_t* description, _Atomic(library_t*)* state, library_t** out_library) {
-  if (description->version != QN__TVM_LIBRARY_VERSION) {
+static __attribute__((noinline, cold)) qn_status_t unsound(const qn__tvm_library_t* description) {
+  if (is_description(description) && description->version != QN__TVM_LIBRARY_VERSION) {
     return qn_status_make(QN_STATUS_INCOMPATIBLE,
                           "a library for tvm-ffi has version %u; this libquern knows %u",
                           description->version, QN__TVM_LIBRARY_VERSION);
   }
+  return qn_status_make(QN_STATUS_DATA_LOSS, "the description of a library for tvm-ffi is damaged");
+}
+
+static __attribute__((noinline, cold)) qn_status_t open_library(
+    const qn__tvm_library_t* description, _Atomic(library_t*)* state, library_t** out_library) {
   library_t* library = qn__alloc_zero(qn_allocator_default(), 1, sizeof *library);
   if (!library) return qn__out_of_memory("a library for tvm-ffi");
   qn_status_t status = fill_library(library, description);
@@ -209,13 +218,10 @@ int qn_tvm_ffi_library_call(const void* function, const void* args, int32_t coun
                                         "qn_tvm_ffi_library_call: no function of a library"));
   }
   const qn__tvm_library_t* description = (const void*)((const char*)function - described->distance);
+  if (!is_sound(description, described->index)) return qn__tvm_raise(unsound(description));
   // The state lies in a part of the library that can be written to.
   _Atomic(library_t*)* state =
       (void*)(uintptr_t)((const char*)description + description->state_distance);
-  if (!is_sound(description) || described->index >= description->function_count) {
-    return qn__tvm_raise(
-        qn_status_make(QN_STATUS_DATA_LOSS, "the description of a library for tvm-ffi is damaged"));
-  }
   library_t* library = atomic_load_explicit(state, memory_order_acquire);
   if (!library) {
     qn_status_t status = open_library(description, state, &library);

@@ -15,7 +15,8 @@
 // The prefix of functions that tvm-ffi looks for.
 #define QN__TVM_PREFIX "__tvm_ffi_"
 
-// The description of a library; behind it those of the functions, and the bytes that it names.
+// The description of a library. After it come those of the functions, and the bytes that it names.
+// Every version begins with `magic` and `version`.
 typedef struct qn__tvm_library {
   char magic[8];
   uint32_t version;

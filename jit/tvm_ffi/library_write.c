@@ -446,6 +446,10 @@ qn_status_t qn_tvm_ffi_library_write(const qn_module_t* module,
                           : given.bundle && given.bundle_size != 0 ? "a target"
                                                                    : "a bundle");
   }
+  if (given.tier != 0 && given.tier != QN_TIER_FULL && given.tier != QN_TIER_FAST) {
+    return qn_status_make(QN_STATUS_INVALID_ARGUMENT,
+                          "qn_tvm_ffi_library_write: tier %d is not a qn_tier_t", (int)given.tier);
+  }
   size_t size;
   (void)qn_module_bytes(module, &size);
   if (size > MAX_MODULE_BYTES || given.target_count > 1024) {

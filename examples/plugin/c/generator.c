@@ -396,17 +396,18 @@ static void put_function(writer_t* w, uint64_t index, const qn_function_info_t* 
 // ---- the code generator
 
 // Pipes text into the compiler and reads what it makes. Nothing of the process but PATH reaches it.
+// `cat` reads what a compiler that fails leaves, as a pipe without a reader raises SIGPIPE.
 static char* run_compiler(writer_t* w, const char* text, int64_t level, bool is_fast,
                           size_t* out_size) {
   static const char* const machines[] = {"", "-march=x86-64", "-march=x86-64-v2",
                                          "-march=x86-64-v3"};
-  char path[] = "/tmp/quern-c-XXXXXX", command[400];
+  char path[] = "/tmp/quern-c-XXXXXX", command[480];
   int file = mkstemp(path);
   (void)snprintf(
       command, sizeof command,
       "env -i PATH=\"$PATH\" cc -std=gnu11 %s %s -w -Werror=implicit-function-declaration -shared "
       "-fPIC -fwrapv -fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math "
-      "-fopenmp-simd -x c -o %s - -lm 2>%s",
+      "-fopenmp-simd -x c -o %s - -lm 2>%s || { cat >/dev/null; false; }",
       is_fast ? "-O1" : "-O3", machines[level & 3], path, path);
   FILE* compiler = file < 0 ? NULL : popen(command, "w");
   for (size_t i = 0; compiler && i < sizeof prelude / sizeof prelude[0]; i++) {

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/entry_head.h"
 #include "tests/unit/cache/support_bundle.h"
 
 enum { SAMPLES = 5, FILE_ROOM = 1 << 16 };
@@ -601,7 +602,9 @@ static void a_shared_object_may_end_with_one(void** state) {
     assert_int_equal(qn__bundle_count(bundle), SAMPLES);
     assert_int_equal(qn__bundle_size(bundle), size);
     for (unsigned k = 0; k < SAMPLES; k++) {
+      static qn__entry_head_t head;
       assert_int_equal(get_sample(bundle, &samples[k], NULL), QN__GET_HIT);
+      assert_true(qn__bundle_read_head(bundle, k, &head));
     }
     qn__bundle_close(bundle);
     // A cut is never scanned: the bytes before it are of another kind of file.

@@ -357,6 +357,10 @@ static size_t write_library(fixture_t* f, const char* path) {
   options.bundle_size = 0;
   must_fail(qn_tvm_ffi_library_write(f->module, &options, (qn_sink_t){&out, append}),
             QN_STATUS_INVALID_ARGUMENT, "a bundle is missing");
+  options.bundle_size = (size_t)bundle_size;
+  options.tier = (qn_tier_t)3;
+  must_fail(qn_tvm_ffi_library_write(f->module, &options, (qn_sink_t){&out, append}),
+            QN_STATUS_INVALID_ARGUMENT, "tier 3 is not a qn_tier_t");
   return size;
 }
 
@@ -418,6 +422,8 @@ static void libraries_are_called(void** state) {
   functions[0].index = 0;
   library->module_size = library->size;
   library_refused(&functions[0], "damaged");
+  library->version++;  // then the rest may lie elsewhere
+  library_refused(&functions[0], "a library for tvm-ffi has version 2; this libquern knows 1");
   *library = whole;
   forget(library);
   (void)munmap(bytes, size);
