@@ -149,11 +149,16 @@ class Engine(_quern.Engine):
         `sign` is the file of a secret key. `append` adds to the bundle that is at the path. Waits for entries that are not
         written yet.
         """
+        if isinstance(keys, str):
+            raise TypeError(f"write_bundle: keys: expected several keys, such as a list, got the text {keys!r:.60}")
+        keys = None if keys is None else tuple(keys)
+        for key in keys or ():
+            if not isinstance(key, str):
+                raise TypeError(f"write_bundle: keys: expected each as text, got {type(key).__name__}")
         self.flush()
         directory = self.config()["cache_dir"][0]
         if not directory:
             raise ValueError("write_bundle: the engine has no cache directory")
-        keys = None if keys is None else tuple(keys)
         return _quern._write_bundle(directory, _os.fspath(path), keys, None if sign is None else _os.fspath(sign), append)
 
     def warm(self, items, *, targets=None, tier=None, jobs=0, time_limit=60.0, on_progress=None, dry_run=False, command=None):

@@ -17,6 +17,8 @@ _KINDS = ("input", "weight", "buffer", "view")
 _ALIGNMENT = 64
 # Extents and sizes beyond this are mistakes, and would be no memory of any machine.
 _LARGEST = 1 << 48
+# Dimensions of a buffer of the language, and of an array in all versions of NumPy.
+MAX_RANK = 32
 
 Tensor = namedtuple("Tensor", "name dtype shape")
 Tensor.__doc__ = "An input of a program. An extent is a number, the name of a symbol, or an expression of symbols."
@@ -48,7 +50,10 @@ def evaluate(expression, symbols):
     left, right = evaluate(left, symbols), evaluate(right, symbols)
     if operator in ("//", "%") and right == 0:
         raise InvalidArgument(f"{text_of(expression)} divides by zero with {bindings_text(symbols)}")
-    return _OPERATORS[operator](left, right)
+    value = _OPERATORS[operator](left, right)
+    if not -1 << 63 <= value < 1 << 63:
+        raise InvalidArgument(f"{text_of(expression):.200} does not fit in 64 bits with {bindings_text(symbols)}")
+    return value
 
 
 def text_of(expression):
@@ -84,11 +89,11 @@ class Plan:
 
     def _read(self, data):
         _expect(isinstance(data, dict), f"expected a dictionary, got {type(data).__name__}")
-        _expect(data.get("format") == FORMAT, f"format: expected {FORMAT!r}, got {data.get('format')!r}")
-        _expect(data.get("version") == VERSION, f"version: expected {VERSION}, got {data.get('version')!r}")
+        _expect(data.get("format") == FORMAT, f"format: expected {FORMAT!r}, got {data.get('format')!r:.60}")
+        _expect(data.get("version") == VERSION, f"version: expected {VERSION}, got {data.get('version')!r:.60}")
         unknown = sorted(set(data) - {"format", "version", "name", "digest", "values", "calls", "results"}, key=str)
-        _expect(not unknown, f"unknown member {unknown[0]!r}" if unknown else "")
-        self.name = _name(data, "name", "plan")
+        _expect(not unknown, f"unknown member {unknown[0]!r:.60}" if unknown else "")
+        self.name = _name(data, "name")
         self.symbols = []
         # What the shape of an input says: (input, axis) that binds a symbol, and (input, axis, expression) to check.
         self.bound_by, self.checks = {}, []
@@ -114,16 +119,17 @@ class Plan:
     def _value(self, one, place, index):
         _expect(isinstance(one, dict), f"{place}: expected a dictionary, got {type(one).__name__}")
         kind = one.get("kind")
-        _expect(kind in _KINDS, f"{place}: kind: expected one of {', '.join(_KINDS)}, got {kind!r}")
+        _expect(kind in _KINDS, f"{place}: kind: expected one of {', '.join(_KINDS)}, got {kind!r:.60}")
         shape = one.get("shape")
         _expect(isinstance(shape, list), f"{place}: shape: expected a list, got {type(shape).__name__}")
+        _expect(len(shape) <= MAX_RANK, f"{place}: shape: expected at most {MAX_RANK} extents, got {len(shape)}")
         shape = tuple(_expression(extent, f"{place}: shape") for extent in shape)
         if kind == "view":
             of = one.get("of")
-            _expect(_is_int(of) and 0 <= of < index, f"{place}: of: expected the number of an earlier value, got {of!r}")
+            _expect(_is_int(of) and 0 <= of < index, f"{place}: of: expected the number of an earlier value, got {of!r:.60}")
             return Value(kind, "", self.values[of].dtype, shape, of)
         dtype = one.get("dtype")
-        _expect(isinstance(dtype, str) and dtype in SIZES, f"{place}: unknown dtype {dtype!r}")
+        _expect(isinstance(dtype, str) and dtype in SIZES, f"{place}: unknown dtype {dtype!r:.60}")
         name = _name(one, "name", place) if kind != "buffer" else ""
         return Value(kind, name, dtype, shape, None)
 
@@ -164,7 +170,7 @@ class Plan:
         return tuple(self._result(part, f"{place}[{i}]", depth + 1) for i, part in enumerate(one))
 
     def _index(self, index, place):
-        _expect(_is_int(index) and 0 <= index < len(self.values), f"{place}: expected the number of a value, got {index!r}")
+        _expect(_is_int(index) and 0 <= index < len(self.values), f"{place}: expected the number of a value, got {index!r:.60}")
         return index
 
     def base(self, index):
@@ -188,11 +194,11 @@ class Plan:
 
     def shape(self, index, symbols):
         """The shape of a value with these values of symbols."""
-        shape = tuple(evaluate(extent, symbols) for extent in self.values[index].shape)
-        for extent in shape:
-            if not 0 <= extent <= _LARGEST:
-                raise InvalidArgument(f"{self.name}: the shape {shape_text(self.values[index].shape)} is {list(shape)} with "
-                                      f"{bindings_text(symbols)}")
+        value = self.values[index]
+        shape = tuple(evaluate(extent, symbols) for extent in value.shape)
+        if not is_possible(shape, value.dtype):
+            raise InvalidArgument(f"{self.name}: the shape {shape_text(value.shape)} is {list(shape)} with {bindings_text(symbols)}; "
+                                  f"expected no negative extent and at most {_LARGEST} bytes")
         return shape
 
     def workspace(self, symbols):
@@ -226,6 +232,11 @@ def product(shape):
     return count
 
 
+def is_possible(shape, dtype):
+    """Whether NumPy takes an array of the shape: one without elements has a size by its other extents, too."""
+    return all(extent >= 0 for extent in shape) and product(max(1, extent) for extent in shape) * SIZES[dtype] <= _LARGEST
+
+
 def _flatten(result):
     if isinstance(result, int):
         yield result
@@ -249,9 +260,10 @@ def _list(data, name, place=""):
     return value
 
 
-def _name(data, name, place):
+def _name(data, name, place=""):
     value = data.get(name)
-    _expect(isinstance(value, str) and value != "", f"{place}: {name}: expected a name, got {value!r}")
+    _expect(isinstance(value, str) and value != "" and value.isprintable(),
+            f"{place + ': ' if place else ''}{name}: expected a name of printable characters, got {value!r:.60}")
     return value
 
 

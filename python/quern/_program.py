@@ -67,7 +67,7 @@ class _Frame:
             for kind, argument in call.arguments:
                 if kind == "number":
                     number = argument if isinstance(argument, float) else evaluate(argument, symbols)
-                    argument = numbers.setdefault((type(number), number), len(self.values))
+                    argument = numbers.setdefault(repr(number), len(self.values))  # 1 and 1.0, 0.0 and -0.0 are not the same
                     if argument == len(self.values):
                         self.values.append(number)
                 places.append(argument)
@@ -206,7 +206,7 @@ class Program:
         return [given[name] for name in self._names]
 
     def _array(self, index, value):
-        """An input as a row-major array of NumPy. Only strided memory is copied."""
+        """An input as a row-major array of NumPy that no kernel may write to. Only strided memory is copied."""
         import numpy
 
         expected = self._plan.values[index]
@@ -221,7 +221,9 @@ class Program:
         if _tensors.dtype_of(array) != expected.dtype or array.ndim != len(expected.shape):
             raise errors.ArgumentTypeError(f"{self.name}: input {expected.name!r}: expected {expected.dtype}{shape_text(expected.shape)}, got "
                                            f"{_kind_text(array)}")
-        return array if array.flags.c_contiguous else numpy.ascontiguousarray(array)
+        array = array.view() if array.flags.c_contiguous else numpy.ascontiguousarray(array)
+        array.flags.writeable = False
+        return array
 
     def _bind(self, arrays):
         symbols = {name: arrays[number].shape[axis] for name, (number, axis) in self._plan.bound_by.items()}

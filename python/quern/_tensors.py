@@ -8,7 +8,7 @@ import json
 import os
 
 from ._allocate import _NAMES
-from ._plan import SIZES, product
+from ._plan import MAX_RANK, SIZES, is_possible, product
 from .errors import DataLoss
 
 _CODES = {"bool": "BOOL", "i8": "I8", "u8": "U8", "f8e4m3fn": "F8_E4M3", "f8e5m2": "F8_E5M2", "i16": "I16", "u16": "U16",
@@ -81,17 +81,18 @@ def read(path):
 def _view(path, name, entry, data):
     def check(is_right, problem):
         if not is_right:
-            raise DataLoss(f"{path}: tensor {name!r}: {problem}")
+            raise DataLoss(f"{path}: tensor {name!r:.80}: {problem}")
 
     check(isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}, "members differ from dtype, shape, data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    check(isinstance(code, str) and code in _DTYPES, f"unknown dtype {code!r}")
+    check(isinstance(code, str) and code in _DTYPES, f"unknown dtype {code!r:.60}")
     for numbers in (shape, offsets):
         check(isinstance(numbers, list) and all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 48 for n in numbers),
               f"expected a list of numbers, got {numbers!r:.60}")
     dtype = _DTYPES[code]
+    check(len(shape) <= MAX_RANK and is_possible(shape, dtype), f"the shape {shape!r:.60} is too large")
     size = product(shape) * SIZES[dtype]
-    check(len(offsets) == 2 and offsets[0] <= offsets[1] <= len(data), f"the offsets {offsets} are not in the {len(data)} bytes of data")
+    check(len(offsets) == 2 and offsets[0] <= offsets[1] <= len(data), f"the offsets {offsets!r:.60} are not in the {len(data)} bytes of data")
     check(offsets[1] - offsets[0] == size, f"{offsets[1] - offsets[0]} bytes for {code} {shape}, expected {size}")
     part = data[offsets[0]:offsets[1]]
     check(part.ctypes.data % SIZES[dtype] == 0 or size == 0, "its elements are not aligned")

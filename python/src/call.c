@@ -8,10 +8,9 @@
 //  1. The size of a call is the elements of its tensors and the values of its integers, summed.
 //  2. A call larger than every short one before releases the GIL and is timed. If it took less than
 //     SHORT_NS, its size becomes that of short calls.
-//  3. Every CHECK_PERIOD-th short call is timed too. If it was not short, the next one is timed:
-//  the
-//     thread may only have been preempted. After LONG_RUN of them in a row no size is short, and
-//     it takes twice as many short calls as before to learn one again.
+//  3. Every CHECK_PERIOD-th short call is timed too. If it was not short, the next one is timed,
+//     because the thread may have been preempted. After LONG_RUN of them in a row no size is
+//     short, and it takes twice as many short calls as before to learn one again.
 //
 // Read next: args.c (arguments), function.c (slots).
 #include <string.h>

@@ -24,6 +24,7 @@ struct qn__py_stream {
   PyObject_HEAD;
   qn_stream_t* stream;
   qn_device_t device;
+  PyObject* native;  // what a wrapped stream was made of, retained: its end would end the stream
   bool is_default, is_wrapped;
   qn__py_held_call_t* held;
   size_t held_count;
@@ -234,24 +235,29 @@ static PyObject* make(PyTypeObject* type, PyObject* args, PyObject* names) {
     result = make_stream(device, stream, false, true);
   }
   Py_DECREF(known);
+  if (result && given_native != Py_None) {
+    Py_INCREF(given_native);
+    ((qn__py_stream_t*)result)->native = given_native;
+  }
   return result;
 }
 
 static void dealloc(PyObject* object) {
   qn__py_stream_t* self = (qn__py_stream_t*)object;
   PyTypeObject* type = Py_TYPE(object);
+  PyObject *error_type, *error, *trace;
+  PyErr_Fetch(&error_type, &error, &trace);
   if (!self->is_default) {
     qn__py_stream_t** at = &qn__py_state.streams;
     while (*at != self) at = &(*at)->next;
     *at = self->next;
-    PyObject *error_type, *error, *trace;
-    PyErr_Fetch(&error_type, &error, &trace);
     Py_BEGIN_ALLOW_THREADS;
     qn_stream_destroy(self->stream);
     Py_END_ALLOW_THREADS;
     release_held(self);
-    PyErr_Restore(error_type, error, trace);
   }
+  Py_XDECREF(self->native);
+  PyErr_Restore(error_type, error, trace);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);
 }

@@ -140,6 +140,7 @@ static qn_status_t take_exception(void) {
       code = (qn_status_code_t)i;
     }
   }
+  PyErr_Clear();  // there is no such attribute, or it is no text
   PyObject* text = error ? PyObject_Str(error) : NULL;
   const char* message = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
   qn_status_t status =

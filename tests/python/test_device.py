@@ -99,6 +99,22 @@ class Names(unittest.TestCase):
             self.assertIn(words, str(caught.exception))
 
 
+    def test_wrapped_streams_keep_what_they_wrap(self):
+        class OfFramework:
+            cuda_stream = 0  # the default one
+
+        given = OfFramework()
+        gone = weakref.ref(given)
+        stream = quern.Stream("cpu", native=given)
+        del given
+        gc.collect()
+        self.assertTrue(stream.is_default)
+        self.assertIsNotNone(gone())
+        del stream
+        gc.collect()
+        self.assertIsNone(gone())
+
+
 class Streams(unittest.TestCase):
     def setUp(self):
         self.slow = quern.Module(SLOW)["slow"]
@@ -112,7 +128,7 @@ class Streams(unittest.TestCase):
         with stream:
             self.assertEqual(quern.current_stream(), stream)
             self.slow(10_000_000, y)
-            self.saxpy(1.0, y[:], y)  # y[:] is what y is now
+            self.saxpy(1.0, array.array("f", [0]), y)
             self.saxpy(10.0, array.array("f", [1]), y)
         self.assertTrue(quern.current_stream().is_default)
         stream.synchronize()

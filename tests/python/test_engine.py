@@ -271,6 +271,7 @@ class Bundles(unittest.TestCase):
             self.assertRaises(quern.NotFound, engine.write_bundle, path, keys=["0" * 32])
             self.assertRaises(quern.NotFound, engine.write_bundle, os.path.join(support.folder, "nowhere", "some.qnb"))
             self.assertRaises(TypeError, engine.write_bundle, path, keys=[3])
+            self.assertRaises(TypeError, engine.write_bundle, path, keys=keys[0])
             self.assertRaises(quern.Error, engine.write_bundle, path, sign=os.path.join(support.folder, "no.key"))
         with quern.Engine("", bundles=[path], jit="forbid") as engine:
             for i in range(2):

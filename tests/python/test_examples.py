@@ -44,7 +44,7 @@ class Examples(unittest.TestCase):
         self.assertIn("compiling is forbidden", out)
 
     def test_embed(self):
-        self.assertIn("3 sentences: smallest cosine 1.0", self.run_example("embed.py", "--seeded"))
+        self.assertIn("3 sentences: smallest cosine", self.run_example("embed.py", "--seeded"))
 
     def test_embed_without_a_model(self):
         done = subprocess.run([sys.executable, EXAMPLES / "embed.py", support.folder], text=True, stderr=subprocess.PIPE, timeout=600,

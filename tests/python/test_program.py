@@ -166,7 +166,7 @@ class Programs(unittest.TestCase):
             deep = ["+", deep, 1]
         for data, words in (
                 (None, "expected a dictionary"), ({}, "format"), (plan(version=2), "version: expected 1, got 2"),
-                (plan(extra=1), "unknown member 'extra'"), (plan(name=3), "name"), (plan(values={}), "values: expected a list"),
+                (plan(extra=1), "unknown member 'extra'"), (plan(name=3), "plan: name: expected a name of printable characters, got 3"), (plan(values={}), "values: expected a list"),
                 (changed("values", 0, kind="output"), "kind: expected one of input, weight, buffer, view, got 'output'"),
                 (changed("values", 0, dtype="f80"), "values[0]: unknown dtype 'f80'"),
                 (changed("values", 0, dtype=[1]), "unknown dtype"),
@@ -177,6 +177,8 @@ class Programs(unittest.TestCase):
                 (changed("values", 2, shape=[1 << 60]), "too large"), (changed("values", 2, shape=[deep]), "64 levels"),
                 (changed("values", 3, of=3), "values[3]: of: expected the number of an earlier value, got 3"),
                 (changed("calls", 0, kernel="matmul"), "no function 'matmul'"), (changed("calls", 0, kernel=None), "calls[0]: kernel"),
+                (changed("calls", 0, kernel="\ud800"), "printable characters, got '\\ud800'"), (changed("values", 1, name="w\0"), "printable"),
+                (changed("values", 2, shape=[1] * 33), "values[2]: shape: expected at most 32 extents, got 33"),
                 (changed("calls", 0, arguments=[0, 1, 7]), "calls[0]: arguments[2]: expected the number of a value, got 7"),
                 (changed("calls", 0, arguments=[0, {"number": "q"}]), "the symbol 'q'"), (plan(results=-1), "results: expected"),
                 (plan(digest="0" * 32), "the plan is for a module of digest")):
@@ -189,15 +191,39 @@ class Programs(unittest.TestCase):
                 quern.Program(TEXT, plan(), weights)
             self.assertIn(words, str(caught.exception))
         # Mistakes that the values of symbols decide.
-        for data, words in ((changed("values", 3, shape=["n"]), "values[3] is a view [2] of [2, 6] with n=2"),
+        square = 1 << 48
+        for _ in range(9):
+            square = ["*", square, square]
+        for data, words in ((changed("values", 5, shape=[square]), "281474976710656 * 281474976710656 does not fit in 64 bits with n=2"),
+                            (changed("values", 5, shape=["n", 1 << 47]), "is [2, 140737488355328] with n=2; expected no negative extent and at most"),
+                            (changed("values", 5, shape=[0, 1 << 48, 1 << 48]), "expected no negative extent and at most 281474976710656 bytes"),
+                            (changed("values", 3, shape=["n"]), "values[3] is a view [2] of [2, 6] with n=2"),
                             (changed("values", 2, shape=[["-", "n", 9], 6]), "the shape [n - 9, 6] is [-7, 6]"),
                             (changed("values", 2, shape=[["//", 3, ["-", "n", 2]], 6]), "3 // (n - 2) divides by zero with n=2")):
             with self.assertRaises(quern.InvalidArgument) as caught:
                 quern.Program(TEXT, data, {"w": self.w})(self.x(2))
             self.assertIn(words, str(caught.exception))
-        # A call that does not fit is the kernel's to refuse.
+        # A call that does not fit is the kernel's to refuse; so is one that writes to an input or a weight.
+        values = plan()["values"]
+        x = self.x(2)
+        before = x.copy()
+        for kind, name in (("input", "x"), ("weight", "w")):
+            same = dict(values[0 if kind == "input" else 1])
+            data = plan(values=[same, dict(same, kind="buffer")], results=[], calls=[{"kernel": "flat", "arguments": [1, 0]}])
+            flat = "func flat(x: f32[n, m], out y: f32[n, m]) { for i in 0..n { for j in 0..m { y[i, j] = x[i, j]; } } }"
+            with self.assertRaises(quern.ArgumentValueError) as caught:
+                quern.Program(flat, data, {"w": self.w})(*[x] * (kind == "input"))
+            self.assertIn("read-only", str(caught.exception))
+        numpy.testing.assert_array_equal(x, before)
         with self.assertRaises(quern.ArgumentTypeError):
             quern.Program(TEXT, changed("calls", 1, arguments=[2, 4]), {"w": self.w})(self.x(2))
+
+    def test_numbers(self):
+        text = "func inverse(a: f32, out y: f32[n]) { parallel i in 0..n { y[i] = 1.0 / a; } }"
+        values = plan()["values"][:1] + [{"kind": "buffer", "dtype": "f32", "shape": ["n"]}] * 3
+        calls = [{"kernel": "inverse", "arguments": [{"number": number}, i]} for i, number in ((1, 0.0), (2, -0.0), (3, "n"))]
+        found = quern.Program(text, plan(values=values, calls=calls, results=[1, 2, 3]), {})(self.x(1))
+        self.assertEqual([float(one[0]) for one in found], [numpy.inf, -numpy.inf, 1])
 
     def test_saved(self):
         folder = os.path.join(support.folder, "model")
@@ -265,6 +291,19 @@ print(float(y[0]), program.module["relu"].name, "libLLVM" in open("/proc/self/ma
             quern.load_program(os.path.join(support.folder, "absent"))
         with self.assertRaises(TypeError):
             quern.load_program(folder, engine=quern.default_engine(), jit="forbid")
+
+    def test_impossible_shapes(self):
+        from quern import _tensors
+
+        path = os.path.join(support.folder, "impossible.safetensors")
+        for shape in ([1] * 33, [0, 1 << 47, 2], [1 << 47, 1 << 47], [1 << 40] * 20):
+            header = json.dumps({"t": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()
+            with open(path, "wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header)
+            with self.assertRaises(quern.DataLoss) as caught:
+                _tensors.read(path)
+            self.assertIn("tensor 't': the shape [", str(caught.exception))
+            self.assertIn("is too large", str(caught.exception))
 
     @support.needs("ml_dtypes")
     def test_weights_of_every_dtype(self):
