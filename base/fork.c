@@ -165,15 +165,16 @@ static void end_at_once(int status, void* unused) {
   _exit(status);
 }
 
-static void give_up(const patience_t* patience) {
-  const int64_t cpu_ns = others_cpu_ns() - patience->start_cpu_ns;
-  if (cpu_ns <= (qn__now_ns() - patience->start_ns) / 1000 || !on_exit) return;
+static void give_up(void) {
   // A handler that is registered during an exit is the next one.
-  (void)on_exit(end_at_once, NULL);
+  if (on_exit) (void)on_exit(end_at_once, NULL);
 }
 
 void qn__exit_give_up(void) {
-  if (exit_patience.start_ns != 0) give_up(&exit_patience);
+  const patience_t* patience = &exit_patience;
+  if (patience->start_ns == 0) return;
+  const int64_t cpu_ns = others_cpu_ns() - patience->start_cpu_ns;
+  if (cpu_ns > (qn__now_ns() - patience->start_ns) / 1000) give_up();
 }
 
 void qn__fork_watch_exit(void) {
@@ -207,7 +208,9 @@ static void on_end_of_main_thread(void* unused) {
          (qn__now_ns() < patience.deadline_ns || prolong(&patience))) {
     (void)nanosleep(&pause, NULL);
   }
-  if (atomic_load(&hold_count) > 0) give_up(&patience);
+  // Even if no thread computed: a busy machine may leave no time to one that compiles in the
+  // background, and the next handlers destroy objects that it is about to create.
+  if (atomic_load(&hold_count) > 0) give_up();
 }
 
 void qn__exit_watch_caller(void) {

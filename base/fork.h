@@ -38,7 +38,8 @@ void qn__fork_watch_exit(void);
 // Brackets the first use of a library. Objects that a library creates then are destroyed before
 // exit handlers that were registered earlier run. So the main thread, if qn__exit_watch_caller has
 // seen it, waits for such uses before the first exit handler: for 5 s, or longer on a busy machine,
-// and then gives up as below. An exit on another thread does not wait for them.
+// and then gives up, whether other threads compute or not. An exit on another thread does not wait
+// for them.
 void qn__exit_hold(void);
 void qn__exit_release(void);
 // For an `at_exit` whose deadline has passed: true, with a later deadline, while other threads
