@@ -8,6 +8,7 @@ import atexit
 import glob
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,12 @@ missing = {}
 def needs(*names):
     absent = [name for name in names if package(name) is None]
     return unittest.skipIf(absent, f"needs {', '.join(absent)}: tools/dev/get-python-packages installs it")
+
+
+def libquern():
+    """The file of libquern in this process."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return next(match[1] for match in (re.search(r" (/.*/libquern\.so\.\S+)$", line) for line in maps) if match)
 
 
 def has_compiler():

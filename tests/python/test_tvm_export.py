@@ -2,7 +2,6 @@
 """Libraries of `quern export --tvm-ffi`: loaded by tvm-ffi where there is neither a generator nor a compiler."""
 import os
 import pathlib
-import re
 import subprocess
 import tempfile
 import unittest
@@ -40,12 +39,6 @@ def error_of(name, *values):
 """
 
 
-def libquern():
-    """The file of libquern in this process."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        return next(match[1] for match in (re.search(r" (/.*/libquern\.so\.\S+)$", line) for line in maps) if match)
-
-
 @unittest.skipUnless(COMMAND, "needs the command quern")
 @needs("numpy", "tvm_ffi")
 class Libraries(unittest.TestCase):
@@ -62,7 +55,7 @@ class Libraries(unittest.TestCase):
     def export(cls, name, *options, program="program.qn"):
         path = cls.folder / name
         done = subprocess.run([COMMAND, "export", "--tvm-ffi", cls.folder / program, "-o", path, "--run-path",
-                               os.path.dirname(libquern()), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                               os.path.dirname(support.libquern()), *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             raise AssertionError(done.stdout)
         return path
