@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Function.new`: allocates `out` buffers as the framework of the first tensor does, and calls the function."""
 import sys
+from math import prod
 
 _FORMATS = {"bool": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "f32": "f",
             "f64": "d"}
@@ -11,35 +12,34 @@ _NAMES = {"bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "
 _PLAIN = (bytes, bytearray, memoryview)
 
 
-def _numpy(shape, dtype):
+def numpy_dtype(dtype):
+    """The dtype of NumPy (or ml_dtypes) with the name of quern's."""
     import numpy
 
-    name = _NAMES[dtype]
     if dtype in ("bf16", "f8e4m3fn", "f8e5m2"):
         import ml_dtypes
 
-        return numpy.empty(shape, getattr(ml_dtypes, name))
-    return numpy.empty(shape, name)
+        return numpy.dtype(getattr(ml_dtypes, _NAMES[dtype]))
+    return numpy.dtype(_NAMES[dtype])
+
+
+def _numpy(shape, dtype):
+    import numpy
+
+    return numpy.empty(shape, numpy_dtype(dtype))
 
 
 def _memory(shape, dtype):
     if dtype not in _FORMATS:
         raise TypeError(f"memoryview has no format for {dtype}; pass an array of NumPy")
-    view = memoryview(bytearray(max(1, _size(shape)) * memoryview(b"").cast(_FORMATS[dtype]).itemsize))
+    view = memoryview(bytearray(max(1, prod(shape)) * memoryview(b"").cast(_FORMATS[dtype]).itemsize))
     view = view.cast(_FORMATS[dtype])
     # A memoryview cannot be cast to a shape without elements, nor to rank 0.
     if not shape:
         return view.cast("B").cast(_FORMATS[dtype], ())
-    if _size(shape) == 0:
+    if prod(shape) == 0:
         raise ValueError(f"memoryview cannot have shape {tuple(shape)}; pass an array of NumPy")
     return view.cast("B").cast(_FORMATS[dtype], shape)
-
-
-def _size(shape):
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
 
 
 def _torch(like, shape, dtype):

@@ -5,6 +5,7 @@ A plan is a dictionary of JSON (docs/python.md, "Programs"). It comes from files
 once, here; the other files rely on that. Arguments of calls are checked by the kernels at each call.
 """
 from collections import namedtuple
+from math import prod
 
 from .errors import InvalidArgument
 
@@ -14,7 +15,7 @@ VERSION = 1
 SIZES = {"bool": 1, "i8": 1, "u8": 1, "f8e4m3fn": 1, "f8e5m2": 1, "i16": 2, "u16": 2, "f16": 2, "bf16": 2, "i32": 4, "u32": 4,
          "f32": 4, "i64": 8, "u64": 8, "f64": 8}
 _KINDS = ("input", "weight", "buffer", "view")
-_ALIGNMENT = 64
+ALIGNMENT = 64
 # Extents and sizes beyond this are mistakes, and would be no memory of any machine.
 _LARGEST = 1 << 48
 # Dimensions of a buffer of the language, and of an array in all versions of NumPy.
@@ -207,7 +208,7 @@ class Plan:
         Buffers whose lives overlap get memory of their own. The largest one is placed first, each at the lowest offset that is
         free during its life.
         """
-        sizes = {i: product(self.shape(i, symbols)) * SIZES[self.values[i].dtype] for i in self.lives}
+        sizes = {i: prod(self.shape(i, symbols)) * SIZES[self.values[i].dtype] for i in self.lives}
         placed, offsets, end = [], {}, 0
         for i in sorted(sizes, key=lambda i: (-sizes[i], i)):
             first, last = self.lives[i]
@@ -215,7 +216,7 @@ class Plan:
             for start, stop in sorted((o, o + s) for o, s, f, l in placed if f <= last and first <= l):
                 if offset + sizes[i] <= start:
                     break
-                offset = max(offset, -(-stop // _ALIGNMENT) * _ALIGNMENT)
+                offset = max(offset, -(-stop // ALIGNMENT) * ALIGNMENT)
             offsets[i] = offset
             placed.append((offset, sizes[i], first, last))
             end = max(end, offset + sizes[i])
@@ -224,17 +225,9 @@ class Plan:
         return offsets, end
 
 
-def product(shape):
-    """The count of elements of a shape."""
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
-
-
 def is_possible(shape, dtype):
     """Whether NumPy takes an array of the shape: one without elements has a size by its other extents, too."""
-    return all(extent >= 0 for extent in shape) and product(max(1, extent) for extent in shape) * SIZES[dtype] <= _LARGEST
+    return all(extent >= 0 for extent in shape) and prod(max(1, extent) for extent in shape) * SIZES[dtype] <= _LARGEST
 
 
 def _flatten(result):

@@ -13,14 +13,15 @@ import os
 import shutil
 import sys
 import tempfile
+from math import prod
 from operator import itemgetter
 
 from . import Engine, Module, _tensors, errors
-from ._plan import SIZES, Plan, Tensor, bindings_text, evaluate, product, shape_text, text_of
+from ._allocate import numpy_dtype
+from ._plan import ALIGNMENT, SIZES, Plan, Tensor, bindings_text, evaluate, shape_text, text_of
 
 # Sets of values of symbols whose workspaces are kept.
 _MAX_BINDINGS = 8
-_ALIGNMENT = 64
 # Names of dtypes, those of torch and of ml_dtypes, that NumPy has no DLPack for.
 _BEYOND_NUMPY = {"bfloat16": "bf16", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2"}
 _FILES = _PLAN, _TEXT, _WEIGHTS, _BUNDLE = "program.json", "kernels.qn", "weights.safetensors", "kernels.qnb"
@@ -34,8 +35,8 @@ class _Frame:
 
         plan = program._plan
         offsets, size = plan.workspace(symbols)
-        memory = numpy.empty(size + _ALIGNMENT, "u1")
-        start = -memory.ctypes.data % _ALIGNMENT
+        memory = numpy.empty(size + ALIGNMENT, "u1")
+        start = -memory.ctypes.data % ALIGNMENT
         shapes = [plan.shape(i, symbols) for i in range(len(plan.values))]
         self.values = [None] * len(plan.values)
         #: (number, shape, dtype) of results, which each call allocates, and (number, of, shape) of views of these and of inputs.
@@ -43,7 +44,7 @@ class _Frame:
         for i, value in enumerate(plan.values):
             shape = shapes[i]
             if value.kind == "view":
-                if product(shape) != product(shapes[value.of]):
+                if prod(shape) != prod(shapes[value.of]):
                     raise errors.InvalidArgument(f"{plan.name}: values[{i}] is a view {list(shape)} of {list(shapes[value.of])} with "
                                                  f"{bindings_text(symbols)}")
                 if self.values[value.of] is None:
@@ -54,10 +55,10 @@ class _Frame:
                 self.values[i] = program._arrays[i]
             elif i in offsets:
                 first = start + offsets[i]
-                part = memory[first:first + product(shape) * SIZES[value.dtype]]
-                self.values[i] = part.view(_tensors.numpy_dtype(value.dtype)).reshape(shape)
+                part = memory[first:first + prod(shape) * SIZES[value.dtype]]
+                self.values[i] = part.view(numpy_dtype(value.dtype)).reshape(shape)
             elif value.kind == "buffer":
-                self.fresh.append((i, shape, _tensors.numpy_dtype(value.dtype)))
+                self.fresh.append((i, shape, numpy_dtype(value.dtype)))
         #: Places that hold arrays of a caller during a call.
         self.borrowed = plan.inputs + [i for i, *_ in self.fresh] + [i for i, *_ in self.views]
         numbers = {}
@@ -321,7 +322,7 @@ def _from_dlpack(tensor):
     if name not in _BEYOND_NUMPY:
         return numpy.from_dlpack(tensor)
     carrier = getattr(sys.modules["torch"], f"uint{8 * tensor.element_size()}")
-    return numpy.from_dlpack(tensor.view(carrier)).view(_tensors.numpy_dtype(_BEYOND_NUMPY[name]))
+    return numpy.from_dlpack(tensor.view(carrier)).view(numpy_dtype(_BEYOND_NUMPY[name]))
 
 
 def _like_torch(results):

@@ -6,9 +6,10 @@ Every tool of that format reads the files. The elements of `.npz` cannot be mapp
 """
 import json
 import os
+from math import prod
 
-from ._allocate import _NAMES
-from ._plan import MAX_RANK, SIZES, is_possible, product
+from ._allocate import _NAMES, numpy_dtype
+from ._plan import MAX_RANK, SIZES, is_possible
 from .errors import DataLoss
 
 _CODES = {"bool": "BOOL", "i8": "I8", "u8": "U8", "f8e4m3fn": "F8_E4M3", "f8e5m2": "F8_E5M2", "i16": "I16", "u16": "U16",
@@ -21,17 +22,6 @@ _ALIGNMENT = 64
 def dtype_of(array):
     """The dtype of an array of NumPy as quern spells it, or None."""
     return _BY_NAME.get(array.dtype.name) if array.dtype.isnative else None
-
-
-def numpy_dtype(dtype):
-    """The dtype of NumPy (or ml_dtypes) with the name of quern's."""
-    import numpy
-
-    if dtype in ("bf16", "f8e4m3fn", "f8e5m2"):
-        import ml_dtypes
-
-        return numpy.dtype(getattr(ml_dtypes, _NAMES[dtype]))
-    return numpy.dtype(_NAMES[dtype])
 
 
 def write(path, arrays):
@@ -91,7 +81,7 @@ def _view(path, name, entry, data):
               f"expected a list of numbers, got {numbers!r:.60}")
     dtype = _DTYPES[code]
     check(len(shape) <= MAX_RANK and is_possible(shape, dtype), f"the shape {shape!r:.60} is too large")
-    size = product(shape) * SIZES[dtype]
+    size = prod(shape) * SIZES[dtype]
     check(len(offsets) == 2 and offsets[0] <= offsets[1] <= len(data), f"the offsets {offsets!r:.60} are not in the {len(data)} bytes of data")
     check(offsets[1] - offsets[0] == size, f"{offsets[1] - offsets[0]} bytes for {code} {shape}, expected {size}")
     part = data[offsets[0]:offsets[1]]
