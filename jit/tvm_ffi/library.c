@@ -18,7 +18,7 @@
 #include "quern/cache.h"
 #include "quern/device.h"
 #include "quern/ir.h"
-#include "quern/target.h"
+#include "target/target.h"
 
 typedef struct library library_t;
 // What a function's callback needs.
@@ -40,21 +40,13 @@ struct library {
 
 // ------------------------------------------------------------------------------------ lookups
 
-static bool is_for(const qn_target_t* target, qn_device_t device) {
-  for (size_t i = 0; i < qn_target_kind_count(); i++) {
-    const qn_target_kind_info_t* kind = qn_target_kind_at(i);
-    if (strcmp(kind->name, qn_target_kind(target)) == 0) return kind->device_type == device.type;
-  }
-  return false;
-}
-
 static qn_status_t look_up(const library_member_t* member, qn_device_t device,
                            qn_function_t** out_function) {
   const library_t* library = member->library;
   const char* name = qn_module_function_name(library->module, (size_t)(member - library->members));
   qn_status_t status = QN_OK;
   for (size_t i = 0; i < library->target_count; i++) {
-    if (!is_for(library->targets[i], device)) continue;
+    if (library->targets[i]->kind->info->device_type != device.type) continue;
     qn_status_t tried = qn_engine_function(library->engine, library->module, library->targets[i],
                                            name, &library->options, NULL, out_function);
     if (qn_ok(tried)) {
